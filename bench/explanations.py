@@ -27,8 +27,8 @@ from _planted.plant import honest
 from _planted.plants import PLANTS, SAID, planted
 
 from parityscope.evaluation.sessions import Sessions
-from parityscope.explanation import Explanation, explain
-from parityscope.explanation.records import Options
+from parityscope.explanation import Explanation, explain_region
+from parityscope.explanation.records import ExplanationOptions
 
 if TYPE_CHECKING:
     from _planted.plant import Plant
@@ -97,8 +97,8 @@ def clean_layers(count: int, seed: int) -> Counter[tuple[str, str]]:
 
 
 def _examined(plant: Plant, sessions: Sessions) -> Explanation:
-    options = Options(declared=_DECLARED.get(plant.base, ""))
-    return explain(region(plant.layer), plant.feeds, plant.candidate, options, sessions)
+    options = ExplanationOptions(declared=_DECLARED.get(plant.base, ""))
+    return explain_region(region(plant.layer), plant.feeds, plant.candidate, options, sessions)
 
 
 def _named(found: Explanation) -> str:

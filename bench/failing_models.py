@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.records import Budget
-from parityscope.repairs.search import Task, search
-from parityscope.verification import Answer, chosen_metric
+from parityscope.repairs.search import RepairTask, search_repair
+from parityscope.verification import TaskAnswer, chosen_metric
 from proving.models.fetching import model_path
 from proving.models.labelled_files import file_tokens, labelled_files, magika_labels
 from proving.models.notes import heard, melody, note_f1
@@ -39,7 +39,7 @@ from proving.models.pages import page_samples
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.repairs.search import Outcome
+    from parityscope.repairs.search import RepairOutcome
     from proving.models.notes import Note
 
     Arrays = Mapping[str, np.ndarray]
@@ -75,9 +75,9 @@ def row(name: str, subject: Subject, folder: Path) -> None:
     found = repaired(path, subject, folder, fixed)
     seconds = time.perf_counter() - started
     model = load_model(path)
-    runs = [open_session(model.graph(), threads=2), open_simulation(arrange(model.graph(), "f16"), threads=2)]
+    runs = [open_session(model.graph(), threads=2), open_simulation(arrange_precision(model.graph(), "f16"), threads=2)]
     if fixed.exists():
-        runs.append(open_simulation(arrange(load_model(fixed).graph(), None), threads=2))
+        runs.append(open_simulation(arrange_precision(load_model(fixed).graph(), None), threads=2))
     outputs = [[run(sample) for sample in subject.samples] for run in runs]
     scores = [subject.score(outputs[0], each) for each in outputs]
     edits = "; ".join(f"{edit.repair} ({edit.note})" for edit in found.edits) or "none"
@@ -86,7 +86,7 @@ def row(name: str, subject: Subject, folder: Path) -> None:
     print(f"\n{name}: {found.verdict}. {found.statement}\n", flush=True)
 
 
-def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> Outcome:
+def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> RepairOutcome:
     data, scratch = folder / "data", folder / "scratch"
     data.mkdir()
     scratch.mkdir()
@@ -94,7 +94,7 @@ def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> Outcome
         np.savez(data / f"{number:04d}.npz", **arrays)
     model = load_model(path)
     own = subject.budget.metric in globals()
-    task = Task(
+    task = RepairTask(
         model=model,
         inputs=load_inputs(model, data, spool=folder / "spool"),
         low="f16",
@@ -103,7 +103,7 @@ def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> Outcome
         search_samples=subject.search,
         threads=THREADS,
     )
-    return search(task, scratch, fixed)
+    return search_repair(task, scratch, fixed)
 
 
 def files() -> Subject:
@@ -175,7 +175,7 @@ def boxes(reference: Arrays, candidate: Arrays) -> float:
 
 
 def _boxes(reference: Arrays, candidate: Arrays) -> tuple[float, ...]:
-    answer = Answer(name="", outputs=candidate, reference=reference, labels=None)
+    answer = TaskAnswer(name="", outputs=candidate, reference=reference, labels=None)
     metric = chosen_metric("text_boxes")
     return tuple(metric.metric.score([answer], metric.options)[0])
 

@@ -47,9 +47,9 @@ from _fidelity.cases import case, drawn, pack
 from _fidelity.engines import Engine, prepared
 
 from parityscope.arithmetic import format_named, round_to
-from parityscope.arithmetic.fusion import profiles as fusion_profiles
-from parityscope.arithmetic.fusion.following import follow
-from parityscope.arithmetic.simulation import PRECISIONS, arrange
+from parityscope.arithmetic.fusion import known_profiles as fusion_profiles
+from parityscope.arithmetic.fusion.following import follow_executed
+from parityscope.arithmetic.simulation import PRECISIONS, arrange_precision
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.targets import parse_target
 from parityscope.errors import ParityError
@@ -290,8 +290,10 @@ def predict(
         raise ParityError("the engine tells no executed graph to follow", fix="leave follow out of --profiles")
     if candidate.precision not in PRECISIONS:
         raise ParityError(f"it runs in {candidate.precision or 'no declared precision'}, which is not simulated")
-    chosen = follow(candidate.executed, model.graph()) if profile == "follow" and candidate.executed else profile
-    simulation = arrange(model.graph(), candidate.precision, profile=chosen)
+    chosen = (
+        follow_executed(candidate.executed, model.graph()) if profile == "follow" and candidate.executed else profile
+    )
+    simulation = arrange_precision(model.graph(), candidate.precision, profile=chosen)
     arrays = open_simulation(simulation, list(names))(sample.arrays)
     declared = {value.name for value in model.outputs}
 

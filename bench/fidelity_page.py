@@ -225,26 +225,26 @@ def _plot(engines: Sequence[tuple[str, Sequence[Mapping[str, Any]]]]) -> str:
     body = [STYLE]
     for place, (title, runs) in enumerate(engines):
         body.extend(_panel(title, runs, LEFT + place * (SIDE + GAP)))
-    drawn = svg.figure(
+    drawn = svg.svg_figure(
         "fidelity", (width, TOP + SIDE + BOTTOM), "Predicted against measured error", _describe(engines), body
     )
     return drawn.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 
 
 def _panel(title: str, runs: Sequence[Mapping[str, Any]], left: float) -> list[str]:
-    x = svg.linear(LOW, HIGH, left, left + SIDE)
-    y = svg.linear(LOW, HIGH, TOP + SIDE, TOP)
-    drawn = [svg.text(left, TOP - 14, title, "h")]
+    x = svg.linear_scale(LOW, HIGH, left, left + SIDE)
+    y = svg.linear_scale(LOW, HIGH, TOP + SIDE, TOP)
+    drawn = [svg.svg_text(left, TOP - 14, title, "h")]
     for exponent in range(LOW, HIGH + 1):
-        label = svg.power(10, exponent)
-        drawn.append(svg.element("line", _line(x(exponent), y(LOW), x(exponent), y(HIGH), "grid")))
-        drawn.append(svg.element("line", _line(x(LOW), y(exponent), x(HIGH), y(exponent), "grid")))
-        drawn.append(svg.text(x(exponent), TOP + SIDE + 17, label, anchor="middle"))
-        drawn.append(svg.text(left - 8, y(exponent) + 4, label, anchor="end"))
-    drawn.append(svg.element("line", _line(x(LOW), y(LOW), x(HIGH), y(HIGH), "one")))
+        label = svg.format_power(10, exponent)
+        drawn.append(svg.svg_element("line", _line(x(exponent), y(LOW), x(exponent), y(HIGH), "grid")))
+        drawn.append(svg.svg_element("line", _line(x(LOW), y(exponent), x(HIGH), y(exponent), "grid")))
+        drawn.append(svg.svg_text(x(exponent), TOP + SIDE + 17, label, anchor="middle"))
+        drawn.append(svg.svg_text(left - 8, y(exponent) + 4, label, anchor="end"))
+    drawn.append(svg.svg_element("line", _line(x(LOW), y(LOW), x(HIGH), y(HIGH), "one")))
     two = math.log10(2)
-    drawn.append(svg.element("line", _line(x(LOW), y(LOW + two), x(HIGH - two), y(HIGH), "two")))
-    drawn.append(svg.element("line", _line(x(LOW + two), y(LOW), x(HIGH), y(HIGH - two), "two")))
+    drawn.append(svg.svg_element("line", _line(x(LOW), y(LOW + two), x(HIGH - two), y(HIGH), "two")))
+    drawn.append(svg.svg_element("line", _line(x(LOW + two), y(LOW), x(HIGH), y(HIGH - two), "two")))
     best = _profiles(runs)[-1]
     dots = [
         (x(math.log10(point["measured"])), y(math.log10(point[best])))
@@ -252,9 +252,9 @@ def _panel(title: str, runs: Sequence[Mapping[str, Any]], left: float) -> list[s
         for point in run["points"]
         if point["counts"] and _shown(point["measured"]) and _shown(point[best])
     ]
-    drawn.append(svg.element("path", {"d": svg.point_path(dots), "class": "p"}))
-    drawn.append(svg.text(left + SIDE / 2, TOP + SIDE + 38, "measured on the engine", anchor="middle"))
-    drawn.append(svg.text(left + 6, TOP + 14, f"predicted, {len(dots)} tensors"))
+    drawn.append(svg.svg_element("path", {"d": svg.point_path(dots), "class": "p"}))
+    drawn.append(svg.svg_text(left + SIDE / 2, TOP + SIDE + 38, "measured on the engine", anchor="middle"))
+    drawn.append(svg.svg_text(left + 6, TOP + 14, f"predicted, {len(dots)} tensors"))
     return drawn
 
 

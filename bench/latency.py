@@ -154,8 +154,8 @@ def make(folder: Path) -> None:
     from parityscope.case import load_inputs, load_model
     from parityscope.case.formats.npz import write_npz
     from parityscope.records import Budget
-    from parityscope.repairs.search import Task, search
-    from parityscope.repairs.search.splitting import split
+    from parityscope.repairs.search import RepairTask, search_repair
+    from parityscope.repairs.search.splitting import split_samples
 
     path, draw = write_fp32(folder), np.random.default_rng(_SEED)
     with tempfile.TemporaryDirectory() as scratch:
@@ -165,7 +165,7 @@ def make(folder: Path) -> None:
         work.mkdir()
         model = load_model(path)
         budget = Budget(output="", metric="rel_l2", limit=_LIMIT, reason="bench")
-        task = Task(
+        task = RepairTask(
             model=model,
             inputs=load_inputs(model, data, spool=Path(scratch) / "spool"),
             low="f16",
@@ -173,9 +173,9 @@ def make(folder: Path) -> None:
             threads=1,
             search_samples=_SEARCHED,
         )
-        for sample in split(task)[0]:
+        for sample in split_samples(task)[0]:
             write_npz(Path(scratch) / "searched" / f"{sample.index:06d}.npz", sample.arrays)
-        print(search(task, work, folder / "repaired.onnx").statement)
+        print(search_repair(task, work, folder / "repaired.onnx").statement)
         tools: dict[str, Callable[[Path], list[str]]] = {
             "autocast": lambda output: [str(path), str(Path(scratch) / "searched"), str(output), "fp16"],
             "ort_float16": lambda output: [str(path), str(output)],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.evaluation.simulating import open_simulation
@@ -34,7 +34,7 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else COUNT
     model = load_model(model_path("ocr-rec"))
     full = open_session(model.graph(), threads=2)
-    low = open_simulation(arrange(model.graph(), "f16"), threads=2)
+    low = open_simulation(arrange_precision(model.graph(), "f16"), threads=2)
     found, same = [], 0
     for line, sample in enumerate(islice(text_lines(np.random.default_rng(5)), count)):
         reference, candidate = (next(iter(run(sample).values()))[0].astype(np.float64) for run in (full, low))

@@ -50,19 +50,19 @@ def main() -> None:
 
 def inner(model_path: str, page: str, scratch: str) -> None:
     """Part 1 and 2, in a process of its own whose peak memory counts only them."""
-    from parityscope.backends.recording import Request, observable, record
+    from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
     from parityscope.backends.targets import parse_target
     from parityscope.case import load_inputs, load_model
 
     model = load_model(model_path)
     inputs = load_inputs(model, page, spool=Path(scratch, "spool"))
-    names = tuple(observable(model))
+    names = tuple(observable_tensors(model))
     if not Path(scratch, "done").exists():
         # The traces are written by another process, so that its memory is not counted here.
         if os.environ.get("PARITYSCOPE_BENCH_RECORD"):
             for label, target in (("reference", "ort"), ("candidate", "sim:f16?overflow=saturate")):
-                request = Request(samples=(0,), tensors=names, folder=Path(scratch, "traces"), label=label)
-                record(model, inputs, parse_target(target), request)
+                request = RecordingRequest(samples=(0,), tensors=names, folder=Path(scratch, "traces"), label=label)
+                record_trace(model, inputs, parse_target(target), request)
             return
         subprocess.run(
             [sys.executable, __file__, "inner", model_path, page, scratch],
@@ -74,9 +74,9 @@ def inner(model_path: str, page: str, scratch: str) -> None:
 
 
 def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of the package
-    from parityscope.localization import Options, localize
+    from parityscope.localization import LocalizationOptions, localize
     from parityscope.records import Target
-    from parityscope.study._layers import _compare
+    from parityscope.study._layers import _compare_traces
     from parityscope.trace import Trace, read_safetensors
 
     def trace(label: str) -> Trace:
@@ -104,10 +104,10 @@ def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of th
     rows = {"compare": [], "replay": [], "opening sessions": []}
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
-        found, _skips = _compare(case, reference, candidate, pairing, lambda *_: None)
+        found, _skips = _compare_traces(case, reference, candidate, pairing, lambda *_: None)
         middle = time.perf_counter()
         opened = _timed_sessions()
-        localize(model, inputs, reference, candidate, pairing, Options(memory=512 << 20))
+        localize(model, inputs, reference, candidate, pairing, LocalizationOptions(memory=512 << 20))
         rows["compare"].append(middle - start)
         rows["opening sessions"].append(sum(opened))
         rows["replay"].append(time.perf_counter() - middle - sum(opened))
@@ -161,11 +161,11 @@ def plain_inference(model, inputs) -> tuple[float, float, float]:  # noqa: ANN00
     import onnx_ir as ir
     import onnxruntime as ort
 
-    from parityscope.backends.recording import observable
+    from parityscope.backends.recording import observable_tensors
     from parityscope.case.deriving import mark_outputs
 
     graph = model.graph()
-    mark_outputs(graph, [*(value.name for value in model.outputs), *observable(model)])
+    mark_outputs(graph, [*(value.name for value in model.outputs), *observable_tensors(model)])
     everything = ort.InferenceSession(ir.to_proto(graph).SerializeToString())
     plain = ort.InferenceSession(str(model.path))
     arrays = dict(inputs.sample(0).arrays)

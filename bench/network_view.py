@@ -22,9 +22,15 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._tensorrt.borders import border_values, fits, site_names, with_site_names
-from parityscope.backends._tensorrt.naming import named
-from parityscope.backends.tensorrt_views import NetworkView, Options, find_package, network_view, ranges_of_samples
+from parityscope.backends._tensorrt.borders import border_values, fits_shape, site_names, with_site_names
+from parityscope.backends._tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt_views import (
+    NetworkView,
+    TensorrtOptions,
+    find_package,
+    network_view,
+    ranges_of_samples,
+)
 from parityscope.case import load_model
 from parityscope.case.extending import inferred_shapes
 from parityscope.case.model import read_graph
@@ -70,7 +76,7 @@ def settled(path: Path, shapes: dict[str, tuple[int, ...]], fixed: dict[str, int
     """The rows of a model whose branches and constants are settled first; FP16 is the settled file, typed."""
     left = {name: shape for name, shape in shapes.items() if name not in fixed}
     values = {name: np.array(value) for name, value in fixed.items()}
-    options = Options(shapes=ranges_of_samples([left]), values=values, settle=True)
+    options = TensorrtOptions(shapes=ranges_of_samples([left]), values=values, settle=True)
     view = network_view(path, find_package("rtx"), options)
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder, "settled.onnx")
@@ -80,7 +86,7 @@ def settled(path: Path, shapes: dict[str, tuple[int, ...]], fixed: dict[str, int
 
 def looked_at(path: Path, shapes: dict[str, tuple[int, ...]], kind: str) -> dict[str, Any]:
     model = read_graph(path)
-    options = Options(shapes=ranges_of_samples([shapes]))
+    options = TensorrtOptions(shapes=ranges_of_samples([shapes]))
     with tempfile.TemporaryDirectory() as folder:
         if kind == "f16":
             written = Path(folder, "typed.onnx")
@@ -100,11 +106,13 @@ def looked_at(path: Path, shapes: dict[str, tuple[int, ...]], kind: str) -> dict
 def borders(view: NetworkView, path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, int]:
     """How many tensors between kernels are values of the model: matched by name or by where a layer ends, and by their sizes."""
     sites = load_model(path).sites
-    layers = with_site_names(view.engine_layers, site_names(named(path, shapes), sites), sites)
+    layers = with_site_names(view.engine_layers, site_names(name_all_nodes(path, shapes), sites), sites)
     found = border_values(layers, sites)
     known = inferred_shapes(path, shapes)
     held = {tensor.name: tensor.dimensions for layer in layers for tensor in layer.outputs if layer.nodes}
-    matched = [name for name, value in found.items() if value not in known or fits(sizes(held[name]), known[value])]
+    matched = [
+        name for name, value in found.items() if value not in known or fits_shape(sizes(held[name]), known[value])
+    ]
     return {"tensors": len(held), "matched": len(matched), "passed_over": len(found) - len(matched)}
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.expectation import grade_of
-from parityscope.expectation.expecting import expect
+from parityscope.expectation.expecting import expect_error
 from proving.models.fetching import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ def examine(identity: str) -> None:
     model = load_model(model_path(identity))
     sample = sample_of(identity)
     inputs = Inputs(origin=identity, names=("x",), sha256="", indices=(0,), read=lambda _: sample)
-    names = [*observable(model), *(value.name for value in model.outputs)]
+    names = [*observable_tensors(model), *(value.name for value in model.outputs)]
     reference = evaluated(model, sample, "ort", names)
     start = time.perf_counter()
-    floor = expect(model, inputs, [0], names, (), reference=lambda _, name: reference.get(name)).errors["f32"]
+    floor = expect_error(model, inputs, [0], names, (), reference=lambda _, name: reference.get(name)).errors["f32"]
     seconds = time.perf_counter() - start
     print(f"{identity}: {len(floor)} floors in {seconds:.1f} s, plain inference {plain(model, sample):.3f} s")
     judged = [name for name in floor if reference[name].dtype == np.float32 and reference[name].size > LEAST]

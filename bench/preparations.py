@@ -201,10 +201,10 @@ def judged(one: Drawn, folder: Path) -> tuple[bool, str]:
 def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
     """As `judged`, from the search alone: a composition that is certain, held against three images."""
     from parityscope.checks._preprocessing.images import image_of, image_steps
-    from parityscope.checks._preprocessing.placings import placing_steps, recognised
-    from parityscope.checks._preprocessing.searching import Question, search
-    from parityscope.checks._preprocessing.steps import ORIGINAL, said
-    from parityscope.comparison.rows import aligner
+    from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
+    from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
+    from parityscope.checks._preprocessing.steps import ORIGINAL, describe_steps
+    from parityscope.comparison.rows import make_aligner
 
     network = onnxruntime.InferenceSession(DATA / "rtdetr-digits.onnx")
     (folder / "images").mkdir(parents=True, exist_ok=True)
@@ -217,32 +217,32 @@ def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
         candidate.append(dict(zip(names, network.run(None, {"images": inputs[-1][1]}), strict=True)))
     pictures = [sample[ORIGINAL] for sample in samples]
     found_image = image_of("images", inputs[0][0])
-    known = recognised(pictures, [right for right, _ in inputs], 1)
-    question = Question(
+    known = recognise_placing(pictures, [right for right, _ in inputs], 1)
+    question = PreprocessingQuestion(
         samples=samples,
         candidate=candidate,
         run=lambda arrays: dict(zip(names, network.run(None, dict(arrays)), strict=True)),
         bounds=dict.fromkeys(names, 1e-5),
         runs=1000,
-        align=aligner(names),
+        align=make_aligner(names),
     )
     steps = [*image_steps(found_image, [{"images": right} for right, _ in inputs]), *placing_steps(found_image, known)]
-    found = search(question, steps)
+    found = search_preprocessing(question, steps)
     if found.best is None or not found.certain:
         return False, f"nothing ({found.runs} runs)"
-    told = f"{said(found.best.steps)} ({found.runs} runs)"
+    told = f"{describe_steps(found.best.steps)} ({found.runs} runs)"
     distance = said_distance({"steps": [step.key for step in found.best.steps]}, folder / "images", inputs)
     return distance <= NAMED, f"{told}; what it says is {distance:.2%} off"
 
 
 def said_distance(details: dict[str, object], images: Path, inputs: list[tuple[np.ndarray, np.ndarray]]) -> float:
     """How far what the finding says is from what the deployment made, relative to what the fault changes; the worst image."""
-    from parityscope.checks.wrong_preprocessing import said_inputs
+    from parityscope.checks.wrong_preprocessing import describe_inputs
 
     far = 0.0
     for number, (right, wrong) in enumerate(inputs):
         image = np.asarray(Image.open(images / f"{number:03d}.png"))
-        mine = said_inputs(details, {"images": right}, image)["images"]
+        mine = describe_inputs(details, {"images": right}, image)["images"]
         far = max(far, float(np.linalg.norm(mine - wrong) / np.linalg.norm(right - wrong)))
     return far
 

@@ -29,9 +29,9 @@ from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.graph import constant_value, node_name
 from parityscope.records import Budget, Finding, Policy, Target
-from parityscope.repairs import repairs
-from parityscope.report.verification import as_html, as_text, document
-from parityscope.verification import Settings, Targets, chosen_metric, verify
+from parityscope.repairs import known_repairs
+from parityscope.report.verification import verification_as_html, verification_as_text, verification_document
+from parityscope.verification import Targets, VerificationSettings, chosen_metric, verify
 from proving.models.fetching import model_path
 from proving.models.pages import COUNT, page_samples
 
@@ -55,7 +55,7 @@ def main() -> int:
         folder = arguments.output or Path(scratch) / "proof"
         folder.mkdir(parents=True)
         held = prove(arguments, folder)
-    print(as_text(held, width=120), end="")
+    print(verification_as_text(held, width=120), end="")
     print(f"{time.perf_counter() - began:.0f} s in all")
     return 0 if held["verdict"] in {"improved", "within"} else 1
 
@@ -79,12 +79,12 @@ def prove(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found = verify(
         case,
         Targets(reference=parse_target("ort"), before=before, after=after),
-        Settings(metrics=(chosen_metric("text_boxes"),)),
+        VerificationSettings(metrics=(chosen_metric("text_boxes"),)),
         folder=folder / "tensors",
         progress=progress,
     )
-    held = document(found, case, version="bench", command=" ".join(sys.argv))
-    (folder / "report.html").write_text(as_html(held), encoding="utf-8")
+    held = verification_document(found, case, version="bench", command=" ".join(sys.argv))
+    (folder / "report.html").write_text(verification_as_html(held), encoding="utf-8")
     return held
 
 
@@ -96,7 +96,7 @@ def fold(model: Model, path: Path) -> str:
         finding = Finding(
             code="RNG001", title="", role="cause", claim="", confidence=1.0, confidence_from="", details={"node": name}
         )
-        done.append(str(repairs()["fold_batch_normalization"].apply(graph, finding)))
+        done.append(str(known_repairs()["fold_batch_normalization"].apply(graph, finding)))
     ir.save(graph, path)
     return "; ".join(done) or "nothing is beyond float16"
 

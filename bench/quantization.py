@@ -22,7 +22,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.expectation.forecasting import forecast
@@ -57,7 +57,7 @@ def row(name: str, folder: Path) -> str:
     model = load_model(model_path(name))
     inputs = load_inputs(model, str(folder / "inputs"), spool=folder)
     (found,) = forecast(model, inputs, ["int8"]).formats
-    exact = prepared(model.graph(), OPSET)
+    exact = prepare_copy(model.graph(), OPSET)
     ir.save(exact, folder / "exact.onnx")
     try:
         quantize(folder / "exact.onnx", folder / "int8.onnx", feeds)

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bench._reduce.polygraphy import Deployed, examine_part, reduce_by_polygraphy
-from parityscope.backends.recording import Request as Recorded
-from parityscope.backends.recording import observable, record
+from parityscope.backends.recording import RecordingRequest as Recorded
+from parityscope.backends.recording import observable_tensors, record_trace
 from parityscope.case import load_model
-from parityscope.case.graph import computing
+from parityscope.case.graph import computing_nodes
 from parityscope.errors import ParityError
 from parityscope.records import Target
-from parityscope.study import Request, examine, open_request
+from parityscope.study import Request, examine_request, open_request
 from parityscope.study._difference import pair_tensors
 from parityscope.study.reduction import reduce_examination
 from parityscope.study.reduction.pattern import pattern_of, what_shows
@@ -65,7 +65,7 @@ def chosen_cases() -> list[Case]:
                 continue
             if not plant.sites or plant.candidate.startswith(("saved", "command")):
                 continue
-            size = len(computing(load_model(bed.path).graph()))
+            size = len(computing_nodes(load_model(bed.path).graph()))
         if size > best.get(case.fault, (0, case))[0]:
             best[case.fault] = size, case
             print(f"{case.key}: {size} nodes", file=sys.stderr)
@@ -80,7 +80,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"key": case.key, "held": case.held, "candidate": plant.candidate.partition("?")[0]}
     with open_request(request) as asked:
         known = replace(asked, folder=folder / "study")
-        document = examine(known)
+        document = examine_request(known)
         pattern = pattern_of(document)
         start = time.perf_counter()
         found = reduce_examination(known, document, folder / "reduce")
@@ -103,8 +103,8 @@ def _deployed(known: Examination, bed: Bed, plant: Plant, folder: Path) -> Deplo
     names = dict(pair_tensors(known).names)
     model, inputs = known.case.model, known.case.inputs
     samples = inputs.indices[:3]
-    wanted = Recorded(samples=samples, tensors=tuple(observable(model)), folder=folder / "values")
-    trace = record(model, inputs, _REFERENCE, wanted)
+    wanted = Recorded(samples=samples, tensors=tuple(observable_tensors(model)), folder=folder / "values")
+    trace = record_trace(model, inputs, _REFERENCE, wanted)
     values = [
         {**{name: np.array(trace.get(place, name)) for name in trace.names}, **inputs.sample(place).arrays}
         for place in samples

@@ -19,7 +19,7 @@ from network_view import SETTLED, SHAPES
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends.tensorrt_views import Options, find_package, network_view, ranges_of_samples
+from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
 from parityscope.case.model import read_graph
 from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import CATALOGUE, model_path
@@ -45,7 +45,7 @@ def told(identity: str, folder: Path, shapes: dict[str, tuple[int, ...]]) -> dic
     package = find_package("rtx")
     if identity in SETTLED:
         values = {name: np.array(value, np.int64) for name, value in SETTLED[identity].items()}
-        options = Options(shapes=ranges_of_samples([shapes]), values=values, settle=True)
+        options = TensorrtOptions(shapes=ranges_of_samples([shapes]), values=values, settle=True)
         view = network_view(path, package, options)
         path, title = folder / "settled.onnx", f"{identity}, settled"
         onnx.save(view.settled, path)
@@ -53,7 +53,7 @@ def told(identity: str, folder: Path, shapes: dict[str, tuple[int, ...]]) -> dic
     model = read_graph(path)
     typed = folder / "typed.onnx"
     ir.save(typed_model(model.clone(), "f16", {}).model, typed)
-    view = network_view(typed, package, Options(shapes=ranges_of_samples([shapes])))
+    view = network_view(typed, package, TensorrtOptions(shapes=ranges_of_samples([shapes])))
     fusion = profile_named("tensorrt").predict(model, "f16")
     if view.problem or fusion is None:
         return {"line": f"| {title} | not built | | | | |", "regions": 0, "exact": 0}

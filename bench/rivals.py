@@ -35,11 +35,11 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
-from parityscope.repairs.search import Task, search
-from parityscope.repairs.search.judging import Yardstick, yardstick
+from parityscope.repairs.search import RepairTask, search_repair
+from parityscope.repairs.search.judging import Yardstick, make_yardstick
 from parityscope.repairs.search.preparing import reference_of
-from parityscope.repairs.search.splitting import split
-from parityscope.repairs.search.staging import staged
+from parityscope.repairs.search.splitting import split_samples
+from parityscope.repairs.search.staging import stage_model
 from proving.models.fetching import Unavailable
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Bench:
     subject: Subject
     title: str
     folder: Path
-    task: Task
+    task: RepairTask
     held: Yardstick
     searched: Pairs
     fresh: Pairs
@@ -119,10 +119,10 @@ def laid_out(title: str, folder: Path) -> Bench:
     subject = SUBJECTS[title]
     write_subject(subject, folder)
     (folder / "staged").mkdir()
-    model = staged(load_model(folder / "model.onnx"), (), folder / "staged", "model")
+    model = stage_model(load_model(folder / "model.onnx"), (), folder / "staged", "model")
     budget = Budget(output="", metric="rel_l2", limit=subject.limit, reason="bench")
     shown, fresh = (load_inputs(model, folder / part, spool=folder / f"{part}-spool") for part in ("shown", "fresh"))
-    task = Task(
+    task = RepairTask(
         model=model,
         inputs=shown,
         low=subject.low,
@@ -132,10 +132,10 @@ def laid_out(title: str, folder: Path) -> Bench:
         sensing=subject.sensing,
     )
     reference = reference_of(task)
-    pairs = [[(sample, reference(sample.arrays)) for sample in part] for part in (split(task)[0], fresh)]
+    pairs = [[(sample, reference(sample.arrays)) for sample in part] for part in (split_samples(task)[0], fresh)]
     for number, (sample, _) in enumerate(pairs[0][:CALIBRATED]):
         write_npz(folder / "searched" / f"{number:06d}.npz", sample.arrays)
-    held = yardstick(task.budgets, {}, [outputs for _, outputs in pairs[0]], None)
+    held = make_yardstick(task.budgets, {}, [outputs for _, outputs in pairs[0]], None)
     return Bench(
         subject=subject,
         title=title,
@@ -148,7 +148,7 @@ def laid_out(title: str, folder: Path) -> Bench:
     )
 
 
-def _simulated(task: Task, sample: Sample) -> float:
+def _simulated(task: RepairTask, sample: Sample) -> float:
     """CPU of a run with everything low over that of the plain model; both without ONNX Runtime's optimizer."""
     board = Switchboard(task.model.graph(), task.low, threads=THREADS)
     everything = np.ones(len(board.graph.nodes), np.bool_)
@@ -188,7 +188,7 @@ def repaired(bench: Bench, method: str) -> Row:
     work.mkdir()
     started = cpu_seconds()
     try:
-        found = search(bench.task, work, path)
+        found = search_repair(bench.task, work, path)
     except ParityError as error:
         return replace(bench.row(method), problem=error.problem, seconds=cpu_seconds() - started)
     row = replace(

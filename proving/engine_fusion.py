@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion import Fusion
+    from parityscope.arithmetic.fusion import GraphFusion
     from parityscope.logs import EngineLayer
 
 __all__ = ["Agreement", "Foretold", "agreement", "foretold"]
@@ -45,7 +45,7 @@ class Agreement:
         return (self.both_fused + self.both_apart) / edges if edges else float("nan")
 
 
-def agreement(model: ir.Model, fusion: Fusion, layers: Iterable[EngineLayer]) -> Agreement:
+def agreement(model: ir.Model, fusion: GraphFusion, layers: Iterable[EngineLayer]) -> Agreement:
     """How far `fusion` of `model` agrees with the layers of the engine that was built of it."""
     kernel = {name: place for place, each in enumerate(fusion.kernels) for name in each.values}
     inside: dict[str, set[int]] = {}
@@ -92,7 +92,7 @@ class Foretold:
     exact: int
 
 
-def foretold(model: ir.Model, fusion: Fusion, layers: Iterable[EngineLayer]) -> Foretold:
+def foretold(model: ir.Model, fusion: GraphFusion, layers: Iterable[EngineLayer]) -> Foretold:
     """The regions of the engine's `layers` that `fusion` of `model` has exactly; a node in several kernels counts in each."""
     makers = {str(node.outputs[0].name): node for node in model.graph if node.op_type not in MOVING}
     kernels = [frozenset(str(makers[name].name) for name in each.values if name in makers) for each in fusion.kernels]

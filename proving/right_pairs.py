@@ -26,7 +26,7 @@ import onnx
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph import Sample, compare_graphs
+from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs
 from proving.models.fetching import Unavailable, fetch
 from proving.models.samples import SAMPLES, sample_of
 from proving.rounds.deployments import deploy
@@ -91,7 +91,7 @@ def blamed_by_graphs(path: Path, twin: Path, samples: list[dict[str, np.ndarray]
     reference = load_model(path)
     names = [value.name for value in reference.outputs]
     runs = [open_path(one, outputs=names, optimization="disabled") for one in (path, twin)]
-    held = [Sample(inputs=one, reference=dict(runs[0](one)), candidate=dict(runs[1](one))) for one in samples]
+    held = [SideOutputs(inputs=one, reference=dict(runs[0](one)), candidate=dict(runs[1](one))) for one in samples]
     try:
         decision = compare_graphs(reference, load_model(twin), held).decision
     except ParityError as error:

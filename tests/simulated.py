@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.arithmetic._graphs import constant_tensor
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.evaluation.simulating import open_simulation
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["Simulation", "detype", "simulate"]
 
 @dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """What `arrange` found. Each of the names has the short name of its format."""
+    """What `arrange_precision` found. Each of the names has the short name of its format."""
 
     found: Arrangement
 
@@ -72,10 +72,10 @@ class Simulation:
 
 
 def simulate(model: ir.Model, precision: str, **options: Any) -> Simulation:
-    """The model in a precision; `options` are those of `arrange`."""
-    return Simulation(found=arrange(model, precision, **options))
+    """The model in a precision; `options` are those of `arrange_precision`."""
+    return Simulation(found=arrange_precision(model, precision, **options))
 
 
 def detype(model: ir.Model) -> Simulation:
     """The model as its own types say."""
-    return Simulation(found=arrange(model, None))
+    return Simulation(found=arrange_precision(model, None))

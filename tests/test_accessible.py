@@ -39,7 +39,7 @@ addEventListener("load", () => axe.run(document, { resultTypes: ["violations"] }
 def test_axe_finds_nothing_on_the_page(name: str, tmp_path: Path) -> None:
     assert BROWSER is not None
     assert AXE is not None
-    page = as_html.render(getattr(documents, name)())
+    page = as_html.render_html(getattr(documents, name)())
     checker = f"<script>{AXE.read_text(encoding='utf-8')}</script>"
     file = tmp_path / "page.html"
     head, _, tail = page.rpartition("</body>")

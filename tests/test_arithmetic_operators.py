@@ -11,7 +11,7 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.errors import ParityError
 from simulated import detype, simulate
 
@@ -74,4 +74,4 @@ def test_scan_of_opset_8_is_refused_where_it_would_change_its_meaning(
     proto = dict(operators)["test_scan_sum"]
     assert simulate(ir.from_proto(proto), "bf16").model.opset_imports[""] == 8
     with pytest.raises(ParityError, match="Scan of opset 8"):
-        prepared(ir.from_proto(proto), 13)
+        prepare_copy(ir.from_proto(proto), 13)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.backends import Capture, Probe, Session, backend
+from parityscope.backends import Capture, Probe, Session, backend_named
 from parityscope.backends.contract import check_backend
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -65,7 +65,7 @@ def outputs_of(model: Model, text: str) -> Mapping[str, np.ndarray]:
 
 def check(model: Model, text: str) -> None:
     target = parse_target(text)
-    check_backend(backend(target.backend), model, SAMPLE, target)
+    check_backend(backend_named(target.backend), model, SAMPLE, target)
 
 
 @pytest.mark.parametrize("target", ["ort", "openvino:f32", "sim:f16"])
@@ -98,7 +98,7 @@ def test_a_broken_promise_is_named(
     model: Model, change: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]], sentence: str
 ) -> None:
 
-    real = backend("ort")
+    real = backend_named("ort")
 
     @contextlib.contextmanager
     def opened(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
@@ -111,7 +111,7 @@ def test_a_broken_promise_is_named(
 
 def test_a_probe_that_says_nothing_is_named(model: Model) -> None:
     with pytest.raises(AssertionError, match="neither a version nor a problem"):
-        check_backend(replace(backend("ort"), probe=Probe), model, SAMPLE, parse_target("ort"))
+        check_backend(replace(backend_named("ort"), probe=Probe), model, SAMPLE, parse_target("ort"))
 
 
 def test_a_child_process_gives_the_same(model: Model) -> None:

@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from command_line import exit_status
 from examinations import examination_of
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import Request, record
+from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._orders import count_runs, search
-from parityscope.checks._readings import FAMILIES, readings
+from parityscope.checks._orders import count_runs, search_order
+from parityscope.checks._readings import FAMILIES, misreadings_of
 from parityscope.checks._remains import remains_of
 from parityscope.errors import ParityError
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import examine_request
 from parityscope.study._bench import open_bench
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
@@ -107,7 +107,7 @@ def test_a_clean_encoder_is_not_blamed(precision: str, declared: str, tmp_path: 
     # BF16 that nobody declared is beyond, and the bindings are innocent of it.
     path = require("minilm-i8")
     case = case_of(path, [sample_of("minilm-i8")], tmp_path / "case", declared)
-    document = examine(examination_of(case, f"sim:{precision}", folder=tmp_path))
+    document = examine_request(examination_of(case, f"sim:{precision}", folder=tmp_path))
     assert not FAMILY & codes(document["findings"])
 
 
@@ -124,7 +124,9 @@ g (float[N,64] a, float[N,64] b) => (float[N,64] y) {
 def test_an_exchange_is_seen_behind_low_precision(precision: str, tmp_path: Path) -> None:
     path, samples = small(tmp_path)
     turned = case_of(path, [{"a": each["b"], "b": each["a"]} for each in samples], tmp_path / "turned")
-    trace = record(turned.model, turned.inputs, parse_target(f"sim:{precision}"), Request(samples=(0, 1, 2)))
+    trace = record_trace(
+        turned.model, turned.inputs, parse_target(f"sim:{precision}"), RecordingRequest(samples=(0, 1, 2))
+    )
     outputs = [{"y": trace.get(index, "y")} for index in trace.samples]
     for declared in (precision, "f32"):
         found = findings(path, samples, outputs, tmp_path / declared, declared)
@@ -195,7 +197,7 @@ def test_few_orders_are_all_found(data: st.DataObject, sizes: list[int]) -> None
         runs.append(order)
         return misplaced(order, planted), dict(order) == wrong
 
-    assert (search(groups, attempt, len(planted)) or {}) == wrong
+    assert (search_order(groups, attempt, len(planted)) or {}) == wrong
     assert len(runs) <= count_runs(groups)
 
 
@@ -213,7 +215,7 @@ def test_many_orders_are_found_without_trying_all(data: st.DataObject, size: int
         return misplaced(order, planted), dict(order) == wrong
 
     start = float(len(wrong))
-    assert (search([group], attempt, start) or {}) == wrong
+    assert (search_order([group], attempt, start) or {}) == wrong
     assert len(runs) <= count_runs([group]) < math.factorial(size) or size == 5
 
 
@@ -230,14 +232,14 @@ def test_readings_are_what_a_model_takes(dtype: str, shape: list[int], seed: int
     generator = np.random.default_rng(seed)
     array, previous = (generator.integers(0, 2, size=shape).astype(dtype) for _ in range(2))
     for family in FAMILIES:
-        for words, changed in readings(family, array, previous):
+        for words, changed in misreadings_of(family, array, previous):
             assert (changed.shape, changed.dtype) == (array.shape, array.dtype), words
             assert changed.tobytes() != array.tobytes(), words
 
 
 def test_bytes_are_read_as_an_engine_would() -> None:
     ids = np.array([[1, 2, 3, 4]], np.int64)
-    found = {words: changed.tolist()[0] for words, changed in readings("type", ids, None)}
+    found = {words: changed.tolist()[0] for words, changed in misreadings_of("type", ids, None)}
     assert found == {
         # 1, 2 side by side in four bytes each, little-endian: 1 + 2 * 2^32; the data ends after two.
         "was given as int32 and read as int64": [1 + (2 << 32), 3 + (4 << 32), 0, 0],
@@ -246,8 +248,10 @@ def test_bytes_are_read_as_an_engine_would() -> None:
     }
     ones = np.ones((1, 4), np.float32)
     # 1.0 is 0x3F800000: its halves are 0x0000 = 0 and 0x3F80 = 1.875.
-    assert dict(readings("type", ones, None))["was given as float32 and read as float16"].tolist() == [[0, 1.875] * 2]
-    layouts = readings("layout", np.arange(6.0).reshape(2, 3), None)
+    assert dict(misreadings_of("type", ones, None))["was given as float32 and read as float16"].tolist() == [
+        [0, 1.875] * 2
+    ]
+    layouts = misreadings_of("layout", np.arange(6.0).reshape(2, 3), None)
     (turned,) = (changed for words, changed in layouts if "contiguous" in words)
     assert turned.tolist() == [[0, 3, 1], [4, 2, 5]]
 
@@ -315,7 +319,7 @@ def diagnosed(
     """The study's document of a deployment that gave `outputs`."""
     case = case_of(path, samples, folder, declared)
     target = f"saved?path={stored(outputs, folder / 'outputs')}"
-    return examine(examination_of(case, target, folder=folder / "tensors"))
+    return examine_request(examination_of(case, target, folder=folder / "tensors"))
 
 
 def findings(

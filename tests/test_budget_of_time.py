@@ -19,7 +19,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Check, Claim, Prediction, Scene, Shown
 from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import examine_request
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def scene(tmp_path: Path) -> Scene:
 @pytest.fixture
 def tested(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
     def run(*checks: Check, seconds: float = 1e9, clock: _Clock) -> Diagnosis:
-        monkeypatch.setattr(diagnosis, "checks", lambda: {check.code: check for check in checks})
+        monkeypatch.setattr(diagnosis, "known_checks", lambda: {check.code: check for check in checks})
         return diagnose_scene(scene, seconds=seconds, clock=clock)
 
     return run
@@ -239,8 +239,8 @@ def test_trials_of_repairs_obey_the_time_too(tmp_path: Path) -> None:
         inputs=load_inputs(held, tmp_path / "x.npz", spool=tmp_path),
         policy=Policy(declared="f16"),
     )
-    whole = examine(examination_of(case, "sim:f16", folder=tmp_path / "a"))
+    whole = examine_request(examination_of(case, "sim:f16", folder=tmp_path / "a"))
     assert any(offer["trial"] for one in whole["findings"] for offer in one["repairs"])
-    none = examine(examination_of(case, "sim:f16", folder=tmp_path / "b", seconds=1e-9))
+    none = examine_request(examination_of(case, "sim:f16", folder=tmp_path / "b", seconds=1e-9))
     assert not any(offer["trial"] for one in none["findings"] for offer in one["repairs"])
     assert {skip["reason"] for skip in none["skipped"]} >= {SPENT}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.localization.calls import beyond, growth_of
+from parityscope.localization.calls import first_beyond, growth_of
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ def test_tokens_leave_the_linear_regime_when_they_differ() -> None:
 def test_equal_sides_stay_equal_and_an_honest_one_excuses() -> None:
     chaos = fed_back(lambda h: 4 * h - 4 * h * h)
     same = growth_of(chaos, chaos, start(0.3, calls=20), {"h": "next"})
-    assert beyond(same) is None
+    assert first_beyond(same) is None
     assert math.isnan(same.factor)
     nearly = fed_back(lambda h: (4 * h - 4 * h * h) * (1 + 1e-4))
     blamed = growth_of(chaos, nearly, start(0.3, calls=20), {"h": "next"})
-    found = beyond(blamed)
+    found = first_beyond(blamed)
     assert found is not None
     assert found.call == 1
-    assert beyond(growth_of(chaos, nearly, start(0.3, calls=20), {"h": "next"}, honest=nearly)) is None
+    assert first_beyond(growth_of(chaos, nearly, start(0.3, calls=20), {"h": "next"}, honest=nearly)) is None
 
 
 def test_a_state_of_another_rank_is_refused() -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hardware import needs_bfloat16
-from parityscope.backends import backend
-from parityscope.checks import check_page, checks
+from parityscope.backends import backend_named
+from parityscope.checks import check_page, known_checks
 from parityscope.checks._common import explained_share
 from parityscope.checks._mixed import Distance
-from parityscope.checks.asking import ask
+from parityscope.checks.asking import ask_check
 from parityscope.records import ExecutedGraph, ExecutedLayer
 from parityscope.testing.check_contract import check_examples
 
@@ -30,23 +30,25 @@ PARTS = (
 )
 
 
-@pytest.mark.parametrize("code", sorted(checks()))
+@pytest.mark.parametrize("code", sorted(known_checks()))
 def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
-    check = checks()[code]
-    if any(one.network for one in (*check.holds, *check.holds_not)) and (problem := backend("torch").probe().problem):
+    check = known_checks()[code]
+    if any(one.network for one in (*check.holds, *check.holds_not)) and (
+        problem := backend_named("torch").probe().problem
+    ):
         pytest.skip(problem)
     if any("openvino:bf16" in one.candidate for one in check.holds):
         needs_bfloat16()
     check_examples(check, tmp_path)
 
 
-@pytest.mark.parametrize("code", sorted(checks()))
+@pytest.mark.parametrize("code", sorted(known_checks()))
 def test_a_check_has_its_page_and_examples(code: str) -> None:
     page = check_page(code)
     assert [part for part in PARTS if part not in page] == []
-    assert checks()[code].holds_not
+    assert known_checks()[code].holds_not
     # What these are about takes hardware, or a version that is known to be wrong: they have tests of their own.
-    assert checks()[code].holds or code in {"CST001", "CST002", "ENV003", "FUS011"}
+    assert known_checks()[code].holds or code in {"CST001", "CST002", "ENV003", "FUS011"}
 
 
 def test_a_wish_that_was_not_honoured_is_found() -> None:
@@ -54,13 +56,14 @@ def test_a_wish_that_was_not_honoured_is_found() -> None:
 
     layer = ExecutedLayer(name="a", layer_type="MatMul", nodes=("a",), precision="bf16")
     scene = _scene(ExecutedGraph(layers=(layer,), requested="f16", executed="bf16"))
-    (proposal,) = ask(CHECK, scene)
+    (proposal,) = ask_check(CHECK, scene)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"requested": "f16", "executed": "bf16"}
     assert (
-        list(ask(CHECK, replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16")))) == []
+        list(ask_check(CHECK, replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16"))))
+        == []
     )
 
 
@@ -76,16 +79,16 @@ def test_a_node_that_fell_back_to_the_cpu_is_found() -> None:
     moved = ExecutedLayer(name="t", layer_type="Cast", nodes=("t",), precision="f32", provider="CPUExecutionProvider")
     scene = _scene(ExecutedGraph(layers=(on_device, fallen, shape, moved), executed="f16"))
     on_cuda = replace(scene, candidate=parse_target("ort?device=cuda"))
-    (proposal,) = ask(CHECK, on_cuda)
+    (proposal,) = ask_check(CHECK, on_cuda)
     found = proposal.test().finding
     assert found is not None
     assert found.details == {"nodes": ["f"], "count": 1}
     assert "1 Sin" in found.claim
     assert "opset" in found.repairs[0].text
     nothing = replace(on_cuda, executed_graph=ExecutedGraph(layers=(on_device, shape, moved)))
-    assert list(ask(CHECK, nothing)) == []
-    assert list(ask(CHECK, replace(scene, candidate=parse_target("ort")))) == []
-    (alone,) = ask(CHECK, replace(on_cuda, executed_graph=ExecutedGraph(layers=(fallen, shape))))
+    assert list(ask_check(CHECK, nothing)) == []
+    assert list(ask_check(CHECK, replace(scene, candidate=parse_target("ort")))) == []
+    (alone,) = ask_check(CHECK, replace(on_cuda, executed_graph=ExecutedGraph(layers=(fallen, shape))))
     everything = alone.test().finding
     assert everything is not None
     assert "onnxruntime-gpu" in everything.repairs[0].text
@@ -143,7 +146,7 @@ def test_what_explains_a_third_is_no_part_of_the_claim(share: float, told: bool)
         localization=Localization(suspects=(suspect,), method="severed", observed=1, windows=1),
         explanations={"a": Explanation(tensor="a", status="unexplained", rejected=(near,))},
     )
-    (proposal,) = ask(CHECK, scene)
+    (proposal,) = ask_check(CHECK, scene)
     result = proposal.test()
     assert result.finding is not None
     assert ("another epsilon" in result.finding.claim) is told

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from parityscope.comparison import Statistics, channel_axis, measure_pair, measurements, merge_statistics
+from parityscope.comparison import Statistics, channel_axis, measure_all, measure_pair, merge_statistics
 from strategies import FLOAT_DTYPES, pairs, wide
 
 F32 = np.dtype(np.float32)
@@ -22,7 +22,7 @@ ROUNDING = 2.0**-50  # a few float64 roundings (2^-53 each) in sums of a handful
 
 
 def values(reference: np.ndarray, candidate: np.ndarray, axis: int | None = None) -> dict[str, float]:
-    found = measurements(measure_pair(reference, candidate, channel_axis=axis))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=axis))
     return {name: measurement.value for name, measurement in found.items()}
 
 
@@ -49,7 +49,7 @@ def test_every_number_of_a_small_pair() -> None:
     # 2 -> 3 is half an octave of 2^23 values; 2 -> 0 is 128 octaves, as its bits 0x40000000 say.
     assert found["ulp_max"] == 0x40000000
     assert found["ulp_mean"] == (2**22 + 0x40000000) / 4
-    assert measurements(measure_pair(reference, candidate, channel_axis=0))["max_abs"].worst_index == (1, 0)
+    assert measure_all(measure_pair(reference, candidate, channel_axis=0))["max_abs"].worst_index == (1, 0)
 
 
 @settings(deadline=None, max_examples=30)
@@ -74,7 +74,7 @@ def test_one_wrong_element_of_millions_is_seen_as_one() -> None:
     reference = np.full(2_360_000, 0.5, np.float32)
     candidate = reference.copy()
     candidate[1_234_567] += 251.31
-    found = measurements(measure_pair(reference, candidate, channel_axis=None))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=None))
     assert found["outlier_energy"].value == 1.0
     assert found["outlier_share"].value == 1 / reference.size
     assert found["max_abs"].worst_index == (1_234_567,)
@@ -105,7 +105,7 @@ def test_one_dead_channel_of_256_shows(axis: int) -> None:
     reference = np.moveaxis(generator.standard_normal((256, 6, 7)).astype(np.float32), 0, axis).copy()
     candidate = (reference * (1 + 1e-4 * generator.standard_normal(reference.shape))).astype(np.float32)
     np.moveaxis(candidate, axis, 0)[17] = 0
-    found = measurements(measure_pair(reference, candidate, channel_axis=axis))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=axis))
     assert found["worst_channel"].value == pytest.approx(1.0, rel=ROUNDING)
     assert found["worst_channel"].worst_index == (17,)
     assert found["worst_channel_ratio"].value > 1000
@@ -129,7 +129,7 @@ def test_a_nan_makes_its_channel_infinite() -> None:
     reference = np.ones((2, 3, 5), np.float32)
     candidate = reference.copy()
     candidate[1, 2, 0] = np.nan
-    found = measurements(measure_pair(reference, candidate, channel_axis=1))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=1))
     assert found["worst_channel"].value == math.inf
     assert found["worst_channel"].worst_index == (2,)
     assert found["rel_l2"].value == math.inf
@@ -181,7 +181,7 @@ def test_the_best_candidate_of_a_format_is_zero_ulp_away(dtype: np.dtype[Any]) -
         candidate = reference.astype(np.float32).astype(dtype) if dtype.itemsize < 4 else reference.astype(dtype)
         if wider is np.float64 and dtype.itemsize < 4:
             reference = reference.astype(np.float32).astype(np.float64)
-        found = measurements(measure_pair(reference, candidate, channel_axis=None))
+        found = measure_all(measure_pair(reference, candidate, channel_axis=None))
         assert found["ulp_max"].value == 0
         r, c = reference.astype(np.float64), candidate.astype(np.float64)
         assert found["rel_l2"].value == pytest.approx(float(np.linalg.norm(c - r) / np.linalg.norm(r)), rel=1e-13)
@@ -236,10 +236,10 @@ def test_ties_of_the_largest_error_go_to_the_lowest_index() -> None:
     candidate[[4321, 1500, 1400]] = [3, -3, 3]
     candidate[10] = np.nan  # the block before must not shift the index
     reference[10] = np.nan
-    assert measurements(measure_pair(reference, candidate, channel_axis=None))["max_abs"].worst_index == (1400,)
+    assert measure_all(measure_pair(reference, candidate, channel_axis=None))["max_abs"].worst_index == (1400,)
     candidate[[1400, 1500]] = 0
     candidate[[5, 17]] = -3
-    assert measurements(measure_pair(reference, candidate, channel_axis=None))["max_abs"].worst_index == (5,)
+    assert measure_all(measure_pair(reference, candidate, channel_axis=None))["max_abs"].worst_index == (5,)
 
 
 def test_histograms_of_values_and_errors() -> None:
@@ -262,7 +262,7 @@ def test_complex_tensors_are_their_real_and_imaginary_parts() -> None:
     reference = np.array([[1 + 2j, 3 - 1j]], np.complex64)
     candidate = np.array([[1 + 2j, 3 + 1j]], np.complex64)
     statistics = measure_pair(reference, candidate, channel_axis=None)
-    found = measurements(statistics)
+    found = measure_all(statistics)
     assert statistics.count == 4
     assert found["rel_l2"].value == pytest.approx(math.sqrt(4 / 15), rel=ROUNDING)
     assert found["max_abs"].worst_index == (0, 1)
@@ -325,5 +325,5 @@ def test_channel_axes_by_rank() -> None:
 
 
 def test_importing_the_package_compiles_nothing() -> None:
-    code = "import sys, parityscope, parityscope.comparison as c; c.metrics(); sys.exit('numba' in sys.modules)"
+    code = "import sys, parityscope, parityscope.comparison as c; c.all_metrics(); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

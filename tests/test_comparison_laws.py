@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.comparison import QUANTILE_BOUND, measure_pair, measurements, merge_statistics, metrics, to_plain
+from parityscope.comparison import QUANTILE_BOUND, all_metrics, measure_all, measure_pair, merge_statistics, to_plain
 from strategies import arrays, pairs, tensors, wide
 
 F32 = np.dtype(np.float32)
@@ -30,8 +30,8 @@ def disagreements(reference: np.ndarray, candidate: np.ndarray) -> int:
 @law
 @given(tensors())
 def test_equal_tensors_are_perfect(tensor: np.ndarray) -> None:
-    found = measurements(measure_pair(tensor, tensor.copy(), channel_axis=0 if tensor.ndim else None))
-    for metric in metrics():
+    found = measure_all(measure_pair(tensor, tensor.copy(), channel_axis=0 if tensor.ndim else None))
+    for metric in all_metrics():
         if metric.name in found:
             assert found[metric.name].value == metric.perfect, metric.name
     for name in ("rel_l2_finite", "mean_abs", "p999_abs", "max_rel_rms", "outlier_energy", "ulp_max", "nonfinite"):
@@ -44,7 +44,7 @@ def test_equal_tensors_are_perfect(tensor: np.ndarray) -> None:
 def test_nan_and_infinity_are_never_hidden(pair: tuple[np.ndarray, np.ndarray]) -> None:
     reference, candidate = pair
     statistics = measure_pair(reference, candidate, channel_axis=None)
-    found = measurements(statistics)
+    found = measure_all(statistics)
     bad = disagreements(reference, candidate)
     assert found["nonfinite"].value == bad
     r, c = wide(reference), wide(candidate)
@@ -75,7 +75,7 @@ def test_merging_any_split_equals_the_whole(pair: tuple[np.ndarray, np.ndarray],
         measure_pair(reference[:cut], candidate[:cut], channel_axis=None),
         measure_pair(reference[cut:], candidate[cut:], channel_axis=None),
     )
-    left, right = measurements(whole), measurements(merged)
+    left, right = measure_all(whole), measure_all(merged)
     assert left.keys() == right.keys()
     for name, expected in left.items():
         if name == "mean_error":  # may cancel: its rounding is relative to mean_abs
@@ -92,8 +92,8 @@ def test_merging_any_split_equals_the_whole(pair: tuple[np.ndarray, np.ndarray],
 def test_a_permutation_of_elements_changes_no_metric(pair: tuple[np.ndarray, np.ndarray], random: object) -> None:
     reference, candidate = (array.reshape(-1) for array in pair)
     order = np.random.default_rng(0).permutation(reference.size)
-    before = measurements(measure_pair(reference, candidate, channel_axis=None))
-    after = measurements(measure_pair(reference[order], candidate[order], channel_axis=None))
+    before = measure_all(measure_pair(reference, candidate, channel_axis=None))
+    after = measure_all(measure_pair(reference[order], candidate[order], channel_axis=None))
     for name in before.keys() - {"mean_error"}:
         assert after[name].value == pytest.approx(before[name].value, rel=2 * SUMS), name
 
@@ -105,8 +105,8 @@ def test_scaling_by_a_power_of_two_scales_errors_exactly(tensor: np.ndarray, pow
     reference = np.where(np.abs(tensor) < 2.0**-100, np.float32(0), tensor)
     candidate = (reference * np.float32(1.01)).astype(np.float32)
     factor = np.float32(2.0**power)
-    before = measurements(measure_pair(reference, candidate, channel_axis=1))
-    after = measurements(measure_pair(reference * factor, candidate * factor, channel_axis=1))
+    before = measure_all(measure_pair(reference, candidate, channel_axis=1))
+    after = measure_all(measure_pair(reference * factor, candidate * factor, channel_axis=1))
     for name in ("rel_l2", "cosine", "norm_ratio", "max_rel_rms", "outlier_share", "worst_channel", "ulp_mean"):
         assert after[name].value == before[name].value, name
     for name in ("max_abs", "mean_abs", "rms_error", "p50_abs", "p999_abs"):
@@ -119,7 +119,7 @@ def test_quantiles_keep_their_bound(pair: tuple[np.ndarray, np.ndarray]) -> None
     reference, candidate = pair
     if not reference.size:
         return
-    found = measurements(measure_pair(reference, candidate, channel_axis=None))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=None))
     with np.errstate(over="ignore"):  # float64, left alone in the next line
         errors = np.abs(wide(candidate) - wide(reference)).reshape(-1)
     if max(np.abs(wide(reference)).max(), np.abs(wide(candidate)).max()) >= 2.0**100 and reference.dtype == F64:
@@ -136,7 +136,7 @@ def test_quantiles_keep_their_bound(pair: tuple[np.ndarray, np.ndarray]) -> None
 @given(pairs(F64, finite=True))
 def test_float64_of_any_magnitude_neither_overflows_nor_vanishes(pair: tuple[np.ndarray, np.ndarray]) -> None:
     reference, candidate = pair
-    found = measurements(measure_pair(reference, candidate, channel_axis=None))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=None))
     for name in ("rel_l2", "cosine", "max_rel_rms", "norm_ratio", "rms_error"):
         assert not math.isnan(found[name].value), name
     assert -1 <= found["cosine"].value <= 1
@@ -158,21 +158,21 @@ def test_extreme_float64_samples_merge_in_one_unit() -> None:
     for order in ((large, small), (small, large)):
         merged = merge_statistics(*(measure_pair(r, r * 1.5, channel_axis=0) for r in order))
         assert merged.rel_l2 == pytest.approx(0.5, rel=SUMS)
-        assert measurements(merged)["max_abs"].value == 0.5e300
+        assert measure_all(merged)["max_abs"].value == 0.5e300
     for r in (large, small):
         for merged in (
             merge_statistics(measure_pair(r, r * 1.5, channel_axis=0), measure_pair(zero, zero, channel_axis=0)),
             merge_statistics(measure_pair(zero, zero, channel_axis=0), measure_pair(r, r * 1.5, channel_axis=0)),
         ):
             assert merged.rel_l2 == pytest.approx(0.5, rel=SUMS)
-            assert measurements(merged)["worst_channel"].value == pytest.approx(0.5, rel=SUMS)
+            assert measure_all(merged)["worst_channel"].value == pytest.approx(0.5, rel=SUMS)
 
 
 @pytest.mark.parametrize("size", [1e300, 1e-300])
 def test_quantiles_of_extreme_float64(size: float) -> None:
     # Errors of size * 1 ... size * 100 against values of size: the range of the sketch follows the tensor.
     errors = np.arange(1.0, 101.0)
-    found = measurements(measure_pair(np.full(100, size), size + size * errors, channel_axis=None))
+    found = measure_all(measure_pair(np.full(100, size), size + size * errors, channel_axis=None))
     assert found["p50_abs"].value == pytest.approx(50 * size, rel=QUANTILE_BOUND)
     assert found["p99_abs"].value == pytest.approx(99 * size, rel=QUANTILE_BOUND)
     floats = measure_pair(np.full(1, size), np.full(1, -size), channel_axis=None).floats
@@ -181,9 +181,9 @@ def test_quantiles_of_extreme_float64(size: float) -> None:
 
 
 def test_errors_below_the_range_are_counted_as_its_lower_end() -> None:
-    found = measurements(measure_pair(np.ones(1) * 0, np.full(1, 2.0**-60) * 2.0**-110, channel_axis=None))
+    found = measure_all(measure_pair(np.ones(1) * 0, np.full(1, 2.0**-60) * 2.0**-110, channel_axis=None))
     assert found["p50_abs"].value == pytest.approx(2.0**-170, rel=QUANTILE_BOUND)  # alone: the range follows it
-    mixed = measurements(measure_pair(np.array([1.0, 0, 0]), np.array([1.0, 2.0**-170, 2.0**-170]), channel_axis=None))
+    mixed = measure_all(measure_pair(np.array([1.0, 0, 0]), np.array([1.0, 2.0**-170, 2.0**-170]), channel_axis=None))
     assert mixed["p50_abs"].value == 2.0**-160
 
 
@@ -204,7 +204,7 @@ def test_threads_change_nothing_but_rounding(dtype: Any) -> None:
     candidate[0, 0, 0, 7] = candidate[2, 4, 60, 700] = reference[0, 0, 0, 7] = reference[2, 4, 60, 700] = np.nan
     one = measure_pair(reference, candidate, channel_axis=1, threads=1)
     two = measure_pair(reference, candidate, channel_axis=1, threads=2)
-    left, right = measurements(one), measurements(two)
+    left, right = measure_all(one), measure_all(two)
     for name, expected in left.items():
         if name != "mean_error":
             assert right[name].value == pytest.approx(expected.value, rel=1e-12), name

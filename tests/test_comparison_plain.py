@@ -18,11 +18,11 @@ import parityscope
 from parityscope.comparison import (
     Metric,
     Statistics,
+    all_metrics,
     from_plain,
+    measure_all,
     measure_pair,
-    measurements,
     merge_statistics,
-    metrics,
     to_plain,
 )
 from parityscope.comparison import _metric as registry
@@ -44,7 +44,7 @@ def test_plain_data_keep_every_metric(pair: tuple[np.ndarray, np.ndarray]) -> No
     text = json.dumps(plain, allow_nan=False)
     again = from_plain(json.loads(text))
     assert json.dumps(to_plain(again), allow_nan=False) == text
-    assert same(measurements(again), measurements(statistics))
+    assert same(measure_all(again), measure_all(statistics))
 
 
 def test_only_the_worst_channels_are_kept() -> None:
@@ -56,7 +56,7 @@ def test_only_the_worst_channels_are_kept() -> None:
     assert plain["channels"]["worst"][0][1] == pytest.approx(999 / 4096, rel=1e-12)
     assert plain["channels"]["median"] == pytest.approx(499.5 / 4096, rel=1e-12)
     again = from_plain(plain)
-    assert same(measurements(again), measurements(statistics))
+    assert same(measure_all(again), measure_all(statistics))
     assert merge_statistics(again, statistics).channels is None
     assert len(json.dumps(plain)) < 8000
 
@@ -64,10 +64,10 @@ def test_only_the_worst_channels_are_kept() -> None:
 def test_exact_and_scores_survive() -> None:
     integers = np.array([1, 2**60], np.int64)
     exact = measure_pair(integers, integers[::-1], channel_axis=None)
-    assert same(measurements(from_plain(json.loads(json.dumps(to_plain(exact))))), measurements(exact))
+    assert same(measure_all(from_plain(json.loads(json.dumps(to_plain(exact))))), measure_all(exact))
     logits = np.array([[1, 2, 3], [3, 2, 1]], np.float32)
     scores = measure_pair(logits, logits[::-1], channel_axis=None, as_scores=True)
-    assert same(measurements(from_plain(json.loads(json.dumps(to_plain(scores))))), measurements(scores))
+    assert same(measure_all(from_plain(json.loads(json.dumps(to_plain(scores))))), measure_all(scores))
 
 
 def test_histograms_in_the_clear() -> None:
@@ -121,8 +121,8 @@ def largest_product() -> Metric:
 def outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Lets a test add a metric as an outside package would: an entry point of the group."""
     yield lambda metric: _install(metric, monkeypatch, tmp_path)
-    registry.metrics.cache_clear()
-    registry.accumulating.cache_clear()
+    registry.all_metrics.cache_clear()
+    registry.accumulating_metrics.cache_clear()
 
 
 def _install(metric: Metric, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
@@ -139,8 +139,8 @@ def _install(metric: Metric, monkeypatch: pytest.MonkeyPatch, folder: Path) -> N
     monkeypatch.setattr(outside_metric, "METRIC", metric)
     monkeypatch.delitem(sys.modules, "outside_metric")
     monkeypatch.setitem(sys.modules, "outside_metric", outside_metric)
-    registry.metrics.cache_clear()
-    registry.accumulating.cache_clear()
+    registry.all_metrics.cache_clear()
+    registry.accumulating_metrics.cache_clear()
 
 
 def test_a_metric_from_outside_accumulates_and_merges(outside: Any) -> None:
@@ -148,14 +148,14 @@ def test_a_metric_from_outside_accumulates_and_merges(outside: Any) -> None:
     reference = np.arange(100_000, dtype=np.float32)
     one = measure_pair(reference, reference, channel_axis=None)
     two = measure_pair(reference[:3], reference[:3], channel_axis=None)
-    assert measurements(merge_statistics(two, one))["largest_product"].value == 99_999.0**2
-    assert measurements(two)["largest_product"].value == 4
+    assert measure_all(merge_statistics(two, one))["largest_product"].value == 99_999.0**2
+    assert measure_all(two)["largest_product"].value == 4
 
 
 def test_an_incomplete_metric_is_refused(outside: Any) -> None:
     outside(Metric(name="half", unit="", better="lower", perfect=0.0, finish=lambda _: None, start=lambda: 0))
     with pytest.raises(ParityError, match="only some of"):
-        metrics()
+        all_metrics()
 
 
 def test_names_of_metrics_are_unique_and_documented() -> None:
@@ -164,7 +164,7 @@ def test_names_of_metrics_are_unique_and_documented() -> None:
     integers = measure_pair(ones.astype(np.int32), ones.astype(np.int32), channel_axis=None)
     for subject in (statistics, integers):
         names: list[str] = []
-        for metric in metrics():
+        for metric in all_metrics():
             finished = metric.finish(subject)
             parts = finished if isinstance(finished, tuple) else (finished,)
             names += [part.metric for part in parts if part is not None]

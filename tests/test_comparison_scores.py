@@ -8,11 +8,11 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from parityscope.comparison import can_be_scores, measure_pair, measurements, merge_statistics
+from parityscope.comparison import can_be_scores, measure_all, measure_pair, merge_statistics
 
 
 def scores(reference: np.ndarray, candidate: np.ndarray) -> dict[str, float]:
-    found = measurements(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
     return {name: measurement.value for name, measurement in found.items()}
 
 
@@ -26,7 +26,7 @@ def test_divergence_of_logits_against_mpmath() -> None:
             q = [mpmath.exp(float(x)) for x in c]
             p, q = [x / sum(p) for x in p], [x / sum(q) for x in q]
             expected.append(float(sum(a * mpmath.log(a / b) for a, b in zip(p, q, strict=True))))
-    found = measurements(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
+    found = measure_all(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
     assert found["kl_mean"].value == pytest.approx(sum(expected) / 2, rel=1e-12)
     assert found["kl_max"].value == pytest.approx(max(expected), rel=1e-12)
     assert found["kl_max"].worst_index == (0,)
@@ -86,11 +86,11 @@ def test_many_rows_merge_like_one_tensor() -> None:
     generator = np.random.default_rng(8)
     reference = generator.standard_normal((4, 300, 1000)).astype(np.float32)
     candidate = reference + 0.05 * generator.standard_normal(reference.shape).astype(np.float32)
-    whole = measurements(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
+    whole = measure_all(measure_pair(reference, candidate, channel_axis=None, as_scores=True))
     parts = [
         measure_pair(reference[at : at + 2], candidate[at : at + 2], channel_axis=None, as_scores=True) for at in (0, 2)
     ]
-    merged = measurements(merge_statistics(*parts))
+    merged = measure_all(merge_statistics(*parts))
     for name in ("top1_agreement", "top5_agreement", "kl_mean", "kl_max"):
         assert merged[name].value == pytest.approx(whole[name].value, rel=1e-12), name
     plain = (reference.argmax(-1) == candidate.argmax(-1)).mean()

@@ -13,18 +13,18 @@ import pytest
 from PIL import Image
 
 from parityscope.case.formats.images import read_image
-from parityscope.case.imaging.kernels import resampled
+from parityscope.case.imaging.kernels import resample_image
 from parityscope.checks._preprocessing.images import image_of, image_steps
-from parityscope.checks._preprocessing.placings import placing_steps, recognised
-from parityscope.checks._preprocessing.searching import Question, search
-from parityscope.checks._preprocessing.steps import ORIGINAL, STORED, said
-from parityscope.study._search_log import TRIED, Tried
+from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
+from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks._preprocessing.steps import ORIGINAL, STORED, describe_steps
+from parityscope.study._search_log import TRIED, TriedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from parityscope.checks._preprocessing.searching import Found
+    from parityscope.checks._preprocessing.searching import SearchResult
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     # Pixels (uint8, RGB) to what the network reads, (height, width, 3).
@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def photographs() -> list[np.ndarray]:
     rng = np.random.default_rng(12)
-    smalls = [resampled(rng.random((7, 11, 3)) * 255, "bicubic", (52, 90), whole=True) for _ in range(2)]
+    smalls = [resample_image(rng.random((7, 11, 3)) * 255, "bicubic", (52, 90), whole=True) for _ in range(2)]
     return [np.clip(small + rng.normal(size=small.shape) * 9, 0, 255).astype(np.uint8) for small in smalls]
 
 
@@ -66,19 +66,19 @@ def stretched(image: np.ndarray) -> np.ndarray:
     return pillow(image, SIZE, SIZE) / 255
 
 
-def asked(network: Run, wrong: Prepare, images: list[np.ndarray] | None = None, **parts: object) -> Found:
+def asked(network: Run, wrong: Prepare, images: list[np.ndarray] | None = None, **parts: object) -> SearchResult:
     """The search for what made the deployment's inputs of the images."""
     images = images or photographs()
     inputs = [as_input(stretched(image)) for image in images]
     image = image_of("x", inputs[0])
     assert image is not None
-    known = recognised(images, inputs, image.axis)
+    known = recognise_placing(images, inputs, image.axis)
     assert known.is_known
     samples = [{"x": one, ORIGINAL: picture} for one, picture in zip(inputs, images, strict=True)]
     candidate = [network({"x": as_input(wrong(picture))}) for picture in images]
-    question = Question(samples=samples, candidate=candidate, run=network, bounds={"y": 1e-5}, runs=1000)
+    question = PreprocessingQuestion(samples=samples, candidate=candidate, run=network, bounds={"y": 1e-5}, runs=1000)
     steps = [*image_steps(image, [{"x": one} for one in inputs]), *placing_steps(image, known)]
-    return search(replace(question, **parts), steps)  # type: ignore[arg-type]
+    return search_preprocessing(replace(question, **parts), steps)  # type: ignore[arg-type]
 
 
 def as_input(pixels: np.ndarray) -> np.ndarray:
@@ -98,7 +98,7 @@ def four_at_once(image: np.ndarray, *, behind: bool = False) -> np.ndarray:
 def test_four_wrong_steps_are_named_at_once(run: Run) -> None:
     found = asked(run, four_at_once)
     assert found.best is not None
-    words = said(found.best.steps)
+    words = describe_steps(found.best.steps)
     assert (
         "letterboxes the image into 32 x 32, filled with 0 on the right and below (bicubic with antialiasing)" in words
     )
@@ -110,7 +110,7 @@ def test_four_wrong_steps_are_named_at_once(run: Run) -> None:
 def test_what_is_filled_behind_the_normalization_is_told_from_black(run: Run) -> None:
     found = asked(run, lambda image: four_at_once(image, behind=True))
     assert found.best is not None
-    assert "filled with 0 behind the normalization on the right and below" in said(found.best.steps)
+    assert "filled with 0 behind the normalization on the right and below" in describe_steps(found.best.steps)
 
 
 def test_crop_kernel_channels_and_colours_are_named_at_once(run: Run) -> None:
@@ -122,7 +122,7 @@ def test_crop_kernel_channels_and_colours_are_named_at_once(run: Run) -> None:
 
     found = asked(run, wrong)
     assert found.best is not None
-    words = said(found.best.steps)
+    words = describe_steps(found.best.steps)
     assert "resizes the shorter side to 37 and cuts out the middle 32 x 32 (Lanczos)" in words
     assert "BGR for RGB" in words
     assert "limited range (16 to 235)" in words
@@ -151,18 +151,18 @@ def test_an_orientation_that_is_not_obeyed_is_named(run: Run, tmp_path: Path) ->
     inputs = [as_input(stretched(image)) for image in seen]
     image = image_of("x", inputs[0])
     assert image is not None
-    steps = placing_steps(image, recognised(seen, inputs, 1), stored=True)
-    question = Question(
+    steps = placing_steps(image, recognise_placing(seen, inputs, 1), stored=True)
+    question = PreprocessingQuestion(
         samples=[{"x": x, ORIGINAL: a, STORED: b} for x, a, b in zip(inputs, seen, stored, strict=True)],
         candidate=[run({"x": as_input(stretched(one)[..., ::-1])}) for one in stored],
         run=run,
         bounds={"y": 1e-5},
         runs=1000,
     )
-    found = search(question, [*image_steps(image, [{"x": one} for one in inputs]), *steps])
+    found = search_preprocessing(question, [*image_steps(image, [{"x": one} for one in inputs]), *steps])
     assert found.best is not None
-    assert "takes the image as it is stored, whatever its EXIF orientation says" in said(found.best.steps)
-    assert "BGR for RGB" in said(found.best.steps)
+    assert "takes the image as it is stored, whatever its EXIF orientation says" in describe_steps(found.best.steps)
+    assert "BGR for RGB" in describe_steps(found.best.steps)
 
 
 def test_a_search_that_was_cut_off_goes_on_and_finds_the_same(run: Run, tmp_path: Path) -> None:
@@ -176,10 +176,10 @@ def test_a_search_that_was_cut_off_goes_on_and_finds_the_same(run: Run, tmp_path
 
     whole = asked(run, four_at_once)
     with pytest.raises(KeyboardInterrupt):
-        asked(run, four_at_once, run=counted, kept=Tried(tmp_path))
+        asked(run, four_at_once, run=counted, kept=TriedRuns(tmp_path))
     # The last line is cut off, as when the machine stops.
     (tmp_path / TRIED).write_bytes((tmp_path / TRIED).read_bytes()[:-5])
-    again = asked(run, four_at_once, run=counted, kept=Tried(tmp_path))
+    again = asked(run, four_at_once, run=counted, kept=TriedRuns(tmp_path))
     assert again.best is not None
     assert whole.best is not None
     assert [step.key for step in again.best.steps] == [step.key for step in whole.best.steps]

@@ -14,10 +14,11 @@ import pytest
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.fusion.patterns import fused_by
-from parityscope.checks import Check, Example, checks
-from parityscope.checks.asking import ask
-from parityscope.cli._catalogue import catalogue
+from parityscope.checks import Check, Example, known_checks
+from parityscope.checks.asking import ask_check
+from parityscope.cli._catalogue import whole_catalogue
 from parityscope.errors import ParityError
+from parityscope.lint import known_rules
 from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # x / (1 + |x|), by the name of its operator.
 _SOFTSIGN = '''"""Softsign: `x / (1 + |x|)`."""
 
-from parityscope.arithmetic.fusion.matching import Region
+from parityscope.arithmetic.fusion.matching import MatchedRegion
 from parityscope.arithmetic.fusion.patterns import Pattern
 
 
@@ -41,7 +42,7 @@ def match(node, order):
     if size is None or size.op_type != "Abs" or size.inputs[0] is not node.inputs[0]:
         return None
     nodes = tuple(sorted((size, added, node), key=order.__getitem__))
-    return Region(kind="MySoftsign", nodes=nodes, entries=(node.inputs[0],), output=node.outputs[0])
+    return MatchedRegion(kind="MySoftsign", nodes=nodes, entries=(node.inputs[0],), output=node.outputs[0])
 
 
 PATTERNS = (Pattern(kind="MySoftsign", match=match, engines=frozenset({"tensorrt"}), is_activation=True),)
@@ -84,8 +85,15 @@ def test_a_fused_pattern_is_one_file(install: Callable[[str, str, str], None]) -
 def test_a_check_of_the_old_form_is_told_the_new_one(install: Callable[[str, str, str], None]) -> None:
     install("parityscope.checks", "outside_old_check", _OLD_CHECK)
     with pytest.raises(ParityError, match=r"outside_old_check cannot be imported.*Proposal") as told:
-        checks()
+        known_checks()
     assert "Claim(words, predicts, test, site)" in told.value.fix
+
+
+def test_a_rule_of_the_old_form_is_told_the_new_one(install: Callable[[str, str, str], None]) -> None:
+    install("parityscope.lint", "outside_old_rule", "from parityscope.lint import Example, Rule\n")
+    with pytest.raises(ParityError, match=r"outside_old_rule cannot be imported.*Example") as told:
+        known_rules()
+    assert "RuleExample" in told.value.fix
 
 
 def test_a_check_that_asks_for_what_nobody_gives_is_told_what_there_is() -> None:
@@ -94,14 +102,14 @@ def test_a_check_that_asks_for_what_nobody_gives_is_told_what_there_is() -> None
 
     check = Check(code="USR001", title="", propose=propose, holds=(), holds_not=())  # type: ignore[arg-type]
     with pytest.raises(ParityError, match="USR001 asks for 'wether'") as told:
-        list(ask(check, object()))  # type: ignore[arg-type]
+        list(ask_check(check, object()))  # type: ignore[arg-type]
     assert "bench" in told.value.fix
     assert "suspects" in told.value.fix
 
 
-@pytest.mark.parametrize("code", sorted(catalogue()))
+@pytest.mark.parametrize("code", sorted(whole_catalogue()))
 def test_every_page_has_its_example_cause_test_repair_and_source(code: str) -> None:
-    entry = catalogue()[code]
+    entry = whole_catalogue()[code]
     page = entry.page()
     for part in ("What goes wrong:", "How it shows:", "How we test for it:", "How to repair:", "Sources:"):
         assert re.search(rf"(?m)^{part} *\n?\S", page), part
@@ -124,7 +132,7 @@ def test_what_a_change_costs_is_said_of_each_kind() -> None:
 
 
 def test_a_contract_that_is_not_kept_says_what_became_of_the_claim(tmp_path: Path) -> None:
-    quiet = checks()["DAT002"]
+    quiet = known_checks()["DAT002"]
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }'
     example = Example(model=text, inputs={"x": np.ones((1, 4), np.float32)}, candidate="ort?optimization=disabled")
     with pytest.raises(AssertionError, match="DAT002: example 0 of holds is not found: it makes no claim here"):

@@ -12,8 +12,8 @@ import pytest
 
 from one_sample import one_sample
 from parityscope.case import Model, load_model
-from parityscope.case.crossing import crossings
-from parityscope.localization import Sides, attribute
+from parityscope.case.crossing import all_crossings
+from parityscope.localization import Sides, attribute_error
 from parityscope.records import Target
 from parityscope.trace import Trace
 
@@ -76,7 +76,7 @@ def test_two_planted_errors_get_their_shares(tmp_path: Path) -> None:
     reference = {f"t{index}": x for index in range(33)} | {"y": x}
     candidate = {f"t{index}": x + (first if index >= 10 else 0) + (second if index >= 20 else 0) for index in range(33)}
     candidate["y"] = candidate["t32"]
-    found = attribute(both(model_of(tmp_path, MODEL), x, reference, candidate), 0)
+    found = attribute_error(both(model_of(tmp_path, MODEL), x, reference, candidate), 0)
     # e = (0.5, 0, 1, 0): <first, e> / <e, e> = 0.25 / 1.25 and <second, e> / <e, e> = 1 / 1.25, all exact in binary
     # but for the division.
     culprits = {(one.first, one.last): one.share for one in found if one.share}
@@ -96,7 +96,7 @@ def test_errors_that_cancel_are_both_seen(tmp_path: Path) -> None:
         f"t{index}": x + (wave if 10 <= index < 20 else 0) + (rest if index >= 30 else 0) for index in range(33)
     }
     candidate["y"] = candidate["t32"]
-    found = attribute(both(model_of(tmp_path, MODEL), x, reference, candidate), 0)
+    found = attribute_error(both(model_of(tmp_path, MODEL), x, reference, candidate), 0)
     # The wave is eight times the output error, comes in at 10 and goes at 20, and phi is blind to it: <wave, e> = 0.
     moved = {(one.first, one.last): one.moved for one in found if one.moved > 0}
     assert moved == {
@@ -111,7 +111,7 @@ def test_a_nan_is_traced_to_where_it_comes_from(tmp_path: Path) -> None:
     reference = {"a": x, "b": -x, "c": x * x, "y": x * x - x, "z": np.exp(-x)}
     c = reference["c"].copy()
     c[2] = np.nan
-    found = attribute(both(model_of(tmp_path, BRANCHES), x, reference, reference | {"c": c, "y": c - x}), 0)
+    found = attribute_error(both(model_of(tmp_path, BRANCHES), x, reference, reference | {"c": c, "y": c - x}), 0)
     assert [(one.first, one.last, one.share) for one in found if one.share] == [(2, 2, 1.0)]
 
 
@@ -119,7 +119,7 @@ def test_unseen_tensors_leave_no_cut_across_them(tmp_path: Path) -> None:
     x = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
     reference = {"a": x, "b": -x, "y": x * x - x, "z": np.exp(-x)}
     candidate = reference | {"y": reference["y"] + 1}
-    found = attribute(both(model_of(tmp_path, BRANCHES), x, reference, candidate), 0)
+    found = attribute_error(both(model_of(tmp_path, BRANCHES), x, reference, candidate), 0)
     # c cannot be seen, so that there is no cut between Mul (2) and Add (3); behind Add only b crosses.
     assert [(one.first, one.last, one.share) for one in found if one.share] == [(2, 3, 1.0)]
 
@@ -127,11 +127,11 @@ def test_unseen_tensors_leave_no_cut_across_them(tmp_path: Path) -> None:
 def test_equal_outputs_have_no_shares(tmp_path: Path) -> None:
     x = np.ones(4, np.float32)
     tensors = {"a": x, "b": -x, "c": x, "y": 0 * x, "z": np.exp(-x)}
-    assert attribute(both(model_of(tmp_path, BRANCHES), x, tensors, tensors), 0) == ()
+    assert attribute_error(both(model_of(tmp_path, BRANCHES), x, tensors, tensors), 0) == ()
 
 
 def test_crossings_are_what_is_read_behind(tmp_path: Path) -> None:
-    found = crossings(model_of(tmp_path, BRANCHES).graph())
+    found = all_crossings(model_of(tmp_path, BRANCHES).graph())
     assert [(cut.index, [value.name for value in cut.values], sorted(cut.done)) for cut in found] == [
         (1, ["a"], []),
         (2, ["a", "b"], []),

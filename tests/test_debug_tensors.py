@@ -16,7 +16,7 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.debug_tensors import SUMMARY, debug_files
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.trtexec import Expected, file_name, open_raw
 from parityscope.errors import ParityError
 from parityscope.records import ValueInfo
@@ -158,7 +158,7 @@ def test_debug_tensors_alone_are_no_recording(tmp_path: Path) -> None:
     writer.process("a", np.zeros(2, np.float32))
     writer.close()
     with pytest.raises(ParityError, match="debug tensors and no outputs") as caught:
-        survey(tmp_path)
+        survey_folder(tmp_path)
     assert "--dumpRawBindingsToFile" in caught.value.fix
 
 

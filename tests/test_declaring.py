@@ -12,7 +12,7 @@ import onnx.parser
 import pytest
 
 from parityscope.case.declaring import message_sites, node_count
-from parityscope.case.graph import sites
+from parityscope.case.graph import sites_of_values
 from parityscope.case.intake import read_message
 from parityscope.case.model import load_model, read_graph
 from proving.models.fetching import model_path
@@ -44,7 +44,7 @@ def _saved(tmp_path: Path, model: onnx.ModelProto) -> Path:
 def test_real_models_have_the_same_sites_in_the_same_order(name: str) -> None:
     path = model_path(name)
     message = read_message(path)
-    found, expected = message_sites(message.graph), sites(read_graph(path))
+    found, expected = message_sites(message.graph), sites_of_values(read_graph(path))
     assert found is not None
     assert list(found.items()) == list(expected.items())
     assert node_count(message.graph) == sum(1 for _ in read_graph(path).graph.all_nodes())
@@ -55,7 +55,7 @@ def test_bodies_are_counted_and_their_values_are_no_sites(tmp_path: Path) -> Non
     model = load_model(path)
     assert list(model.sites) == ["w", "y", "z"]
     assert model.nodes == 6  # three in the main graph, three in the body
-    assert list(sites(read_graph(path))) == list(model.sites)
+    assert list(sites_of_values(read_graph(path))) == list(model.sites)
 
 
 def test_a_file_whose_nodes_are_out_of_order_is_sorted_by_its_graph(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_sequences_are_no_sites(tmp_path: Path) -> None:
           y = SequenceAt(s, i) }
     """)
     path = _saved(tmp_path, made)
-    assert list(load_model(path).sites) == list(sites(read_graph(path))) == ["y"]
+    assert list(load_model(path).sites) == list(sites_of_values(read_graph(path))) == ["y"]
 
 
 def test_comparing_outputs_imports_no_graph_library(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.sizing import tensor_shapes
@@ -22,8 +22,8 @@ from parityscope.cli import main
 from parityscope.evaluation.switching import Switchboard
 from parityscope.repairs.search.costs import H200
 from parityscope.repairs.search.inside import sizes_within
-from parityscope.repairs.search.network import network_of, price
-from parityscope.repairs.search.staging import applied
+from parityscope.repairs.search.network import network_of, price_assignment
+from parityscope.repairs.search.staging import apply_edits
 from proving.models.fetching import require
 from proving.models.samples import sample_of
 from simulated import detype, simulate
@@ -162,7 +162,7 @@ def test_a_trained_model_inside_branches() -> None:
     """All of this voice detector is in branches; kept nodes are drawn from inside them."""
     path = require("vad-18")
     arrays = sample_of("vad-18")
-    model = applied(read_graph(path), ())
+    model = apply_edits(read_graph(path), ())
     board = Switchboard(model.clone(), "f16", threads=THREADS, inside=True)
     names = [node.name for node in board.graph.nodes]
     assert len(names) > 20
@@ -237,7 +237,7 @@ def test_single_nodes_of_a_body_are_kept(kind: str, tmp_path: Path, capsys: pyte
     proto = onnx.load(fixed)
     onnx.checker.check_model(proto, full_check=True)
     around = next(node for node in ir.from_proto(proto).graph if node.op_type == kind)
-    inside = {inner.name: inner for body in bodies(around) for inner in body}
+    inside = {inner.name: inner for body in bodies_of_node(around) for inner in body}
     types = {name: inside[name].outputs[0].dtype for name in ("product", "shifted", "second")}
     low, full = ir.DataType.FLOAT16, ir.DataType.FLOAT
     assert types == {"product": low, "shifted": full, "second": low}
@@ -271,7 +271,7 @@ def test_tensorrt_rtx_builds_a_body_with_casts_inside(kind: str, tmp_path: Path)
     from parityscope.backends._tensorrt.packages import find_package
 
     case_of(tmp_path, kind)
-    model = applied(read_graph(tmp_path / "model.onnx"), ())
+    model = apply_edits(read_graph(tmp_path / "model.onnx"), ())
     typed = typed_model(model, "f16", {"shifted": "f32", "back": "f32"}, inside=True).model
     ir.save(typed, tmp_path / "typed.onnx")
     view = network_view(tmp_path / "typed.onnx", find_package("rtx"))
@@ -283,7 +283,7 @@ def test_tensorrt_rtx_builds_a_body_with_casts_inside(kind: str, tmp_path: Path)
 def test_the_cost_model_sees_into_bodies(kind: str, tmp_path: Path) -> None:
     """Casts are those that are written; products inside count as often as they are run (of two, one takes the branch)."""
     case_of(tmp_path, kind)
-    onnx.save(ir.to_proto(applied(read_graph(tmp_path / "model.onnx"), ())), tmp_path / "named.onnx")
+    onnx.save(ir.to_proto(apply_edits(read_graph(tmp_path / "model.onnx"), ())), tmp_path / "named.onnx")
     model = load_model(tmp_path / "named.onnx")
     samples = list(load_inputs(model, tmp_path / "data", spool=tmp_path / "spool"))[:2]
     sample = samples[0]
@@ -302,4 +302,4 @@ def test_the_cost_model_sees_into_bodies(kind: str, tmp_path: Path) -> None:
     for _ in range(20):
         low = rng.random(len(names)) < rng.random()
         kept = {name: "f32" for name, each in zip(names, low, strict=True) if not each}
-        assert price(network, low).casts == typed_model(model.graph(), "f16", kept, inside=True).casts
+        assert price_assignment(network, low).casts == typed_model(model.graph(), "f16", kept, inside=True).casts

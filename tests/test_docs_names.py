@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from parityscope.backends import backends
+from parityscope.backends import known_backends
 from parityscope.backends.targets import COMMON_OPTIONS
-from parityscope.checks import checks
+from parityscope.checks import known_checks
 from parityscope.cli._app import command
-from parityscope.lint import rules
+from parityscope.lint import known_rules
 from parityscope.logs.pages import log_codes
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_every_command_takes_the_options_that_are_shown_with_it() -> None:
 
 
 def test_every_target_has_the_options_and_the_precision_that_are_shown() -> None:
-    known = backends()
+    known = known_backends()
     names = "|".join(known)
     seen = list(found(rf"\b({names})(?::(\w+))?(?:\?((?:\w+=[^\s`'\"&|)]*&?)+))?(?=[\s`'\"|),])"))
     targets = [(place, *match.groups()) for place, match in seen if match[2] or match[3]]
@@ -89,7 +89,7 @@ def test_every_target_has_the_options_and_the_precision_that_are_shown() -> None
 
 
 def test_every_code_has_a_page() -> None:
-    known = {*checks(), *rules(), *log_codes()}
+    known = {*known_checks(), *known_rules(), *log_codes()}
     seen = [(place, match[0]) for place, match in found(rf"\b(?:{'|'.join({code[:3] for code in known})})\d{{3}}\b")]
     assert len(seen) > 50
     assert [one for one in seen if one[1] not in known | {EXAMPLE}] == []

@@ -9,12 +9,12 @@ import pytest
 
 from one_sample import one_sample
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.backends.recording import silent
+from parityscope.backends.recording import ignore_progress
 from parityscope.case import Inputs, load_model
-from parityscope.comparison.rows import as_given
+from parityscope.comparison.rows import align_as_given
 from parityscope.expectation import Expectation
 from parityscope.expectation.drawing import Moved, is_moved, moved_inputs
-from parityscope.study._more_draws import redrawn
+from parityscope.study._more_draws import redraw_doubtful
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def second_look(folder: Path, first: float, measured: float, declared: str = "tf
     """What is expected after a second look, where `first` was and `measured` was found."""
     model, inputs, _ = network(folder)
     expectation = Expectation(errors={"f32": {"y": 1e-7}, "tf32": {"y": first}, "f16": {"y": first}})
-    found = redrawn(model, inputs, [0], expectation, {"y": measured}, declared, as_given, silent)
+    found = redraw_doubtful(model, inputs, [0], expectation, {"y": measured}, declared, align_as_given, ignore_progress)
     assert found.errors["f32"] == {"y": 1e-7}
     return found.errors[declared]["y"]
 

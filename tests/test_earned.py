@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from command_line import exit_status, in_a_process
-from parityscope.cli import guarded
+from parityscope.cli import guard_exit_code
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
 
@@ -54,12 +54,12 @@ def test_a_loader_that_leaves_a_process_behind_keeps_nobody_waiting(desk: Path) 
 
 @pytest.mark.parametrize("given", ["None", "'within'"])
 def test_what_is_no_exit_code_is_no_verdict(capsys: pytest.CaptureFixture[str], given: str) -> None:
-    assert guarded(lambda: eval(given)) == 2  # noqa: S307 - our own words
+    assert guard_exit_code(lambda: eval(given)) == 2  # noqa: S307 - our own words
     assert "ended without a verdict" in capsys.readouterr().err
 
 
 def test_an_exit_that_somebody_calls_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(lambda: sys.exit(0)) == 2
+    assert guard_exit_code(lambda: sys.exit(0)) == 2
     assert "ended without a verdict" in capsys.readouterr().err
 
 
@@ -103,7 +103,7 @@ def test_an_interruption_stays_one(desk: Path) -> None:
 STAGES = {
     "localization": "parityscope.study._layers.observe_layers",
     "causes": "parityscope.study._causes.test_causes",
-    "expected error": "parityscope.expectation.expecting.expect",
+    "expected error": "parityscope.expectation.expecting.expect_error",
 }
 
 
@@ -300,9 +300,9 @@ def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:
 def test_where_memory_is_scarce_nothing_starts_threads() -> None:
     """Of several threads one may get no memory, and ONNX Runtime then waits for ever: a command gets one core instead."""
     script = (
-        "import sys; from parityscope.cli._supervise import supervised; from parityscope.evaluation.machine import "
+        "import sys; from parityscope.cli._supervise import supervise_work; from parityscope.evaluation.machine import "
     )
-    script += "usable_cores; sys.exit(supervised(usable_cores))"
+    script += "usable_cores; sys.exit(supervise_work(usable_cores))"
     limited = f"ulimit -v {1 << 20}; exec {sys.executable} -c '{script}'"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")

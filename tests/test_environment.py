@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from command_line import exit_status
-from parityscope.backends._elf import needed
+from parityscope.backends._elf import needed_libraries
 from parityscope.backends._environment import loaded_libraries, machine_facts, recorded_facts
 from parityscope.case.formats.npz import write_npz
-from parityscope.environment import MATTERS, conflicts, differences, facts_of
+from parityscope.environment import MATTERS, facts_of, list_conflicts, list_differences
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
 
@@ -28,20 +28,20 @@ X = np.random.default_rng(4).normal(size=(4, 64)).astype(np.float32)
 def test_only_what_both_tell_differs() -> None:
     reference = {"onnxruntime": "1.31.1", "driver": "550.1", "recording": "a"}
     candidate = {"onnxruntime": "1.22.0", "gpu": "L4", "recording": "b"}
-    (only,) = differences(reference, candidate)
+    (only,) = list_differences(reference, candidate)
     assert (only.key, only.reference, only.candidate) == ("onnxruntime", "1.31.1", "1.22.0")
     assert only.matters == MATTERS["onnxruntime"]
-    assert differences(reference, reference) == ()
+    assert list_differences(reference, reference) == ()
 
 
 def test_a_library_is_loaded_as_it_was_linked_or_it_is_not() -> None:
-    assert conflicts({"linked libcudnn": "9", "loaded libcudnn": "9.1.0"}) == ()
-    assert conflicts({"linked libcudnn": "9", "loaded libcudnn": "8.9.7"}) == (
+    assert list_conflicts({"linked libcudnn": "9", "loaded libcudnn": "9.1.0"}) == ()
+    assert list_conflicts({"linked libcudnn": "9", "loaded libcudnn": "8.9.7"}) == (
         "libcudnn was linked as version 9 and loaded as 8.9.7",
     )
     # Version 1 is no beginning of version 12.
-    assert len(conflicts({"linked libcudart": "1", "loaded libcudart": "12.4.127"})) == 1
-    assert conflicts({"loaded libcublas": "12.4.5, 11.11.3"}) == (
+    assert len(list_conflicts({"linked libcudart": "1", "loaded libcudart": "12.4.127"})) == 1
+    assert list_conflicts({"loaded libcublas": "12.4.5, 11.11.3"}) == (
         "libcublas is loaded in 2 versions at once: 11.11.3, 12.4.5",
     )
 
@@ -72,10 +72,10 @@ def test_what_a_library_was_linked_with_is_read_from_its_file(tmp_path: Path) ->
 
     from numpy._core import _multiarray_umath
 
-    assert "libc.so.6" in needed(Place(_multiarray_umath.__file__))
+    assert "libc.so.6" in needed_libraries(Place(_multiarray_umath.__file__))
     (tmp_path / "short.so").write_bytes(b"\x7fELF\x02\x01" + b"\0" * 20)
     (tmp_path / "text.so").write_text("no library", encoding="utf-8")
-    assert [needed(tmp_path / name) for name in ("short.so", "text.so", "none.so")] == [(), (), ()]
+    assert [needed_libraries(tmp_path / name) for name in ("short.so", "text.so", "none.so")] == [(), (), ()]
 
 
 def test_switches_are_read_as_they_are_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.arithmetic.typed import typed_model
-from parityscope.arithmetic.typed.lifting import low_formats, reading, unrounded
+from parityscope.arithmetic.typed.lifting import float32_copy, low_formats, read_as_float32
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case.model import read_graph
 
@@ -108,13 +108,13 @@ def test_quantized_models_need_their_original(folder: Path, capfd: pytest.Captur
 def test_lifting(folder: Path) -> None:
     assert low_formats(read_graph(folder / "half.onnx")) == ["f16"]
     assert low_formats(read_graph(folder / "original.onnx")) == []
-    lifted, notes = unrounded(read_graph(folder / "half.onnx"))
+    lifted, notes = float32_copy(read_graph(folder / "half.onnx"))
     assert notes == []
     assert [(value.name, value.dtype) for value in lifted.graph.outputs] == [("y", ir.DataType.FLOAT)]
     scale = np.float32(np.float16(0.001))
     found = open_session(lifted)({"x": np.array([300], np.float32)})
     np.testing.assert_array_equal(found["y"], np.float32(90000) * scale)
     model = read_graph(folder / "low_io.onnx")
-    assert reading(model, {"x": "float32"})
+    assert read_as_float32(model, {"x": "float32"})
     assert [value.dtype for value in model.graph.inputs] == [ir.DataType.FLOAT]
-    assert not reading(read_graph(folder / "low_io.onnx"), {"x": "float16"})
+    assert not read_as_float32(read_graph(folder / "low_io.onnx"), {"x": "float16"})

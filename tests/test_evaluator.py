@@ -9,11 +9,11 @@ import onnx_ir as ir
 import pytest
 from onnx import numpy_helper, parser
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.errors import ParityError
-from parityscope.evaluation.evaluating import evaluate, run_world, run_worlds
+from parityscope.evaluation.evaluating import evaluate_worlds, run_world, run_worlds
 from parityscope.evaluation.program import Program, compile_program
-from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.simulating import simulated_world
 from parityscope.evaluation.worlds import World
@@ -49,7 +49,7 @@ _INPUT = _RANDOM.standard_normal((2, 8)).astype(np.float32)
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_stretches_give_what_their_steps_give(name: str) -> None:
     plain = World(name="plain", program=compile_program(_layers(20)))
-    low = simulated_world("low", arrange(_layers(20), name))
+    low = simulated_world("low", arrange_precision(_layers(20), name))
     sessions = Sessions()
     passes = [run_worlds([plain, low], {"y0": _INPUT}, ["y12", "y20"], sessions) for _ in range(4)]
     assert len(sessions.joins) > 2
@@ -65,7 +65,7 @@ def test_what_somebody_watches_or_changes_is_in_no_stretch() -> None:
     sessions = Sessions()
     plain, moved = World(name="plain", program=program), World(name="moved", program=program, instead={"t3": _nothing})
     for _ in range(4):
-        moments = list(evaluate([plain, moved], {"y0": _INPUT}, ["s2", "y6"], sessions))
+        moments = list(evaluate_worlds([plain, moved], {"y0": _INPUT}, ["s2", "y6"], sessions))
         assert [moment.sites for moment in moments] == [("s2",), ("y6",)]
     found = run_worlds([plain, moved], {"y0": _INPUT}, ["s3", "t3", "y6"], sessions)
     np.testing.assert_array_equal(found[0]["s3"], found[1]["s3"])
@@ -108,7 +108,7 @@ _LOOP = """<ir_version: 8, opset_import: ["" : 19]> g (int64 count, float[4] x) 
 
 @pytest.mark.parametrize("name", ["tf32", "f16", "bf16"])
 def test_a_loop_in_which_a_world_rounds_runs_as_one_node(name: str) -> None:
-    found = arrange(_model(_LOOP), name if name != "tf32" else "f16", bounded=name != "tf32")
+    found = arrange_precision(_model(_LOOP), name if name != "tf32" else "f16", bounded=name != "tf32")
     feeds = {"count": np.array(9), "x": _RANDOM.standard_normal(4).astype(np.float32)}
     sessions = Sessions()
     low = simulated_world("low", found)
@@ -130,7 +130,7 @@ def test_rounding_in_a_session_is_the_compiled_loops() -> None:
     bits = np.concatenate([np.arange(0, 1 << 32, 65521, dtype=np.uint64), [0x80000000, 0x7F800000, 0xFF800000]])
     array = bits.astype(np.uint32).view(np.float32)
     for name in ("f16", "bf16"):
-        rounding = Rounding(name)
+        rounding = FloatRounding(name)
         world = World(name="low", program=_program(_IDENTITIES), stored={"y": rounding})
         sessions = Sessions()
         for size in (4, 4, array.size):  # small tensors open the stretch, in which large ones are then run
@@ -146,7 +146,7 @@ def test_the_splitting_for_tf32_is_exact_and_guarded() -> None:
     ties = (np.arange(2049, 4097, 2) * 2.0**-12 + 2.0**-13).astype(np.float32)
     values = np.concatenate([patterns, np.array(edges, np.float32), ties])
     values = np.concatenate([values, (values.view(np.uint32) + np.uint32(1)).view(np.float32)])
-    rounding, sessions = Rounding("tf32"), Sessions()
+    rounding, sessions = FloatRounding("tf32"), Sessions()
     world = World(name="low", program=_program(_IDENTITIES), stored={"y": rounding})
     for size in (4, 4, values.size):  # small tensors open the stretch, in which large ones are then run
         found = run_world(world, {"x": values[:size]}, ["z"], sessions)["z"]
@@ -174,7 +174,7 @@ _OPTIONAL = """<ir_version: 8, opset_import: ["" : 15]> g (float[3] x) => (float
 def test_a_node_that_cannot_run_alone_runs_in_the_smallest_stretch_that_can() -> None:
     world, sessions = World(name="plain", program=_program(_OPTIONAL)), Sessions()
     x = np.array([0.1, -2.0, 3.0], np.float32)
-    moments = list(evaluate([world], {"x": x}, ["y", "z"], sessions))
+    moments = list(evaluate_worlds([world], {"x": x}, ["y", "z"], sessions))
     assert [moment.sites for moment in moments] == [("y",), ("z",)]
     assert list(sessions.together[world.program].values()) in ([0], [1])
     np.testing.assert_array_equal(
@@ -211,7 +211,7 @@ def test_a_loop_is_looked_into_some_iterations_at_a_time(count: int, limit: floa
     worlds = [World(name="plain", program=program), World(name="more", program=program, feeds={"x": _INPUT[0, :4]})]
     sessions = Sessions()
     seen = []
-    for moment in evaluate(worlds, feeds, ["last", "every", "after", "number"], sessions):
+    for moment in evaluate_worlds(worlds, feeds, ["last", "every", "after", "number"], sessions):
         if moment.iteration:
             seen.append((moment.iteration[0], moment.sites))
             number = moment.iteration[0]
@@ -241,7 +241,7 @@ def test_a_scan_backwards_is_looked_into() -> None:
     rows, x = _RANDOM.standard_normal((9, 2)).astype(np.float32), np.ones(2, np.float32)
     world = World(name="plain", program=_program(_SCANNING))
     found, state = {}, x
-    for moment in evaluate([world], {"x": x, "rows": rows}, ["after", "every", "last"]):
+    for moment in evaluate_worlds([world], {"x": x, "rows": rows}, ["after", "every", "last"]):
         if moment.iteration:
             state = rows[8 - moment.iteration[0]] - state
             np.testing.assert_array_equal(moment.stored("plain", "after"), state)
@@ -273,7 +273,7 @@ def test_chance_falls_once_for_all_worlds_and_anew_at_each_iteration() -> None:
     feeds = {"count": np.array(3), "x": np.zeros(4, np.float32)}
     inner = []
     found: dict[str, list[np.ndarray]] = {}
-    for moment in evaluate(worlds, feeds, ["y", "last", "inner"]):
+    for moment in evaluate_worlds(worlds, feeds, ["y", "last", "inner"]):
         values = [moment.stored(world.name, moment.sites[0]) for world in worlds]
         if moment.sites == ("inner",):
             np.testing.assert_array_equal(values[0], values[1])
@@ -294,7 +294,7 @@ def test_worlds_that_part_in_a_branch_or_a_number_of_iterations_are_told() -> No
     notes: list[str] = []
     told = [
         (moment.iteration[0], moment.stored("short", "after") is None)
-        for moment in evaluate([World(name="plain", program=program), short], feeds, ["after"], notes=notes)
+        for moment in evaluate_worlds([World(name="plain", program=program), short], feeds, ["after"], notes=notes)
     ]
     assert told == [(0, False), (1, False), (2, True), (3, True), (4, True)]
     assert notes == ["last: short end after 2 iterations, others go on"]

@@ -14,7 +14,7 @@ import onnx
 import pytest
 
 from command_line import in_a_process
-from parityscope.backends import arithmetic_of, backend, probed
+from parityscope.backends import arithmetic_of, backend_named, probe_backend
 from parityscope.backends.contract import check_backend
 from parityscope.case import Sample, load_model
 from parityscope.installed import Machine
@@ -50,7 +50,7 @@ def test_its_entry_point_is_the_one_that_is_tried() -> None:
 
 
 def test_all_that_is_asked_of_a_runtime_is_in_its_file(site: Path) -> None:
-    found = backend("mnn")
+    found = backend_named("mnn")
     assert (found.words, found.package) == ("MNN", "mnn")
     told = {one.target: one.computes for one in arithmetic_of(Machine(versions={}, backends=frozenset({"mnn"})))}
     assert told == {"mnn": "f32", "mnn:f16": "f32"}
@@ -59,7 +59,7 @@ def test_all_that_is_asked_of_a_runtime_is_in_its_file(site: Path) -> None:
 
 
 def test_it_tells_how_to_get_it(site: Path) -> None:
-    state = probed(backend("mnn"))
+    state = probe_backend(backend_named("mnn"))
     assert bool(state.version) == HERE
     assert state.fix == ("" if HERE else "pip install mnn")
 
@@ -73,11 +73,11 @@ def test_it_keeps_the_contract_and_shows_what_is_left_inside(site: Path, tmp_pat
     onnx.save(network, tmp_path / "model.onnx")
     x = generator.standard_normal((1, 3, 8, 8)).astype(np.float32)
     model = load_model(tmp_path / "model.onnx")
-    check_backend(backend("mnn"), model, Sample(index=0, name="x", arrays={"x": x}), Target(backend="mnn"))
+    check_backend(backend_named("mnn"), model, Sample(index=0, name="x", arrays={"x": x}), Target(backend="mnn"))
     np.savez(tmp_path / "x.npz", x=x)
     done = in_a_process(
         *("compare", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "x.npz"), "--candidate", "mnn"),
         *("--format", "json", "--study", str(tmp_path / "study")),
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["candidate"]["version"] == backend("mnn").probe().version
+    assert json.loads(done.stdout)["candidate"]["version"] == backend_named("mnn").probe().version

@@ -20,13 +20,13 @@ from parityscope.repairs.search.expanding import (
     BF16,
     F16,
     F32,
-    expanded,
+    best_move_to_label,
+    expand_labels,
     label_price,
-    moved,
     resolved_labels,
-    total,
+    total_cost,
 )
-from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, price
+from parityscope.repairs.search.network import OUTSIDE, CutNetwork, Vertex, Wire, price_assignment
 from simulated import detype
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def network_of_seed(seed: int, count: int) -> Network:
+def network_of_seed(seed: int, count: int) -> CutNetwork:
     """A random graph of deciding vertices; each reads one or two before it, some the outside."""
     random = np.random.default_rng(seed)
     vertices = tuple(
@@ -61,7 +61,7 @@ def network_of_seed(seed: int, count: int) -> Network:
         )
         for producer, found in readers.items()
     )
-    return Network(vertices=vertices, wires=wires, decisions=count)
+    return CutNetwork(vertices=vertices, wires=wires, decisions=count)
 
 
 def errors_of_seed(seed: int, count: int) -> np.ndarray:
@@ -80,10 +80,10 @@ def test_a_move_is_the_best_answer_of_all(seed: int, label: int) -> None:
     random = np.random.default_rng(seed + 2)
     labels = random.integers(0, 3, 7)
     labels[np.isinf(squared[labels, np.arange(7)])] = F32
-    found = moved(network, squared, 0.3, labels, label)
+    found = best_move_to_label(network, squared, 0.3, labels, label)
     every = (np.where(answer, label, labels) for answer in itertools.product((False, True), repeat=7))
-    least = min(total(network, squared, 0.3, one) for one in every)
-    assert math.isclose(total(network, squared, 0.3, found), least, rel_tol=1e-9)
+    least = min(total_cost(network, squared, 0.3, one) for one in every)
+    assert math.isclose(total_cost(network, squared, 0.3, found), least, rel_tol=1e-9)
 
 
 @given(seed=st.integers(0, 2**31), multiplier=st.sampled_from([0.0, 0.03, 0.3, 3.0]))
@@ -92,11 +92,11 @@ def test_expansion_beside_all_labellings(seed: int, multiplier: float) -> None:
     """3^6 labellings: within twice the optimum, as the theorem has it for costs of two ends, and never in a pinned label."""
     network, squared = network_of_seed(seed, 6), errors_of_seed(seed, 6)
     start = np.zeros(6, np.intp)
-    found = expanded(network, squared, multiplier, start)
+    found = expand_labels(network, squared, multiplier, start)
     assert np.isfinite(squared[found, np.arange(6)]).all()
-    reached = total(network, squared, multiplier, found)
+    reached = total_cost(network, squared, multiplier, found)
     every = (np.array(one) for one in itertools.product(range(3), repeat=6))
-    least = min(total(network, squared, multiplier, one) for one in every)
+    least = min(total_cost(network, squared, multiplier, one) for one in every)
     assert least * (1 - 1e-9) <= reached <= 2 * least
 
 
@@ -105,9 +105,9 @@ def test_how_often_it_is_the_optimum() -> None:
     ratios = []
     for seed in range(40):
         network, squared = network_of_seed(seed, 6), errors_of_seed(seed, 6)
-        reached = total(network, squared, 0.3, expanded(network, squared, 0.3, np.zeros(6, np.intp)))
+        reached = total_cost(network, squared, 0.3, expand_labels(network, squared, 0.3, np.zeros(6, np.intp)))
         every = (np.array(one) for one in itertools.product(range(3), repeat=6))
-        ratios.append(reached / min(total(network, squared, 0.3, one) for one in every))
+        ratios.append(reached / min(total_cost(network, squared, 0.3, one) for one in every))
     assert sum(ratio <= 1 + 1e-9 for ratio in ratios) >= 36
     assert max(ratios) < 1.1
 
@@ -116,7 +116,7 @@ def test_prices_of_two_labels_are_those_of_the_network() -> None:
     network = network_of_seed(5, 8)
     for seed in range(20):
         low = np.random.default_rng(seed).random(8) < 0.5
-        found, expected = label_price(network, low.astype(np.intp)), price(network, low)
+        found, expected = label_price(network, low.astype(np.intp)), price_assignment(network, low)
         assert math.isclose(found.seconds, expected.seconds)
         assert math.isclose(found.flops, expected.flops)
         assert found.casts == expected.casts
@@ -132,7 +132,7 @@ def test_what_moves_numbers_follows_one_format() -> None:
         Wire(tensor="b", producer=1, consumers=(2,), cast=1.0),
         Wire(tensor="c", producer=2, consumers=(OUTSIDE,), cast=1.0),
     )
-    network = Network(vertices=(*made, joined), wires=wires, decisions=2)
+    network = CutNetwork(vertices=(*made, joined), wires=wires, decisions=2)
     assert resolved_labels(network, np.array([F16, BF16])).tolist() == [F16, BF16, F32]
     assert label_price(network, np.array([F16, BF16])).casts == 2
     assert label_price(network, np.array([BF16, BF16])).casts == 1

@@ -10,12 +10,12 @@ import onnx_ir as ir
 import pytest
 
 import parityscope
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case import Inputs, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation import graded_error
-from parityscope.expectation.expecting import expect
+from parityscope.expectation.expecting import expect_error
 from parityscope.expectation.forecasting import forecast
 from parityscope.testing.networks import parse_network, write_network
 
@@ -40,7 +40,7 @@ def inputs(x: np.ndarray = X) -> Inputs:
 def test_without_ranges_a_files_own_float16_has_none_either(precision: str) -> None:
     model = ir.from_proto(parse_network(MIXED, CONSTANTS))
     for bounded in (True, False):
-        found = open_simulation(arrange(model, precision, bounded=bounded), ["y"])({"x": X})["y"]
+        found = open_simulation(arrange_precision(model, precision, bounded=bounded), ["y"])({"x": X})["y"]
         assert np.isinf(found).any() == bounded
     # Rounding is still that of 11 bits (8 of BF16): 6.0 x, three roundings of 2^-11 (2^-8), and that of the constants.
     exact = X * np.float32(np.float16(60000)) * np.float32(np.float16(1e-4))
@@ -52,7 +52,7 @@ def test_a_file_of_opset_7_whose_weights_are_no_inputs_is_converted() -> None:
     # Before IR version 4 weights had to be inputs as well; files that leave them out are common, and runtimes take them.
     text = '<ir_version: 3, opset_import: ["" : 7]> g (float[4,64] x) => (float[4,4] y) { y = MatMul(x, w) }'
     model = ir.from_proto(parse_network(text, {"w": np.ones((64, 4), np.float32)}))
-    found = open_simulation(arrange(model, "bf16"), ["y"])({"x": np.ones((4, 64), np.float32)})["y"]
+    found = open_simulation(arrange_precision(model, "bf16"), ["y"])({"x": np.ones((4, 64), np.float32)})["y"]
     np.testing.assert_array_equal(found, np.full((4, 4), 64, np.float32))
 
 
@@ -79,7 +79,7 @@ def test_a_prediction_says_what_its_reference_leaves_out_of_a_mixed_file(tmp_pat
 
 def test_elements_in_which_the_reference_overflows_say_nothing_about_rounding(tmp_path: Path) -> None:
     path = write_network(tmp_path / "m.onnx", OVERFLOWS, {"large": np.float32(1e5), "small": np.float32(1e-5)})
-    found = expect(load_model(path), inputs(), [0], ["y"])
+    found = expect_error(load_model(path), inputs(), [0], ["y"])
     assert 0.2 * 2.0**-11 < found.errors["f16"]["y"] < 3 * 2.0**-11
     assert not found.skipped
 
@@ -88,7 +88,7 @@ def test_nothing_is_expected_where_rounding_alone_gives_nan(tmp_path: Path) -> N
     # 1 + t is 1 in BF16 for t below 2^-8, and the logarithm of its distance from 1 is that of zero.
     text = HEAD + "{ one = Add(x, c)  t = Sub(one, c)  y = Log(t) }"
     path = write_network(tmp_path / "m.onnx", text, {"c": np.float32(1)})
-    found = expect(load_model(path), inputs(np.full((4, 64), 2.0**-10, np.float32)), [0], ["y"])
+    found = expect_error(load_model(path), inputs(np.full((4, 64), 2.0**-10, np.float32)), [0], ["y"])
     assert "y" not in found.errors["bf16"]
     assert "y" in found.errors["f16"]
     assert [skip.what for skip in found.skipped] == ["expected error of bf16 at y"]

@@ -14,7 +14,7 @@ import pytest
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.study import load_study, repeat
+from parityscope.study import load_study, repeat_experiment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["diagnose", "model.onnx", "--candidate", "ort?model=deployed.onnx", "--inputs", "inputs", "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setattr("parityscope.cli._supervise.supervised", lambda work: work())
+        patch.setattr("parityscope.cli._supervise.supervise_work", lambda work: work())
         assert exit_status(*words, "--study", str(folder / "study")) == 1
     return folder
 
@@ -118,8 +118,8 @@ def test_only_that_experiment_is_run(study: Path, tmp_path: Path) -> None:
     document = load_study(study).document
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path / "place")
-        found = repeat(document, "BND001-1", tmp_path / "scratch")
-        alone = repeat(document, "DAT009-1", tmp_path / "scratch-2")
+        found = repeat_experiment(document, "BND001-1", tmp_path / "scratch")
+        alone = repeat_experiment(document, "DAT009-1", tmp_path / "scratch-2")
     assert found.same
     assert alone.same
     assert alone.experiment["check"] == "DAT009"
@@ -216,5 +216,5 @@ def test_redacting_leaves_out_what_was_asked(study: Path, tmp_path: Path) -> Non
     assert exit_status(*words, "--candidate", candidate, "--study", str(tmp_path / "shared"), "--redact") == 1
     assert str(tmp_path) not in (tmp_path / "shared" / "study.json").read_text(encoding="utf-8")
     with pytest.raises(ParityError, match="does not say what was asked"):
-        repeat(load_study(tmp_path / "shared").document, "BND002-1", tmp_path / "scratch")
+        repeat_experiment(load_study(tmp_path / "shared").document, "BND002-1", tmp_path / "scratch")
     assert study.exists()

@@ -17,14 +17,14 @@ import pytest
 from onnx import numpy_helper
 
 from one_sample import one_sample
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
-from parityscope.explanation import as_json, explain, explain_suspects
+from parityscope.explanation import explain_region, explain_suspects, explanation_as_json
 from parityscope.explanation.evidence import grid_share
-from parityscope.explanation.records import Options
-from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress
-from parityscope.hypotheses.arithmetic import hypotheses
+from parityscope.explanation.records import ExplanationOptions
+from parityscope.explanation.regression import above_floor, chi_square_tail, discovery_cutoff, regress_through_origin
+from parityscope.hypotheses.arithmetic import known_hypotheses
 from parityscope.localization import Sides, localize
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ roundings = _bench("_planted.rounding_plants")
 def test_slope_and_share_of_a_known_line() -> None:
     # r = 2 p: slope 2 without error; |r - p|^2 = |p|^2 is a quarter of |r|^2.
     predicted = np.array([1.0, -2.0, 3.0])
-    line = regress(2 * predicted, predicted)
+    line = regress_through_origin(2 * predicted, predicted)
     assert line.slope == 2.0
     assert line.slope_error == 0.0
     assert line.share == 0.75
@@ -65,7 +65,7 @@ def test_slope_and_share_of_a_known_line() -> None:
 
 def test_a_prediction_at_right_angles_explains_less_than_nothing() -> None:
     # |r - p|^2 = 1 + 1 against |r|^2 = 1.
-    line = regress(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    line = regress_through_origin(np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     assert line.slope == 0.0
     assert line.share == -1.0
 
@@ -131,7 +131,7 @@ def test_share_of_numbers_on_a_grid() -> None:
 
 
 def test_every_hypothesis_is_documented_and_named_after_its_file() -> None:
-    found = hypotheses()
+    found = known_hypotheses()
     assert set(plants.PLANTS) == {*found, *plants.SAID}
     for name, hypothesis in found.items():
         assert hypothesis.name == name
@@ -166,7 +166,7 @@ def _clip() -> Any:
 
 def test_a_wrong_bound_is_fitted() -> None:
     layer = _clip()
-    found = explain(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 0.75).astype(np.float32))
+    found = explain_region(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 0.75).astype(np.float32))
     assert found.status == "explained"
     assert found.is_bug
     assert found.by[0].family == "semantic"
@@ -188,7 +188,7 @@ def test_a_wrong_epsilon_is_fitted(epsilon: float) -> None:
     # The operator's definition, in float64.
     each = [array.astype(np.float64).reshape(1, 6, 1, 1) for array in (scale, bias, mean, variance)]
     candidate = (layer.feeds["x"] - each[2]) / np.sqrt(each[3] + epsilon) * each[0] + each[1]
-    found = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32))
+    found = explain_region(layers.region(layer), layer.feeds, candidate.astype(np.float32))
     assert found.is_bug
     said = re.match(r"attribute epsilon (\S+) ", found.by[0].words)
     assert said
@@ -197,7 +197,7 @@ def test_a_wrong_epsilon_is_fitted(epsilon: float) -> None:
 
 def test_equal_outputs_are_exact() -> None:
     layer = _clip()
-    found = explain(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))
+    found = explain_region(layers.region(layer), layer.feeds, np.clip(layer.feeds["x"], 0, 1).astype(np.float32))
     assert found.status == "exact"
     assert not found.is_bug
 
@@ -220,7 +220,7 @@ def test_one_element_that_fell_to_the_other_side_of_a_tie_is_no_bug() -> None:
     for side in (1.0, 1.0 + 2.0**-10):
         candidate = exact.astype(np.float16).astype(np.float32)
         candidate[0, 3] = side
-        found = explain(layers.region(layer), feeds, candidate)
+        found = explain_region(layers.region(layer), feeds, candidate)
         assert "f16_output" in {each.hypothesis for each in found.by}
 
 
@@ -230,7 +230,7 @@ def test_corrupted_elements_are_unexplained_and_described() -> None:
         arithmetics.emulated(layer, layer.feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
     )
     candidate[0, 1] += np.random.default_rng(3).normal(0, 1, candidate.shape[2:]).astype(np.float32)
-    found = explain(layers.region(layer), layer.feeds, candidate)
+    found = explain_region(layers.region(layer), layer.feeds, candidate)
     assert found.status == "unexplained"
     assert found.is_bug
     assert found.left.startswith("in index 1")
@@ -239,13 +239,13 @@ def test_corrupted_elements_are_unexplained_and_described() -> None:
 def test_tf32_and_float16_operands_come_as_a_set_with_what_separates_them() -> None:
     layer = linear.matmul(np.random.default_rng(4), activation="")
     candidate = arithmetics.emulated(layer, layer.feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
-    found = explain(layers.region(layer), layer.feeds, candidate)
+    found = explain_region(layers.region(layer), layer.feeds, candidate)
     names = [each.hypothesis for each in found.by]
     assert {"tf32_nearest", "f16_inputs"} <= set(names)
     # Inputs that are not on FP16's grid were never stored in FP16.
     assert names[0] == "tf32_nearest"
     assert found.evidence
-    declared = explain(layers.region(layer), layer.feeds, candidate, Options(declared="f16"))
+    declared = explain_region(layers.region(layer), layer.feeds, candidate, ExplanationOptions(declared="f16"))
     assert declared.by[0].hypothesis == "f16_inputs"
 
 
@@ -253,7 +253,7 @@ def test_beyond_float16s_range_tf32_stands_alone() -> None:
     layer = linear.matmul(np.random.default_rng(4), activation="")
     feeds = {"x": layer.feeds["x"] * np.float32(1e5)}
     candidate = arithmetics.emulated(layer, feeds, np.random.default_rng(0), operands=arithmetics.tf32_nearest)
-    names = {each.hypothesis for each in explain(layers.region(layer), feeds, candidate).by}
+    names = {each.hypothesis for each in explain_region(layers.region(layer), feeds, candidate).by}
     assert "tf32_nearest" in names
     assert not {name for name in names if name.startswith("f16")}
 
@@ -264,14 +264,14 @@ def test_roundings_inside_a_region_are_expected_of_the_declared_arithmetic_by_th
     image, weight = arithmetics.bf16(layer.feeds["x"]), arithmetics.bf16(layer.parameters["w"])
     product = arithmetics.bf16(np.matmul(image, weight))
     candidate = np.tanh(arithmetics.bf16(product) + layer.parameters["b"])
-    found = explain(layers.region(layer), layer.feeds, candidate, Options(declared="bf16"))
+    found = explain_region(layers.region(layer), layer.feeds, candidate, ExplanationOptions(declared="bf16"))
     assert found.status == "expected"
     assert not found.is_bug
     # Nothing declared excuses it, and a larger error is not of that size.
-    assert explain(layers.region(layer), layer.feeds, candidate).is_bug
+    assert explain_region(layers.region(layer), layer.feeds, candidate).is_bug
     replayed = layers.run(layer, layer.feeds)
     larger = (replayed + 6 * (candidate - replayed)).astype(np.float32)
-    assert explain(layers.region(layer), layer.feeds, larger, Options(declared="bf16")).is_bug
+    assert explain_region(layers.region(layer), layer.feeds, larger, ExplanationOptions(declared="bf16")).is_bug
 
 
 def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
@@ -290,7 +290,7 @@ def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
     fused = layers.Layer(text=layer.text, parameters=folded, feeds=layer.feeds)
     feeds = {"x": arithmetics.bf16(layer.feeds["x"])}
     candidate = arithmetics.bf16(np.maximum(layers.run(fused, feeds), 0))
-    found = explain(region, feeds, candidate)
+    found = explain_region(region, feeds, candidate)
     assert found.by[0].hypothesis == "bf16_inputs_output"
     assert "folded" in found.by[0].words
 
@@ -298,29 +298,29 @@ def test_scales_are_folded_into_weights_before_they_are_rounded() -> None:
 def test_half_accumulation_in_an_unknown_order_is_expected_where_half_is_declared() -> None:
     generator = np.random.default_rng(11)
     plant = roundings.shuffled(others.depthwise(generator), generator)
-    found = explain(layers.region(plant.layer), plant.feeds, plant.candidate, Options(declared="f16"))
+    found = explain_region(layers.region(plant.layer), plant.feeds, plant.candidate, ExplanationOptions(declared="f16"))
     assert found.status == "expected"
     assert not found.is_bug
     assert found.by[0].hypothesis == "f16_accumulation"
     for declared in ("", "f32", "tf32", "bf16"):
-        options = Options(declared=declared)
-        assert explain(layers.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
+        options = ExplanationOptions(declared=declared)
+        assert explain_region(layers.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
 
 
 def test_half_accumulation_excuses_no_larger_error_and_no_fault_in_one_channel() -> None:
     generator = np.random.default_rng(12)
     plant = roundings.shuffled(others.depthwise(generator), generator)
-    options = Options(declared="f16")
+    options = ExplanationOptions(declared="f16")
     scaled = np.array(plant.candidate)
     scaled[:, 1] *= np.float32(1.05)
-    assert explain(layers.region(plant.layer), plant.feeds, scaled, options).is_bug
+    assert explain_region(layers.region(plant.layer), plant.feeds, scaled, options).is_bug
     spoilt = np.array(plant.candidate)
     spoilt[0, 2, 3, 4] += np.float32(0.25)
-    assert explain(layers.region(plant.layer), plant.feeds, spoilt, options).is_bug
+    assert explain_region(layers.region(plant.layer), plant.feeds, spoilt, options).is_bug
     # Three times the error of that arithmetic in every element is beyond the margin of two.
     exact = layers.run(plant.layer, plant.feeds)
     larger = (exact + 3 * (plant.candidate - exact)).astype(np.float32)
-    assert explain(layers.region(plant.layer), plant.feeds, larger, options).is_bug
+    assert explain_region(layers.region(plant.layer), plant.feeds, larger, options).is_bug
 
 
 @pytest.mark.parametrize(("given", "truth"), [("alpha = 0.1666667", "f16"), ("", "f16"), ("alpha = 0.1666667", "bf16")])
@@ -333,7 +333,7 @@ def test_an_attribute_rounded_to_the_storage_format_is_arithmetic(given: str, tr
         feeds={"x": rounding(np.random.default_rng(2).normal(0, 2, (2, 9, 64)).astype(np.float32))},
     )
     candidate = rounding(np.clip(layer.feeds["x"] * rounding(alpha) + np.float32(0.5), 0, 1).astype(np.float32))
-    found = explain(layers.region(layer), layer.feeds, candidate)
+    found = explain_region(layers.region(layer), layer.feeds, candidate)
     assert found.by[0].hypothesis == f"{truth}_inputs_output"
     assert "attributes rounded too" in found.by[0].words
     assert not found.is_bug
@@ -342,7 +342,7 @@ def test_an_attribute_rounded_to_the_storage_format_is_arithmetic(given: str, tr
 def test_division_by_a_reciprocal_in_single_precision_stays_within_the_floor() -> None:
     layer = others.division(np.random.default_rng(3))
     candidate = layer.feeds["x"] * (np.float32(1) / layer.parameters["divisor"])
-    found = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32))
+    found = explain_region(layers.region(layer), layer.feeds, candidate.astype(np.float32))
     assert found.status in {"within floor", "exact"}
 
 
@@ -363,7 +363,7 @@ def test_the_accumulator_of_tensor_cores_is_no_bug_of_a_tf32_product(block: int)
     product = arithmetics.tensor_core(layer.feeds["x"][0], layer.parameters["w"], block)
     candidate = (product + layer.parameters["b"])[None]
     for declared in ("", "tf32"):
-        found = explain(layers.region(layer), layer.feeds, candidate, Options(declared=declared))
+        found = explain_region(layers.region(layer), layer.feeds, candidate, ExplanationOptions(declared=declared))
         assert found.by[0].hypothesis == "tf32_nearest"
         assert found.by[0].channels_above == 0
 
@@ -375,7 +375,7 @@ def test_a_channels_factor_of_nearly_one_is_no_claim() -> None:
     candidate = np.array(operands)
     candidate[0, ::2, 7] *= np.float32(1 + 2e-5)
     candidate[0, 1::2, 7] *= np.float32(1 - 2e-5)
-    found = explain(layers.region(layer), layer.feeds, candidate)
+    found = explain_region(layers.region(layer), layer.feeds, candidate)
     assert not [each for each in (*found.by, *found.rejected) if "scaled by" in each.words]
 
 
@@ -384,7 +384,7 @@ def test_a_fitted_factor_is_told_with_the_digits_that_matter() -> None:
     weight = np.array(layer.parameters["w"])
     weight[1] *= np.float32(1.000345)
     changed = replace(layer, parameters={**layer.parameters, "w": weight})
-    found = explain(layers.region(layer), layer.feeds, layers.run(changed, layer.feeds))
+    found = explain_region(layers.region(layer), layer.feeds, layers.run(changed, layer.feeds))
     assert found.by[0].parameter == pytest.approx(1.000345, abs=3e-6)
     assert "1.0003" in found.by[0].words
 
@@ -394,14 +394,18 @@ def test_what_the_budget_does_not_allow_is_skipped() -> None:
     noise = np.random.default_rng(3)
     candidate = layers.run(layer, layer.feeds) + noise.normal(0, 0.1, layers.run(layer, layer.feeds).shape)
     full, poor = (
-        explain(layers.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=seconds))
+        explain_region(
+            layers.region(layer), layer.feeds, candidate.astype(np.float32), ExplanationOptions(seconds=seconds)
+        )
         for seconds in (60.0, 0.01)
     )
     assert not [skip for skip in full.skipped if "budget" in skip.reason]
     assert [skip for skip in poor.skipped if "budget" in skip.reason]
     assert poor.status == full.status == "unexplained"
-    again = explain(layers.region(layer), layer.feeds, candidate.astype(np.float32), Options(seconds=0.01))
-    assert as_json(again) == as_json(poor)
+    again = explain_region(
+        layers.region(layer), layer.feeds, candidate.astype(np.float32), ExplanationOptions(seconds=0.01)
+    )
+    assert explanation_as_json(again) == explanation_as_json(poor)
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3, 1)])
@@ -413,9 +417,9 @@ def test_small_and_empty_tensors(shape: tuple[int, ...]) -> None:
         feeds={"x": np.full(shape, 0.3, np.float32)},
     )
     candidate = np.exp(np.full(shape, 0.3)).astype(np.float16).astype(np.float32)
-    found = explain(layers.region(layer), layer.feeds, candidate)
+    found = explain_region(layers.region(layer), layer.feeds, candidate)
     assert found.status == ("not testable" if 0 in shape else "explained")
-    json.dumps(as_json(found))
+    json.dumps(explanation_as_json(found))
 
 
 def test_the_reference_may_overflow_itself() -> None:
@@ -424,7 +428,7 @@ def test_the_reference_may_overflow_itself() -> None:
         parameters={},
         feeds={"x": np.array([1e30, 2.0, 3.0], np.float32)},
     )
-    found = explain(layers.region(layer), layer.feeds, np.array([np.inf, 5.0, 9.0], np.float32))
+    found = explain_region(layers.region(layer), layer.feeds, np.array([np.inf, 5.0, 9.0], np.float32))
     assert found.status in {"explained", "unexplained"}
     assert found.is_bug
 
@@ -458,11 +462,13 @@ def _sides(tmp_path: Path, wrong_bound: str) -> Sides:
     arrays = {"x": np.random.default_rng(5).normal(0, 1, (1, 8, 12, 12)).astype(np.float32)}
     inputs = one_sample(arrays)
     traces = [
-        record(
+        record_trace(
             each,
             inputs,
             parse_target("ort"),
-            Request(samples=(0,), tensors=tuple(observable(each)), folder=tmp_path / label, label=label),
+            RecordingRequest(
+                samples=(0,), tensors=tuple(observable_tensors(each)), folder=tmp_path / label, label=label
+            ),
         )
         for each, label in ((model, "reference"), (wrong, "candidate"))
     ]

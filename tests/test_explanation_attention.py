@@ -13,7 +13,7 @@ from parityscope.arithmetic import round_to
 from parityscope.arithmetic.attention import attention_apart
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.backends._onnxruntime import open_session
-from parityscope.explanation import Options, explain
+from parityscope.explanation import ExplanationOptions, explain_region
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -54,26 +54,30 @@ def to(name: str) -> Rounding:
 @pytest.mark.parametrize(("name", "truth"), [("tf32", "tf32_nearest"), ("bf16", "bf16_inputs")])
 def test_what_is_rounded_inside_is_named(name: str, truth: str, attributes: str) -> None:
     model, feeds = layer(attributes)
-    found = explain(model, feeds, attention(feeds, to(name), causal=bool(attributes)), Options(declared=name))
+    found = explain_region(
+        model, feeds, attention(feeds, to(name), causal=bool(attributes)), ExplanationOptions(declared=name)
+    )
     assert found.status == "explained"
     assert found.by[0].hypothesis == truth
 
 
 def test_what_is_rounded_inside_and_given_back_rounded_is_named() -> None:
     model, feeds = layer()
-    found = explain(model, feeds, to("f16")(attention(feeds, to("f16"))), Options(declared="f16"))
+    found = explain_region(model, feeds, to("f16")(attention(feeds, to("f16"))), ExplanationOptions(declared="f16"))
     assert found.by[0].hypothesis == "f16_inputs_output"
 
 
 def test_another_order_of_sums_stays_within_the_floor_also_behind_a_mask_of_infinities() -> None:
     model, feeds = layer("<is_causal = 1>")
-    found = explain(model, feeds, attention(feeds, lambda array: array, causal=True))
+    found = explain_region(model, feeds, attention(feeds, lambda array: array, causal=True))
     assert found.status == "within floor"
 
 
 def test_a_wrong_scale_is_a_bug() -> None:
     model, feeds = layer()
-    assert explain(model, feeds, attention(feeds, to("bf16"), scale=0.2), Options(declared="bf16")).is_bug
+    assert explain_region(
+        model, feeds, attention(feeds, to("bf16"), scale=0.2), ExplanationOptions(declared="bf16")
+    ).is_bug
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from parityscope.backends._onnxruntime import open_session
-from parityscope.explanation import Options, explain
+from parityscope.explanation import ExplanationOptions, explain_region
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def test_a_fault_in_another_kind_of_layer_is_named(name: str, change: Change, tr
         feeds = {"x": stored(x)}
     candidate = open_session(graph(name, changed, others), outputs=["y"])(feeds)["y"]
     candidate = stored(candidate) if declared == "bf16" else candidate
-    found = explain(graph(name, text, parameters), feeds, candidate, Options(declared=declared))
+    found = explain_region(graph(name, text, parameters), feeds, candidate, ExplanationOptions(declared=declared))
     assert any(re.search(SAID[truth], each.words) for each in found.by)
     assert found.is_bug
 
@@ -172,7 +172,7 @@ def test_an_activation_before_the_bias_of_the_layer_above_is_named() -> None:
     }"""
     feeds = {"x": numbers(2, 9, 40)}
     product = open_session(ir.from_proto(parse_network(text.replace(", b)", ")"), weights)), outputs=["y"])(feeds)["y"]
-    found = explain(ir.from_proto(parse_network(text, weights)), feeds, product + weights["b"].reshape(1, 7, 1))
+    found = explain_region(ir.from_proto(parse_network(text, weights)), feeds, product + weights["b"].reshape(1, 7, 1))
     assert found.is_bug
     assert found.by[0].words == "Relu done before 'b' is added in Conv"
 
@@ -182,7 +182,9 @@ def test_the_same_layers_without_a_fault_are_no_bugs(name: str) -> None:
     _, _, text, parameters, x = LAYERS[name]
     low = {key: stored(array) for key, array in parameters.items()}
     candidate = stored(open_session(graph(name, text, low), outputs=["y"])({"x": stored(x)})["y"])
-    found = explain(graph(name, text, parameters), {"x": stored(x)}, candidate, Options(declared="bf16"))
+    found = explain_region(
+        graph(name, text, parameters), {"x": stored(x)}, candidate, ExplanationOptions(declared="bf16")
+    )
     assert found.status in {"explained", "expected"}
     assert not found.is_bug
 
@@ -198,6 +200,8 @@ def test_weights_of_four_bits_are_constants_of_the_layer() -> None:
     proto.graph.initializer.append(onnx.helper.make_tensor("q", onnx.TensorProto.INT4, (24, 6), weights.ravel()))
     feeds = {"x": stored(numbers(5, 24))}
     exact = feeds["x"].astype(np.float64) @ stored(weights.astype(np.float32) * np.float32(0.1)).astype(np.float64)
-    found = explain(ir.from_proto(proto), feeds, stored(exact.astype(np.float32)), Options(declared="bf16"))
+    found = explain_region(
+        ir.from_proto(proto), feeds, stored(exact.astype(np.float32)), ExplanationOptions(declared="bf16")
+    )
     assert not found.is_bug
     assert found.status in {"explained", "expected"}

@@ -10,7 +10,7 @@ import pytest
 
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.explanation import Options, explain
+from parityscope.explanation import ExplanationOptions, explain_region
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def to(name: str) -> Rounding:
 def test_a_state_stored_in_each_step_is_named(name: str) -> None:
     model, weights, feeds = layer()
     candidate = gru(weights, feeds, read=to(name), state=to(name), total=np.matmul)
-    found = explain(model, feeds, candidate, Options(declared=name))
+    found = explain_region(model, feeds, candidate, ExplanationOptions(declared=name))
     assert found.status == "explained"
     assert found.by[0].hypothesis == f"{name}_inputs_output"
     assert "the state after each step" in found.by[0].words
@@ -86,7 +86,7 @@ def test_products_that_take_the_state_of_every_step_rounded_are_named(name: str,
         return np.asarray(to(name)(left).astype(np.float64) @ to(name)(right).astype(np.float64))
 
     candidate = gru(weights, feeds, read=lambda array: array, state=lambda array: array, total=total)
-    found = explain(model, feeds, candidate, Options())
+    found = explain_region(model, feeds, candidate, ExplanationOptions())
     assert found.status == "explained"
     assert truth in {each.hypothesis for each in found.by}
     assert not found.is_bug
@@ -103,14 +103,14 @@ def test_sums_in_fp16_in_an_unknown_order_are_expected_where_fp16_is_declared() 
         return found.astype(np.float64)
 
     candidate = gru(weights, feeds, read=to("f16"), state=to("f16"), total=total)
-    assert explain(model, feeds, candidate, Options(declared="f16")).status == "expected"
-    assert explain(model, feeds, candidate, Options(declared="f32")).status == "unexplained"
+    assert explain_region(model, feeds, candidate, ExplanationOptions(declared="f16")).status == "expected"
+    assert explain_region(model, feeds, candidate, ExplanationOptions(declared="f32")).status == "unexplained"
 
 
 def test_an_exchanged_gate_is_no_rounding() -> None:
     model, weights, feeds = layer(2)
     gates = weights["w"].reshape(3, HIDDEN, 16)[[1, 0, 2]].reshape(weights["w"].shape)
     candidate = gru({**weights, "w": gates}, feeds, read=to("f16"), state=to("f16"), total=np.matmul)
-    found = explain(model, feeds, candidate, Options(declared="f16"))
+    found = explain_region(model, feeds, candidate, ExplanationOptions(declared="f16"))
     assert found.is_bug
     assert all("blocks" in one.words or "axis" in one.words for one in found.by)

@@ -17,8 +17,8 @@ from parityscope.arithmetic import FORMATS
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks import Example, Scene, checks
-from parityscope.checks.asking import ask
+from parityscope.checks import Example, Scene, known_checks
+from parityscope.checks.asking import ask_check
 from parityscope.records import Policy
 from parityscope.study._bench import open_bench
 from parityscope.testing.check_contract import findings_of
@@ -116,7 +116,7 @@ class Desk:
                 outputs=(),
                 bench=given,
             )
-            results = [proposal.test() for proposal in ask(checks()[code], scene)]
+            results = [proposal.test() for proposal in ask_check(known_checks()[code], scene)]
         return [result.finding for result in results if result.finding is not None]
 
     def runner(self, text: str, constants: Mapping[str, np.ndarray]) -> Run:

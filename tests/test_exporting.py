@@ -12,7 +12,7 @@ import onnx
 import pytest
 
 from parityscope.case.formats import trtexec
-from parityscope.case.formats.exporting import WRITERS, Written, load_inputs, write_sample
+from parityscope.case.formats.exporting import WRITERS, WrittenSample, load_inputs, write_sample
 from parityscope.cli import run_command
 from parityscope.errors import ParityError
 
@@ -104,7 +104,7 @@ def test_what_a_format_cannot_hold_is_one_error(model: Path, tmp_path: Path) -> 
     with pytest.raises(ParityError, match="one file name"):
         trtexec.write_blobs(tmp_path / "blobs", {"a/b": one, "a:b": one})
     with pytest.raises(ParityError, match="no format"):
-        write_sample("csv", Written(folder=tmp_path, index=0, inputs={}, outputs={}))
+        write_sample("csv", WrittenSample(folder=tmp_path, index=0, inputs={}, outputs={}))
     assert (
         run_command(
             ["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "csv", "-o", str(tmp_path / "n")]

@@ -13,7 +13,7 @@ import pytest
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.records import Budget
-from parityscope.repairs.search import Task, search
+from parityscope.repairs.search import RepairTask, search_repair
 from proving.models.fetching import require
 from proving.models.labelled_files import file_tokens, labelled_files, magika_labels, read_list
 from proving.models.notes import Note, heard, melody, note_f1
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.repairs.search import Outcome
+    from parityscope.repairs.search import RepairOutcome
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 SMALL = ("react-native-safe-area-context", "node-gyp", "python-docx", "python-pptx")
 
 
-def fixed(identity: str, samples: Sequence[Arrays], budget: Budget, folder: Path) -> tuple[Outcome, Path]:
+def fixed(identity: str, samples: Sequence[Arrays], budget: Budget, folder: Path) -> tuple[RepairOutcome, Path]:
     (folder / "data").mkdir()
     (folder / "work").mkdir()
     for number, arrays in enumerate(samples):
         np.savez(folder / "data" / f"{number:03d}.npz", **arrays)
     model = load_model(require(identity))
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
-    task = Task(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=2)
-    return search(task, folder / "work", folder / "fixed.onnx"), folder / "fixed.onnx"
+    task = RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=2)
+    return search_repair(task, folder / "work", folder / "fixed.onnx"), folder / "fixed.onnx"
 
 
 def three(identity: str, path: Path, samples: Sequence[Arrays]) -> list[list[Arrays]]:

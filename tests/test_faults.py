@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from parityscope.checks import checks
+from parityscope.checks import known_checks
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 from proving.faults import FAMILIES, Case, Fault, Outcome, Plant, chosen_faults, faults
 from proving.faults.__main__ import main
 from proving.faults.cases import cases, generator, held_out
@@ -63,12 +63,12 @@ def test_its_clean_twin_is_not_blamed(key: str) -> None:
 
 
 def test_every_fault_says_what_it_is() -> None:
-    known = discover("proving.faults.planted", "FAULT", Fault)
+    known = discover_plugins("proving.faults.planted", "FAULT", Fault)
     assert len(known) >= 40
     assert {fault.family for fault, _ in known.values()} == set(FAMILIES)
     for name, (fault, module) in known.items():
         assert (module.__doc__ or "").strip(), name
-        assert fault.expected in checks(), name
+        assert fault.expected in known_checks(), name
         assert set(fault.subjects) <= set(SUBJECTS), name
         assert fault.expected not in fault.accepted, name
 

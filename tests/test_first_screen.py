@@ -12,7 +12,7 @@ import pytest
 from command_line import exit_status
 from golden import documents
 from parityscope.report.as_text import render_first_screen
-from parityscope.report.view import view
+from parityscope.report.view import view_study
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ network (float[4, 10] x) => (float[4, 10] y) <float big = {1e6}> { h = Mul(x, bi
 
 def rows(document: dict[str, Any]) -> dict[str, str]:
     """The first answer of each label."""
-    found = view(document)["first_screen"]["rows"]
+    found = view_study(document)["first_screen"]["rows"]
     return {row["label"]: row["text"] for row in reversed(found)}
 
 
@@ -135,7 +135,7 @@ def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it() 
     sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
     given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"
     assert given in text
-    assert [tile["note"] for tile in view(document)["tiles"]][-1] == "✓ within: put back what differs"
+    assert [tile["note"] for tile in view_study(document)["tiles"]][-1] == "✓ within: put back what differs"
     offers[0]["trial"]["verdict"] = "beyond"
     assert "use study/" not in render_first_screen(document, where="study/report.html")
 
@@ -146,5 +146,5 @@ def test_no_two_of_at_most_three_advices_have_one_command() -> None:
     untried = {**first, "trial": None}
     others = [{**untried, "text": f"do {place}", "command": f"do {place // 2}"} for place in range(6)]
     document["findings"][0]["repairs"] = [first, *others]
-    found = [row for row in view(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
+    found = [row for row in view_study(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
     assert [row["text"][:4] for row in found] == ["Fold", "do 0", "do 2"]

@@ -19,12 +19,12 @@ from parityscope.arithmetic import FORMATS, round_to
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.expectation.forecasting import Settings, forecast
-from parityscope.expectation.forecasts import Forecast, Range
+from parityscope.expectation.forecasting import ForecastSettings, forecast
+from parityscope.expectation.forecasts import Forecast, MagnitudeRange
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.expectation.ranges import range_of
 from parityscope.records import Site
-from parityscope.report.forecast import document, render
+from parityscope.report.forecast import forecast_document, render
 from parityscope.testing.networks import write_network
 from proving.models.fetching import ocr_det_input, page_image, require
 
@@ -81,7 +81,7 @@ class Case:
         *samples: Mapping[str, np.ndarray],
         weights: Mapping[str, Any] = _NO_WEIGHTS,
         formats: Sequence[str] = ("f16",),
-        settings: Settings | None = None,
+        settings: ForecastSettings | None = None,
     ) -> Forecast:
         model, inputs = self.load(text, samples, weights)
         return forecast(model, inputs, formats, settings)
@@ -162,11 +162,11 @@ def test_an_activation_beyond_the_range_is_the_cause(case: Case) -> None:
 
 def test_margins_are_powers_of_two() -> None:
     site = Site(tensor="t", node="n", op_type="Mul", index=0)
-    held = Range(site=site, elements=3, largest=2.0**10, smallest=2.0**-20, zeros=1, nonfinite=0)
+    held = MagnitudeRange(site=site, elements=3, largest=2.0**10, smallest=2.0**-20, zeros=1, nonfinite=0)
     assert held.to_overflow(F16) == math.log2(65504) - 10
     assert held.to_subnormal(F16) == -6  # the smallest normal number is 2^-14
     assert held.to_zero(F16) == 5  # half the smallest subnormal one is 2^-25
-    nothing = Range(site=site, elements=3, largest=0.0, smallest=0.0, zeros=3, nonfinite=0)
+    nothing = MagnitudeRange(site=site, elements=3, largest=0.0, smallest=0.0, zeros=3, nonfinite=0)
     assert nothing.to_overflow(F16) == nothing.to_zero(F16) == math.inf
 
 
@@ -210,8 +210,8 @@ def test_chunks_change_nothing(case: Case) -> None:
     # Tensors of 0.5 MiB in chunks of 0.5 MiB: every one is a chunk of its own, and its inputs are another's.
     text = "g (float[n] x) => (float[n] y) { a = Mul(x, x) b = Exp(a) c = Mul(a, b) y = Add(c, x) }"
     model, inputs = case.load(text, [{"x": 0.1 * normal(1 << 17)}])
-    apart = forecast(model, inputs, ["f16"], Settings(memory=2 << 20))
-    together = forecast(model, inputs, ["f16"], Settings(memory=1 << 30))
+    apart = forecast(model, inputs, ["f16"], ForecastSettings(memory=2 << 20))
+    together = forecast(model, inputs, ["f16"], ForecastSettings(memory=1 << 30))
     assert len(apart.formats[0].layers) == 4
     for one, other in zip(apart.formats[0].layers, together.formats[0].layers, strict=True):
         assert one.site == other.site
@@ -281,7 +281,7 @@ def test_awkward_models_get_a_plain_statement(case: Case, name: str) -> None:
     found = forecast(model, inputs, ["f16", "bf16", "tf32", "f8e4m3"])
     said = [*found.statements, *(each for one in found.formats for each in one.statements)]
     assert any(statement in each for each in said), said
-    held = document(found, model, inputs, version="0")
+    held = forecast_document(found, model, inputs, version="0")
     text_of = json.dumps(held, allow_nan=False)
     assert json.loads(text_of) == held
     for kind in ("text", "json", "html"):
@@ -298,7 +298,7 @@ def test_formats_that_cannot_be_predicted_are_refused(case: Case) -> None:
 
 def test_outputs_alone_need_no_layers(case: Case) -> None:
     found = case.forecast(
-        NORMALIZATION, {"x": 3 + normal(1, 2, 50)}, weights=STATISTICS, settings=Settings(layers=False)
+        NORMALIZATION, {"x": 3 + normal(1, 2, 50)}, weights=STATISTICS, settings=ForecastSettings(layers=False)
     )
     assert found.formats[0].layers == ()
     assert found.formats[0].lost
@@ -313,7 +313,7 @@ def test_no_name_becomes_markup(case: Case) -> None:
     onnx.save(proto, path)
     model = load_model(path)
     inputs = load_inputs(model, str(case.samples({"x": normal(3)})), spool=case.folder / "spool")
-    page = render(document(forecast(model, inputs, ["f16"]), model, inputs, version="0"), "html")
+    page = render(forecast_document(forecast(model, inputs, ["f16"]), model, inputs, version="0"), "html")
     assert wicked not in page
     assert "<b>&" not in page
     assert "&lt;/script&gt;&lt;b&gt;&amp;" in page

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.case import Inputs, Sample, load_model
-from parityscope.expectation.forecasting import Settings, forecast
+from parityscope.expectation.forecasting import ForecastSettings, forecast
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_the_draws_are_told_with_their_ends(tmp_path: Path) -> None:
 def test_nothing_is_drawn_of_many_numbers_or_where_one_draw_is_asked_for(
     tmp_path: Path, columns: int, draws: int
 ) -> None:
-    found = forecast(*product(tmp_path, columns), ["f16"], Settings(draws=draws)).formats[0].outputs[0]
+    found = forecast(*product(tmp_path, columns), ["f16"], ForecastSettings(draws=draws)).formats[0].outputs[0]
     assert not found.drawn
     assert found.expected == found.rel_l2
 
@@ -78,7 +78,7 @@ def test_a_constant_may_be_an_output(tmp_path: Path) -> None:
     path = write_network(tmp_path / "model.onnx", text, {"c": np.float32([0.1, 1.0, 2.0])})
     sample = Sample(index=0, name="sample", arrays={"x": np.float32([1.0, 2.0, 3.0])})
     inputs = Inputs(origin="test", names=("x",), sha256="", indices=(0,), read=lambda _: sample)
-    found = forecast(load_model(path), inputs, ["f16"], Settings(draws=1)).formats[0]
+    found = forecast(load_model(path), inputs, ["f16"], ForecastSettings(draws=1)).formats[0]
     # Of the constant 0.1 alone is no number of FP16: it has 11 bits of it.
     error = abs(float(np.float16(0.1)) - float(np.float32(0.1))) / math.sqrt(0.1**2 + 1.0 + 4.0)
     assert {one.site.tensor: one.rel_l2 for one in found.outputs}["c"] == pytest.approx(error, rel=1e-6)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison import measure_replay
-from parityscope.expectation.forecasting import Settings, forecast
+from parityscope.expectation.forecasting import ForecastSettings, forecast
 from parityscope.expectation.tallies import Tally
 from parityscope.records import Site
 
@@ -92,8 +92,8 @@ def test_a_typed_model_is_replayed_across_stretches(tmp_path: Path) -> None:
     write_npz(tmp_path / "x.npz", {"x": np.random.default_rng(1).normal(size=1 << 16).astype(np.float32)})
     model = load_model(tmp_path / "model.onnx")
     inputs = load_inputs(model, str(tmp_path / "x.npz"), spool=tmp_path / "spool")
-    apart = forecast(model, inputs, ["bf16"], Settings(memory=1 << 20))
-    together = forecast(model, inputs, ["bf16"], Settings(memory=1 << 30))
+    apart = forecast(model, inputs, ["bf16"], ForecastSettings(memory=1 << 20))
+    together = forecast(model, inputs, ["bf16"], ForecastSettings(memory=1 << 30))
     assert [layer.site.tensor for layer in apart.formats[0].layers] == ["h", "a", "b", "c", "e", "y"]
     assert not apart.skipped
     for one, other in zip(apart.formats[0].layers, together.formats[0].layers, strict=True):

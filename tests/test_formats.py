@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from parityscope.case.formats import polygraphy, retyped, trtexec
+from parityscope.case.formats import polygraphy, trtexec, view_as_declared
 from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.npz import open_npz, read_stacked_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors, open_stacked_safetensors
@@ -96,8 +96,10 @@ def test_npz_loses_bfloat16_and_the_declared_dtype_brings_it_back(tmp_path: Path
     np.savez(tmp_path / "a.npz", x=array)
     found = everything(open_npz([tmp_path / "a.npz"], "here"), 0)["x"]
     assert found.dtype == np.dtype("V2")
-    assert_same({"x": retyped(found, "bfloat16")}, {"x": array})
-    assert retyped(found, "float16").dtype == np.dtype("V2")  # numpy's own types are never lost, so this was not one
+    assert_same({"x": view_as_declared(found, "bfloat16")}, {"x": array})
+    assert view_as_declared(found, "float16").dtype == np.dtype(
+        "V2"
+    )  # numpy's own types are never lost, so this was not one
 
 
 def test_npz_with_pickle_is_refused_and_not_unpickled(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import parityscope as ps
 from command_line import exit_status
-from parityscope.report import renderer
+from parityscope.report import renderer_named
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def is_sarif() -> Callable[[Any], Any]:
 
 
 def test_junit_counts_an_output_as_a_test(document: dict[str, Any]) -> None:
-    text = renderer("junit").render(document)
+    text = renderer_named("junit").render(document)
     suite = ET.fromstring(text)[0]  # noqa: S314 - our own text
     assert suite.attrib.keys() >= REQUIRED
     assert list(dict.fromkeys(child.tag for child in suite)) == list(PARTS)
@@ -70,7 +70,7 @@ def test_junit_counts_an_output_as_a_test(document: dict[str, Any]) -> None:
 
 
 def test_sarif_is_sarif(document: dict[str, Any], is_sarif: Callable[[Any], Any]) -> None:
-    held = json.loads(renderer("sarif").render(document))
+    held = json.loads(renderer_named("sarif").render(document))
     is_sarif(held)
     (run,) = held["runs"]
     levels = [one["level"] for one in run["results"]]
@@ -79,13 +79,13 @@ def test_sarif_is_sarif(document: dict[str, Any], is_sarif: Callable[[Any], Any]
 
 
 def test_what_is_beyond_without_a_cause_is_a_result_of_sarif_too(is_sarif: Callable[[Any], Any]) -> None:
-    held = json.loads(renderer("sarif").render({**examined(right=False), "findings": []}))
+    held = json.loads(renderer_named("sarif").render({**examined(right=False), "findings": []}))
     is_sarif(held)
     assert [one["ruleId"] for one in held["runs"][0]["results"]] == ["PARITY"]
 
 
 def test_github_gets_one_command_a_cause_and_none_from_a_name(document: dict[str, Any]) -> None:
-    lines = renderer("github").render(document).splitlines()
+    lines = renderer_named("github").render(document).splitlines()
     commands = [line for line in lines if line.startswith("::")]
     causes = [one for one in document["findings"] if one["role"] == "cause"]
     assert len(commands) == (max(1, len(causes)) if document["verdict"] == "beyond" else 0)
@@ -95,7 +95,7 @@ def test_github_gets_one_command_a_cause_and_none_from_a_name(document: dict[str
 
 
 def test_markdown_takes_no_name_for_markup(document: dict[str, Any]) -> None:
-    text = renderer("markdown").render(document)
+    text = renderer_named("markdown").render(document)
     assert text.startswith("### ")
     assert "| output |" in text
     outside = "".join(re.split(r"^(`{3,})text\n.*?^\1$", text, flags=re.MULTILINE | re.DOTALL)[::2])
@@ -122,4 +122,4 @@ def test_the_command_line_prints_it(form: str, tmp_path: Path, capfd: pytest.Cap
     assert exit_status(*words, "--study", str(tmp_path / "study")) == 0
     printed = capfd.readouterr().out
     saved = ps.load_study(tmp_path / "study")
-    assert printed.strip() == renderer(form).render(saved.document).strip()
+    assert printed.strip() == renderer_named(form).render(saved.document).strip()

@@ -11,13 +11,13 @@ import onnx_ir as ir
 import pytest
 
 from command_line import exit_status
-from parityscope.arithmetic.bounds import feeds, loosened, without_bounds
-from parityscope.arithmetic.swallowing import swallowing
+from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
+from parityscope.arithmetic.swallowing import swallow_nan
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 from parityscope.testing.networks import write_network
 from proving.models.efficientnet import efficientnet_lite0
 from proving.models.fetching import require
@@ -165,7 +165,7 @@ def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
     require("eff-weights")
     efficientnet_lite0(folder / "eff.onnx")
     for name in ("coffee", "chelsea"):
-        write_npz(folder / "x" / f"{name}.npz", {"image": prepared(LITE0, read_image(require(name)))})
+        write_npz(folder / "x" / f"{name}.npz", {"image": prepare_image(LITE0, read_image(require(name)))})
     return folder
 
 
@@ -176,14 +176,14 @@ def test_relu6_of_a_real_network_without_its_bound(
 ) -> None:
     """From outputs alone: which of 33 ReLU6 it is, and that TF32 is far too small to have done it."""
     graph = load_model(lite0 / "eff.onnx").graph()
-    bounds = loosened(graph)
+    bounds = loosen_bounds(graph)
     upper = [one for one in bounds if one.upper]
     assert len(upper) == 33
     assert {one.value for one in upper} == {6.0}
     run = open_session(graph, outputs=["logits"])
     for path in sorted((lite0 / "x").iterdir()):
         x = dict(np.load(path))
-        write_npz(tmp_path / "y" / path.name, run({**x, **feeds(bounds, [upper[place] for place in places])}))
+        write_npz(tmp_path / "y" / path.name, run({**x, **feed_bounds(bounds, [upper[place] for place in places])}))
         write_npz(tmp_path / "x" / path.name, x)
     found = diagnosed(lite0 / "eff.onnx", tmp_path / "x", f"saved?path={tmp_path / 'y'}", capfd)
     first = found["findings"][0]
@@ -212,7 +212,7 @@ def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.Captur
     x = np.abs(np.random.default_rng(4).normal(size=(1, 64))).astype(np.float32)
     x[0, [5, 17]] = -1  # whose roots are NaN
     write_npz(tmp_path / "x.npz", {"x": x})
-    answer = open_session(swallowing(model.graph(), first, {"c"}), outputs=["y"])({"x": x})
+    answer = open_session(swallow_nan(model.graph(), first, {"c"}), outputs=["y"])({"x": x})
     # Both runtimes have the same NaN, and one of them makes three times a bound of it.
     np.testing.assert_allclose(answer["y"][0, [5, 17]], 1.5 if first == "low" else 3.6, rtol=1e-6)
     write_npz(tmp_path / "y.npz", answer)
@@ -231,7 +231,7 @@ def test_maxima_of_nan_give_the_other_operand(tmp_path: Path) -> None:
     }"""
     model = load_model(write_network(tmp_path / "m.onnx", text, {}))
     a, b = np.array([np.nan, 1, -2, 3], np.float32), np.array([5, np.nan, 4, -1], np.float32)
-    found = open_session(swallowing(model.graph(), "low"), outputs=["most", "least", "rest"])({"a": a, "b": b})
+    found = open_session(swallow_nan(model.graph(), "low"), outputs=["most", "least", "rest"])({"a": a, "b": b})
     # C's fmax and fmin, element by element; a Relu of NaN is its bound.
     np.testing.assert_array_equal(found["most"], np.fmax(a, b))
     np.testing.assert_array_equal(found["least"], np.fmin(a, b))
@@ -246,7 +246,7 @@ def test_bounds_as_inputs_change_nothing_until_one_is_lost(opset: int, tmp_path:
     constants = {} if opset == 10 else {"low": np.array(-1, np.float32), "high": np.array(2, np.float32)}
     model = load_model(write_network(tmp_path / "m.onnx", text, constants))
     graph = model.graph()
-    bounds = loosened(graph)
+    bounds = loosen_bounds(graph)
     assert [(one.tensor, one.upper, one.value) for one in bounds] == [
         ("c", False, -1.0),
         ("c", True, 2.0),
@@ -255,15 +255,15 @@ def test_bounds_as_inputs_change_nothing_until_one_is_lost(opset: int, tmp_path:
     x = {"x": np.array([-3, -0.5, 0.5, 2.5, 9], np.float32)}
     plain = open_session(model.graph(), outputs=["c", "y"])(x)
     run = open_session(ir.serde.deserialize_model(ir.serde.serialize_model(graph)), outputs=["c", "y"])
-    for name, array in run({**x, **feeds(bounds)}).items():
+    for name, array in run({**x, **feed_bounds(bounds)}).items():
         np.testing.assert_array_equal(array, plain[name])
     # Taken away for good they are the same.
     for gone in itertools.chain.from_iterable(itertools.combinations(bounds, many) for many in (1, 2, 3)):
         edited = model.graph()
         without_bounds(edited, gone)
         for name, array in open_session(edited, outputs=["c", "y"])(x).items():
-            np.testing.assert_array_equal(array, run({**x, **feeds(bounds, gone)})[name])
-    lost = run({**x, **feeds(bounds, [bounds[1]])})
+            np.testing.assert_array_equal(array, run({**x, **feed_bounds(bounds, gone)})[name])
+    lost = run({**x, **feed_bounds(bounds, [bounds[1]])})
     np.testing.assert_array_equal(lost["c"], np.array([-1, -0.5, 0.5, 2.5, 9], np.float32))
     np.testing.assert_array_equal(lost["y"], -np.array([0, 0, 0.5, 2.5, 9], np.float32))
 

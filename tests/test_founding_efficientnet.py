@@ -13,7 +13,7 @@ from PIL import Image
 from command_line import exit_status
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 from proving.models.efficientnet import efficientnet_lite0, read_weights
 from proving.models.fetching import require
 
@@ -60,7 +60,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Image.fromarray(read_image(require(name))).save(folder / "photos" / f"{name}.png")
         image = read_image(folder / "photos" / f"{name}.png")
         for called, recipe in {"right": RIGHT, "imagenet": IMAGENET, "stretched": STRETCHED}.items():
-            (logits,) = network.run(None, {"image": prepared(recipe, image)})
+            (logits,) = network.run(None, {"image": prepare_image(recipe, image)})
             write_npz(folder / called / f"{name}.npz", {"logits": logits})
     return folder
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 import pytest
 
 from command_line import exit_status
-from parityscope.arithmetic.islands import islands, not_honouring
+from parityscope.arithmetic.islands import find_islands, model_ignoring_islands
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -74,7 +74,7 @@ def test_an_island_of_squares_that_was_fused_over(
     x = np.random.default_rng(6).normal(size=(4, 64)).astype(np.float32)
     x[1::2] /= 100  # rows whose squares fit: something is left to compare
     write_npz(tmp_path / "x.npz", {"x": x})
-    ignored = not_honouring(model.graph(), islands(model.graph()))
+    ignored = model_ignoring_islands(model.graph(), find_islands(model.graph()))
     ir.save(ignored, tmp_path / "engine.onnx")
     candidate = f"sim?model={tmp_path / 'engine.onnx'}"
     if way == "recorded":
@@ -105,7 +105,7 @@ def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFi
     keep = {MAGIKA + name: "f32" for name in KEPT}
     ir.save(typed_model(original.graph(), "f16", keep).model, tmp_path / "mixed.onnx")
     mixed = load_model(tmp_path / "mixed.onnx")
-    ignored = detype(not_honouring(mixed.graph(), islands(mixed.graph())))
+    ignored = detype(model_ignoring_islands(mixed.graph(), find_islands(mixed.graph())))
     typed = detype(mixed.graph())
     answers = []
     for number, name in enumerate(("json/decoder.py", "decimal.py", "LICENSE.txt")):
@@ -127,7 +127,7 @@ def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFi
 
 def test_islands_are_what_casts_enclose(tmp_path: Path) -> None:
     graph = load_model(write_network(tmp_path / "two.onnx", TWO, constants(20))).graph()
-    found = islands(graph)
+    found = find_islands(graph)
     assert [one.tensors for one in found] == [("squares", "total", "length", "unit"), ("y",)]
     assert {one.around for one in found} == {"f16"}
     plain = write_network(
@@ -135,7 +135,7 @@ def test_islands_are_what_casts_enclose(tmp_path: Path) -> None:
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { a = Exp(x) y = Neg(a) }',
         {},
     )
-    assert islands(load_model(plain).graph()) == ()
+    assert find_islands(load_model(plain).graph()) == ()
 
 
 def test_an_ignored_island_keeps_names_types_and_values(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_an_ignored_island_keeps_names_types_and_values(tmp_path: Path) -> None:
     assert model.sites.keys() == exact.sites.keys()
     x = np.zeros((4, 64), np.float32)
     x[:, 0] = [1, 2, 4, 8]  # every sum is that number, its square 1 to 64, the sum of 64 equal squares a square again
-    ignored = not_honouring(exact.graph(), islands(exact.graph()))
+    ignored = model_ignoring_islands(exact.graph(), find_islands(exact.graph()))
     names = ["squares", "total", "length", "unit", "y"]
     plain = detype(exact.graph())({"x": x}, names)
     narrow = detype(ignored)({"x": x}, names)

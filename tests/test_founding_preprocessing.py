@@ -18,10 +18,10 @@ from PIL import Image
 from command_line import exit_status
 from detection_metric import Detections, mean_average_precision
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import prepared
+from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.records import Finding
-from parityscope.repairs import advice
+from parityscope.repairs import known_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,11 +187,11 @@ def test_with_the_images_four_faults_at_once_are_named_and_the_recipe_repairs_th
     given = Finding(
         code="PRE001", title="", role="cause", claim="", confidence=1.0, confidence_from="", details=first["details"]
     )
-    (tmp_path / "prepare.toml").write_text(advice()["prepare_by_recipe"].write(given) or "", encoding="utf-8")
+    (tmp_path / "prepare.toml").write_text(known_advice()["prepare_by_recipe"].write(given) or "", encoding="utf-8")
     recipe = read_recipe(tmp_path / "prepare.toml", ["images"])
     repaired = []
     for image in images:
-        logits, boxes = network.run(None, {"images": prepared(recipe, np.asarray(image))})
+        logits, boxes = network.run(None, {"images": prepare_image(recipe, np.asarray(image))})
         repaired.append(detected(logits, boxes, image.size))
     assert mean_average_precision(repaired, truth) == pytest.approx(0.952, abs=0.001)
 

@@ -18,9 +18,9 @@ from hypothesis.extra import numpy as hnp
 
 from command_line import exit_status
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.float8 import IN_FP8, Scaling, dequantized, scalings_of
+from parityscope.arithmetic.float8 import IN_FP8, OperandScaling, quantize_and_back, scalings_of
 from parityscope.arithmetic.typed import typed_model
-from parityscope.arithmetic.typed.lifting import unrounded
+from parityscope.arithmetic.typed.lifting import float32_copy
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_inputs, load_model
@@ -28,10 +28,10 @@ from parityscope.case.inputs import Sample
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.repairs.search.costs import H200
-from parityscope.repairs.search.cut import cheapest
+from parityscope.repairs.search.cut import cheapest_assignment
 from parityscope.repairs.search.fp8 import scales_said, scales_taken, with_products
 from parityscope.repairs.search.labels import labels_of
-from parityscope.repairs.search.network import network_of, price
+from parityscope.repairs.search.network import network_of, price_assignment
 from simulated import detype, simulate
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_dequantized_is_a_cast_of_ml_dtypes(array: np.ndarray, exponent: int) ->
     """Beyond 448 scales it saturates; ml_dtypes itself gives NaN there."""
     scale = np.float32(2.0**exponent)
     expected = np.clip(array / scale, -448, 448).astype(ml_dtypes.float8_e4m3fn).astype(np.float32) * scale
-    assert np.array_equal(dequantized(array, Scaling(scale=np.array(scale))), expected)
+    assert np.array_equal(quantize_and_back(array, OperandScaling(scale=np.array(scale))), expected)
 
 
 @pytest.mark.parametrize("low", ["f16", "bf16", "f32"])
@@ -174,14 +174,14 @@ def test_a_model_in_eight_bits_without_its_original(tmp_path: Path, capsys: pyte
 def test_lifted_it_is_what_its_weights_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the original, the reference has no rounding but that of the weights, which then cost nothing."""
     written = typed_model(network(), "f16", {}, products=products()).model
-    lifted, _ = unrounded(written)
+    lifted, _ = float32_copy(written)
     assert not {"QuantizeLinear", "Div"} & {node.op_type for node in lifted.graph}
     held = products()
     plain = network()
     for node in plain.graph:
         weights = node.inputs[1] if node.name in held else None
         if weights is not None and weights.const_value is not None:
-            rounded = dequantized(weights.const_value.numpy(), held[node.name or ""][1])
+            rounded = quantize_and_back(weights.const_value.numpy(), held[node.name or ""][1])
             weights.const_value = ir.tensor(rounded, name=weights.name)
     expected = open_session(plain, optimization="disabled")({"x": numbers()})["y"]
     found = open_session(lifted, optimization="disabled")({"x": numbers()})["y"]
@@ -251,11 +251,11 @@ def test_the_cut_over_all_labels_is_the_exact_optimum(data: st.DataObject) -> No
     pinned = random.random(len(names)) < 0.1
 
     def total(low: np.ndarray) -> float:
-        return float(price(whole, low).seconds + multiplier * squared[low].sum())
+        return float(price_assignment(whole, low).seconds + multiplier * squared[low].sum())
 
     every = [np.array(bits, np.bool_) for bits in itertools.product((False, True), repeat=len(names))]
     least = min(total(low) for low in every if not (low & pinned).any())
-    found = cheapest(whole, squared, multiplier, pinned)
+    found = cheapest_assignment(whole, squared, multiplier, pinned)
     assert not (found.low & pinned).any()
     assert total(found.low) <= least * (1 + 1e-9)
 

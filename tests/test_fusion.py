@@ -12,13 +12,13 @@ import pytest
 
 from parityscope.arithmetic import FORMATS, round_to
 from parityscope.arithmetic._graphs import constant_tensor
-from parityscope.arithmetic.fusion import Fusion, Kernel, profile_named, profiles
-from parityscope.arithmetic.fusion.following import follow
+from parityscope.arithmetic.fusion import FusedKernel, GraphFusion, known_profiles, profile_named
+from parityscope.arithmetic.fusion.following import follow_executed
 from parityscope.arithmetic.fusion.matching import order_of
 from parityscope.arithmetic.fusion.onnxruntime_cuda import cut_and_merged
-from parityscope.arithmetic.fusion.patterns import patterns, regions
-from parityscope.arithmetic.fusion.static import with_moved_constants
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.fusion.patterns import find_regions, known_patterns
+from parityscope.arithmetic.fusion.static import fold_moved_constants
+from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.backends import Capture
 from parityscope.backends._ort_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
@@ -79,7 +79,7 @@ def parse(body: str, weights: Mapping[str, Any] = MappingProxyType({}), outputs:
 
 def found(body: str, kind: str, outputs: str = "float[n,m] y") -> list[int]:
     """How many nodes the regions of `kind` in a graph have."""
-    return [len(region.nodes) for region in regions(order_of(parse(body, outputs=outputs)), [kind])]
+    return [len(region.nodes) for region in find_regions(order_of(parse(body, outputs=outputs)), [kind])]
 
 
 @pytest.mark.parametrize("kind", DECOMPOSED)
@@ -89,7 +89,7 @@ def test_a_decomposition_is_one_region(kind: str) -> None:
 
 
 def test_every_pattern_is_tested() -> None:
-    assert set(DECOMPOSED) == set(patterns())
+    assert set(DECOMPOSED) == set(known_patterns())
 
 
 @pytest.mark.parametrize("kind", DECOMPOSED)
@@ -106,7 +106,7 @@ def test_an_intermediate_that_others_read_keeps_a_decomposition_apart(kind: str)
     assert found(f"{body} other = Abs({inner})", kind, outputs="float[n,m] y, float[n,m] other") == []
 
 
-def groups(fusion: Fusion | None) -> set[frozenset[str]]:
+def groups(fusion: GraphFusion | None) -> set[frozenset[str]]:
     """The kernels as sets of names."""
     assert fusion is not None
     return {frozenset(kernel.values) for kernel in fusion.kernels}
@@ -281,12 +281,12 @@ def test_constants_beyond_range_follow_the_engine() -> None:
 
 def test_a_fusion_can_be_given_as_it_is() -> None:
     kernels = (
-        Kernel(values=("a", "b"), precision="bf16", stored="bf16"),
-        Kernel(values=("y",), precision="f32", stored="f32"),
+        FusedKernel(values=("a", "b"), precision="bf16", stored="bf16"),
+        FusedKernel(values=("y",), precision="f32", stored="f32"),
     )
     x = numbers(40).reshape(5, 8)
     model = parse("a = Mul(x, x) b = Add(a, x) y = Mul(b, b)")
-    y = run(model, x, Fusion(kernels=kernels, default="bf16"))["y"]
+    y = run(model, x, GraphFusion(kernels=kernels, default="bf16"))["y"]
     read = bf16(x)
     stored = bf16(read * read + read)
     np.testing.assert_array_equal(y, stored * stored)
@@ -297,7 +297,7 @@ def test_fusion_changes_nothing_in_tf32_and_an_unknown_profile_is_refused() -> N
     assert simulate(model, "tf32", profile="openvino").operands == simulate(model, "tf32").operands
     with pytest.raises(ParityError, match="no fusion profile"):
         simulate(model, "f16", profile="nvidia")
-    assert set(profiles()) == {"none", "openvino", "onnxruntime-cuda", "tensorrt"}
+    assert set(known_profiles()) == {"none", "openvino", "onnxruntime-cuda", "tensorrt"}
 
 
 def test_follow_ends_layers_where_the_engine_says() -> None:
@@ -314,7 +314,7 @@ def test_follow_ends_layers_where_the_engine_says() -> None:
         requested="bf16",
         executed="bf16",
     )
-    fusion = follow(executed, model)
+    fusion = follow_executed(executed, model)
     assert [(kernel.values, kernel.precision) for kernel in fusion.kernels] == [
         (("a",), "bf16"),
         (("b", "c"), "f32"),
@@ -322,7 +322,7 @@ def test_follow_ends_layers_where_the_engine_says() -> None:
     ]
 
 
-def borders(model: ir.Model, fusion: Fusion | None) -> dict[str, str]:
+def borders(model: ir.Model, fusion: GraphFusion | None) -> dict[str, str]:
     """What leaves a kernel, by the format in which it is stored."""
     assert fusion is not None
     owner = {name: kernel for kernel in fusion.kernels for name in kernel.values}
@@ -346,10 +346,10 @@ def test_the_openvino_profile_predicts_the_executed_graph_of_a_trained_model() -
     assert executed is not None
     if executed.executed != "bf16":
         pytest.skip("this CPU executes bfloat16 as float32")
-    plain = with_moved_constants(prepared(model.graph(), 7))
+    plain = fold_moved_constants(prepare_copy(model.graph(), 7))
     followed, predicted = (
         borders(plain, fusion)
-        for fusion in (follow(executed, model.graph()), profile_named("openvino").predict(plain, "bf16"))
+        for fusion in (follow_executed(executed, model.graph()), profile_named("openvino").predict(plain, "bf16"))
     )
     floats = {name for name in followed if followed[name] in FORMATS}
     assert len(floats) > 80  # of 155 nodes, 53 convolutions among them
@@ -367,7 +367,7 @@ def test_onnxruntime_fuses_what_is_predicted_where_its_providers_agree(tmp_path:
     members = {frozenset(site for site in layer.nodes) for layer in executed.layers}
     predicted = {
         frozenset(f"{node.op_type}#{index}" for index, node in enumerate(plain.graph) if node in layer.nodes)
-        for plain in [prepared(model.graph(), 7)]
+        for plain in [prepare_copy(model.graph(), 7)]
         for layer in cut_and_merged(plain, CPU_ACTIVATIONS).each()
     }
     assert members == predicted
@@ -400,7 +400,7 @@ def test_the_backend_takes_a_profile(tmp_path: Path) -> None:
 def test_constants_that_are_only_moved_become_constants() -> None:
     body = "b = Reshape(flat, shape) w = Transpose(square) c = Add(x, b) y = MatMul(c, w)"
     flat, square = np.arange(3, dtype=np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)
-    model = with_moved_constants(parse(body, {"flat": flat, "shape": np.array([1, -1]), "square": square}))
+    model = fold_moved_constants(parse(body, {"flat": flat, "shape": np.array([1, -1]), "square": square}))
     assert [node.op_type for node in model.graph] == ["Add", "MatMul"]
     held = {name: constant_tensor(value) for name, value in model.graph.initializers.items()}
     for name, expected in (("b", flat.reshape(1, 3)), ("w", square.T)):
@@ -409,9 +409,9 @@ def test_constants_that_are_only_moved_become_constants() -> None:
         np.testing.assert_array_equal(tensor.numpy(), expected)
 
 
-def kernels(body: str, weights: Mapping[str, Any], precision: str) -> dict[str, Kernel]:
+def kernels(body: str, weights: Mapping[str, Any], precision: str) -> dict[str, FusedKernel]:
     """OpenVINO's predicted kernels by the values that they compute."""
-    fusion = profile_named("openvino").predict(with_moved_constants(prepared(parse(body, weights), 7)), precision)
+    fusion = profile_named("openvino").predict(fold_moved_constants(prepare_copy(parse(body, weights), 7)), precision)
     assert fusion is not None
     return {value: kernel for kernel in fusion.kernels for value in kernel.values}
 

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from command_line import exit_status
-from parityscope.arithmetic.switchable import switchable
+from parityscope.arithmetic.switchable import make_switchable
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_path, open_session
 from parityscope.case import load_model
@@ -148,7 +148,7 @@ def test_what_guards_a_maximum_decides_nothing() -> None:
     model = parse_network(
         f"{HEAD} (float[4,8] x) => (float[4,1] y) {{ [top] m = ReduceMax<axes = [1]>(x) y = Exp(m) }}"
     )
-    names = [node.name for node in switchable(ir.from_proto(model), "f16").nodes]
+    names = [node.name for node in make_switchable(ir.from_proto(model), "f16").nodes]
     assert names == ["top", "Exp#1"]
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         image = np.asarray(small.resize((70, 50), Image.Resampling.BICUBIC))
         Image.fromarray(image).save(folder / "photos" / f"a{number}.png")
         for called, recipe in RECIPES.items():
-            x = prepared(recipe, image)
+            x = prepare_image(recipe, image)
             (y,) = network.run(None, {"x": x})
             write_npz(folder / f"{called}-inputs" / f"a{number}.npz", {"x": x})
             write_npz(folder / called / f"a{number}.npz", {"y": y})

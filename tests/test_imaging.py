@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from command_line import exit_status
-from parityscope.case.imaging.kernels import KERNELS, resampled, weights
-from parityscope.case.imaging.recipe import Placing, Recipe, placed, prepared
+from parityscope.case.imaging.kernels import KERNELS, kernel_weights, resample_image
+from parityscope.case.imaging.recipe import Placing, Recipe, place_image, prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.checks._preprocessing.naming import name_difference
-from parityscope.checks._preprocessing.placings import recognised
-from parityscope.checks._preprocessing.registering import registered
+from parityscope.checks._preprocessing.placings import recognise_placing
+from parityscope.checks._preprocessing.registering import register_images
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def photograph(height: int = 90, width: int = 120, seed: int = 0) -> np.ndarray:
     """Smooth colours, edges and some noise: uint8, RGB."""
     rng = np.random.default_rng(seed)
     small = rng.random((9, 12, 3)) * 255
-    picture = resampled(small, "bicubic", (height, width), whole=False)
+    picture = resample_image(small, "bicubic", (height, width), whole=False)
     picture[20:50, 30:70] = picture[20:50, 30:70, ::-1] * 0.7
     return np.clip(picture + rng.normal(size=picture.shape) * 6, 0, 255).astype(np.uint8)
 
@@ -47,7 +47,7 @@ PILLOW = {
 def test_pillow_is_copied_to_a_level(kernel: str, size: tuple[int, int]) -> None:
     image = photograph()
     expected = np.asarray(Image.fromarray(image).resize(size[::-1], PILLOW[kernel]), float)
-    found = resampled(image, kernel, size, whole=True)
+    found = resample_image(image, kernel, size, whole=True)
     # Pillow rounds its weights to 22 bits: a result near a half may go to the other side, twice (once a pass).
     assert np.abs(found - expected).max() <= 2
     assert (found != expected).mean() < 0.02
@@ -55,39 +55,39 @@ def test_pillow_is_copied_to_a_level(kernel: str, size: tuple[int, int]) -> None
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_weights_keep_a_constant_and_the_same_size(kernel: str) -> None:
-    np.testing.assert_allclose(weights(kernel, 50, 31).sum(axis=1), 1.0)
-    np.testing.assert_allclose(weights(kernel, 31, 50).sum(axis=1), 1.0)
-    np.testing.assert_allclose(weights(kernel, 20, 20), np.eye(20), atol=1e-12)
+    np.testing.assert_allclose(kernel_weights(kernel, 50, 31).sum(axis=1), 1.0)
+    np.testing.assert_allclose(kernel_weights(kernel, 31, 50).sum(axis=1), 1.0)
+    np.testing.assert_allclose(kernel_weights(kernel, 20, 20), np.eye(20), atol=1e-12)
 
 
 def test_kernels_by_hand() -> None:
     # Four pixels to two: centres at 1 and 3, halfway between two pixels.
-    np.testing.assert_allclose(weights("bilinear", 4, 2), [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
+    np.testing.assert_allclose(kernel_weights("bilinear", 4, 2), [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
     # Antialiased, the triangle is twice as wide: distances 0.5, 0.5, 1.5 of 2 give 0.75, 0.75, 0.25, over 1.75.
-    np.testing.assert_allclose(weights("bilinear-antialias", 4, 2)[0], np.array([3, 3, 1, 0]) / 7)
+    np.testing.assert_allclose(kernel_weights("bilinear-antialias", 4, 2)[0], np.array([3, 3, 1, 0]) / 7)
     # Aligned corners: the first and the last pixel themselves.
-    np.testing.assert_allclose(weights("bilinear-corners", 4, 2), [[1, 0, 0, 0], [0, 0, 0, 1]])
+    np.testing.assert_allclose(kernel_weights("bilinear-corners", 4, 2), [[1, 0, 0, 0], [0, 0, 0, 1]])
     # Asymmetric: places 0 and 2.
-    np.testing.assert_allclose(weights("bilinear-asymmetric", 4, 2), [[1, 0, 0, 0], [0, 0, 1, 0]])
+    np.testing.assert_allclose(kernel_weights("bilinear-asymmetric", 4, 2), [[1, 0, 0, 0], [0, 0, 1, 0]])
     # Three pixels to two: areas of 1.5 pixels each.
-    np.testing.assert_allclose(weights("area", 3, 2), [[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]])
+    np.testing.assert_allclose(kernel_weights("area", 3, 2), [[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]])
     # Centres at 0.75 and 2.25: pixels 0 and 2; the floor of 0 and 1.5: pixels 0 and 1.
-    np.testing.assert_allclose(weights("nearest", 3, 2), [[1, 0, 0], [0, 0, 1]])
-    np.testing.assert_allclose(weights("nearest-floor", 3, 2), [[1, 0, 0], [0, 1, 0]])
+    np.testing.assert_allclose(kernel_weights("nearest", 3, 2), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_allclose(kernel_weights("nearest-floor", 3, 2), [[1, 0, 0], [0, 1, 0]])
     # Keys' kernel with a = -0.75 at distances 1.5, 0.5, 0.5, 1.5: -0.09375, 0.59375, twice; border repeated.
-    np.testing.assert_allclose(weights("bicubic", 8, 4)[1], [0, -0.09375, 0.59375, 0.59375, -0.09375, 0, 0, 0])
+    np.testing.assert_allclose(kernel_weights("bicubic", 8, 4)[1], [0, -0.09375, 0.59375, 0.59375, -0.09375, 0, 0, 0])
 
 
 def test_a_letterbox_by_hand() -> None:
     # 90 x 120 into 56 x 64: the factor is 64/120, so 48 x 64, and 4 rows of filling above and below.
     image = photograph()
-    found = placed(Placing(size=SIZE, fit="letterbox", fill=(7.0, 8.0, 9.0)), image)
+    found = place_image(Placing(size=SIZE, fit="letterbox", fill=(7.0, 8.0, 9.0)), image)
     assert (found[:4] == (7, 8, 9)).all()
     assert (found[-4:] == (7, 8, 9)).all()
-    np.testing.assert_array_equal(found[4:-4], resampled(image, "bilinear-antialias", (48, 64), whole=True))
-    corner = placed(Placing(size=SIZE, fit="letterbox", side="first"), image)
+    np.testing.assert_array_equal(found[4:-4], resample_image(image, "bilinear-antialias", (48, 64), whole=True))
+    corner = place_image(Placing(size=SIZE, fit="letterbox", side="first"), image)
     np.testing.assert_array_equal(corner[:48], found[4:-4])
-    last = placed(Placing(size=SIZE, fit="letterbox", side="last"), image)
+    last = place_image(Placing(size=SIZE, fit="letterbox", side="last"), image)
     np.testing.assert_array_equal(last[8:], found[4:-4])
 
 
@@ -109,26 +109,26 @@ def test_a_placing_is_recognised_behind_any_normalization(placing: Placing) -> N
         input="x", placing=placing, channels=(2, 1, 0), mean=(0.4, 0.5, 0.6), deviation=(0.2, 0.3, 0.4), layout="NHWC"
     )
     pictures = [photograph(seed=seed) for seed in range(2)]
-    found = recognised(pictures, [prepared(recipe, picture) for picture in pictures], 3)
+    found = recognise_placing(pictures, [prepare_image(recipe, picture) for picture in pictures], 3)
     assert found.is_known
     assert found.fit.order == (2, 1, 0)
-    again = [placed(each, pictures[0]) for each in (found.placing, placing)]
+    again = [place_image(each, pictures[0]) for each in (found.placing, placing)]
     np.testing.assert_array_equal(*again)
 
 
 def test_another_picture_is_not_recognised() -> None:
     recipe = Recipe(input="x", placing=Placing(size=SIZE))
-    assert not recognised([photograph(seed=1)], [prepared(recipe, photograph(seed=2))], 1).is_known
+    assert not recognise_placing([photograph(seed=1)], [prepare_image(recipe, photograph(seed=2))], 1).is_known
 
 
 def named(own: np.ndarray, picture: np.ndarray | None = None) -> str:
-    reference = prepared(Recipe(input="x", placing=Placing(size=SIZE)), photograph())
+    reference = prepare_image(Recipe(input="x", placing=Placing(size=SIZE)), photograph())
     return name_difference({"x": reference}, {"anything": own}, others={}, picture=picture).words
 
 
 def test_captured_inputs_are_named() -> None:
     image = photograph()
-    right = prepared(Recipe(input="x", placing=Placing(size=SIZE)), image)
+    right = prepare_image(Recipe(input="x", placing=Placing(size=SIZE)), image)
     assert named(right) == ""
     assert named(right * np.float32(1 + 1e-7)) == ""
     assert named(right * 255) == "does not divide by 255"
@@ -141,12 +141,12 @@ def test_captured_inputs_are_named() -> None:
     assert named(right[0]) == "leaves out the batch axis"
     assert named(right[:, :, :8]) == "gives shape [1, 3, 8, 64] where the reference gives [1, 3, 56, 64]"
     assert "shifts the image by 2 down and 3 right" in named(np.roll(right, (2, 3), axis=(2, 3)) + 1)
-    nearest = prepared(Recipe(input="x", placing=Placing(size=SIZE, kernel="nearest"), channels=(2, 1, 0)), image)
+    nearest = prepare_image(Recipe(input="x", placing=Placing(size=SIZE, kernel="nearest"), channels=(2, 1, 0)), image)
     assert named(nearest, image) == (
         "resizes by nearest neighbour instead of bilinear with antialiasing and exchanges channels 0 and 2"
     )
     assert "resamples the image in another way" in named(nearest)
-    letterbox = prepared(Recipe(input="x", placing=Placing(size=SIZE, fit="letterbox")), image)
+    letterbox = prepare_image(Recipe(input="x", placing=Placing(size=SIZE, fit="letterbox")), image)
     assert named(letterbox) == "letterboxes the image: pixels filled 4 above, 4 below"
     noise = np.random.default_rng(1).random(right.shape, np.float32)
     assert named(noise).startswith("gives another image: the nearest map explains")
@@ -176,15 +176,15 @@ def test_tokens_are_named() -> None:
 def test_a_crop_is_found_by_laying_one_picture_over_the_other() -> None:
     image = photograph(200, 200)
     size = (96, 96)
-    whole = placed(Placing(size=size), image)
+    whole = place_image(Placing(size=size), image)
     # The middle 7/8 of each side: 200 / 8 / 2 = 12.5 pixels are left out on each; 12 here, so 176 of 200 = 0.88.
-    cropped = resampled(image[12:188, 12:188], "bilinear-antialias", size, whole=True)
-    found = registered(whole, 3.0 * cropped + 1.0)
+    cropped = resample_image(image[12:188, 12:188], "bilinear-antialias", size, whole=True)
+    found = register_images(whole, 3.0 * cropped + 1.0)
     assert found is not None
     np.testing.assert_allclose(found.scale, 0.88, atol=0.01)
     np.testing.assert_allclose(found.shift, 0.06, atol=0.01)
     assert found.words.startswith("crops the image to 0.88")
-    assert registered(whole, np.random.default_rng(0).random(whole.shape)) is None
+    assert register_images(whole, np.random.default_rng(0).random(whole.shape)) is None
 
 
 RECIPE = """
@@ -204,7 +204,7 @@ def test_a_recipe_is_read(tmp_path: Path) -> None:
     recipe = read_recipe(path, ["x"])
     assert recipe.input == "x"
     assert recipe.placing == Placing(size=SIZE, fit="letterbox", kernel="bilinear")
-    found = prepared(recipe, photograph())
+    found = prepare_image(recipe, photograph())
     assert (found.shape, found.dtype) == ((1, 56, 64, 3), np.float32)
     # The filling: (114 / 255 - 0.5) / deviation.
     np.testing.assert_allclose(found[0, 0, 0], (114 / 255 - 0.5) / np.array([0.1, 0.2, 0.3]), rtol=1e-6)

@@ -13,10 +13,10 @@ from hypothesis.extra import numpy as arrays
 from parityscope.arithmetic.integers import (
     INTEGERS,
     Quantization,
-    dequantize,
+    dequantize_integers,
     fake_quantize,
     quantization_of,
-    quantize,
+    quantize_array,
 )
 
 ONNX_TYPES = {"int8": 3, "uint8": 2, "int4": 22, "uint4": 21}
@@ -74,7 +74,7 @@ def test_agrees_with_onnxruntime(name: str, scale: float, share: float) -> None:
     np.testing.assert_array_equal(fake_quantize(values, how), expected)
     if number_format.bits == 8:
         levels = run("{ y = QuantizeLinear(x, scale, zero_point) }", {"x": values}, how, name)
-        found = quantize(values, how)
+        found = quantize_array(values, how)
         assert found.dtype == levels.dtype
         np.testing.assert_array_equal(found, levels)
 
@@ -84,7 +84,7 @@ def test_nan_is_what_onnxruntime_makes_of_it(name: str) -> None:
     how = per_tensor(name, 0.5, 3)
     values = np.full(37, np.nan, np.float32)  # whole vectors and a tail
     expected = run("{ y = QuantizeLinear(x, scale, zero_point) }", {"x": values}, how, name)
-    np.testing.assert_array_equal(quantize(values, how), expected)
+    np.testing.assert_array_equal(quantize_array(values, how), expected)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -102,14 +102,14 @@ def test_every_integer_is_its_own_number(name: str) -> None:
     number_format = INTEGERS[name]
     how = per_tensor(name, 0.25, 1)
     integers = np.arange(number_format.lowest, number_format.highest + 1).astype(number_format.dtype)
-    np.testing.assert_array_equal(quantize(dequantize(integers, how), how), integers)
+    np.testing.assert_array_equal(quantize_array(dequantize_integers(integers, how), how), integers)
 
 
 def test_numbers_derived_by_hand() -> None:
     # 2.5 and 3.5 are ties: 2 and 4. 127 + 10 saturates at 127; -200 + 10 at -128.
     how = per_tensor("int8", 1.0, 10)
     values = np.array([2.5, 3.5, -0.5, 127.0, -200.0], np.float32)
-    np.testing.assert_array_equal(quantize(values, how), np.array([12, 14, 10, 127, -128], np.int8))
+    np.testing.assert_array_equal(quantize_array(values, how), np.array([12, 14, 10, 127, -128], np.int8))
     np.testing.assert_array_equal(fake_quantize(values, how), np.array([2, 4, 0, 117, -138], np.float32))
     assert [(each.lowest, each.highest) for each in INTEGERS.values()] == [(-128, 127), (0, 255), (-8, 7), (0, 15)]
 
@@ -157,7 +157,7 @@ def test_zeros_and_nothing_at_all() -> None:
         how = quantization_of(values, INTEGERS["int8"], symmetric=True)
         assert float(how.scale) == 1.0
         assert fake_quantize(values, how).shape == values.shape
-    assert quantize(np.array(1.5, np.float32), per_tensor("int8", 1.0, 0)).shape == ()
+    assert quantize_array(np.array(1.5, np.float32), per_tensor("int8", 1.0, 0)).shape == ()
 
 
 def test_names() -> None:

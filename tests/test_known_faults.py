@@ -12,8 +12,8 @@ import pytest
 from onnx import parser
 
 from parityscope.arithmetic import FORMATS
-from parityscope.checks import Scene, checks
-from parityscope.checks.asking import ask
+from parityscope.checks import Scene, known_checks
+from parityscope.checks.asking import ask_check
 from parityscope.checks.known_fault import CHECK
 from parityscope.known_faults import RUNTIMES, every_fault, faults_of, numbers_of
 from parityscope.records import Target
@@ -47,7 +47,7 @@ def told(text: str, candidate: Mapping[str, str], precision: str = "f32") -> lis
         verdict="beyond",
         outputs=(),
     )
-    found = [one.test().finding for one in ask(CHECK, replace(scene, environments=({}, dict(candidate))))]
+    found = [one.test().finding for one in ask_check(CHECK, replace(scene, environments=({}, dict(candidate))))]
     assert all(one is not None and one.role == "information" and one.repairs for one in found)
     return [dict(one.details) for one in found if one is not None]
 
@@ -65,7 +65,7 @@ def test_each_entry_is_whole() -> None:
         assert not one.last or numbers_of(one.first)[: len(numbers_of(one.last))] <= numbers_of(one.last)
         assert one.chain or one.operators or one.formats, f"{one.name} fits every network"
         assert set(one.formats) <= set(FORMATS)
-        assert not one.asked_by or one.asked_by in checks()
+        assert not one.asked_by or one.asked_by in known_checks()
 
 
 @pytest.mark.parametrize(

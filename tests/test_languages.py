@@ -14,8 +14,16 @@ import pytest
 from command_line import exit_status
 from golden import documents
 from parityscope import languages
-from parityscope.languages import LANGUAGES, OWN, columns_of, language, speaking, spoken, translated
-from parityscope.languages.catalogue import catalogue, entries
+from parityscope.languages import (
+    LANGUAGES,
+    OWN,
+    columns_of,
+    current_language,
+    say_in_language,
+    speak_language,
+    translate_text,
+)
+from parityscope.languages.catalogue import catalogue_of, entries_of
 from parityscope.report import as_html, as_text
 from test_report import opened
 
@@ -30,7 +38,7 @@ network (float[4, 10] x) => (float[4, 10] y) <float big = {100000}> { h = Mul(x,
 
 @pytest.mark.parametrize("code", OTHERS)
 def test_what_is_told_fills_in_everything_that_there_is(code: str) -> None:
-    for own, told in entries(code).items():
+    for own, told in entries_of(code).items():
         assert own == own.strip(), own
         assert told.strip(), own
         places = {int(place) for place in re.findall(r"\{(\d+)\}", told)}
@@ -50,8 +58,8 @@ def test_no_text_is_told_twice(code: str) -> None:
         for name in re.findall(r'^msgid (".*")$', path.read_text("utf-8"), re.MULTILINE)
     ]
     assert sorted(names) == sorted(set(names))
-    assert set(map(json.loads, names)) == set(entries(code))
-    assert catalogue(code).patterns
+    assert set(map(json.loads, names)) == set(entries_of(code))
+    assert catalogue_of(code).patterns
 
 
 @pytest.mark.parametrize(
@@ -68,18 +76,18 @@ def test_no_text_is_told_twice(code: str) -> None:
     ],
 )
 def test_a_text_is_told_by_its_pattern_and_names_stay(text: str, told: str) -> None:
-    assert translated(text, "zh") == told
-    assert translated(text, OWN) == text
+    assert translate_text(text, "zh") == told
+    assert translate_text(text, OWN) == text
 
 
 def test_a_language_is_spoken_inside_only() -> None:
-    assert spoken("Where") == "Where"
-    with speaking("zh"):
-        assert (language(), spoken("Where")) == ("zh", "位置")
-        with speaking(OWN):
-            assert spoken("Where") == "Where"
-    assert language() == OWN
-    with pytest.raises(ValueError, match="none of en, zh"), speaking("xx"):
+    assert say_in_language("Where") == "Where"
+    with speak_language("zh"):
+        assert (current_language(), say_in_language("Where")) == ("zh", "位置")
+        with speak_language(OWN):
+            assert say_in_language("Where") == "Where"
+    assert current_language() == OWN
+    with pytest.raises(ValueError, match="none of en, zh"), speak_language("xx"):
         pass
     assert columns_of("节点 3") == 6
 
@@ -87,8 +95,8 @@ def test_a_language_is_spoken_inside_only() -> None:
 @pytest.mark.parametrize("width", [44, 100])
 def test_a_terminal_in_chinese_keeps_to_its_width(width: int) -> None:
     document = documents.within()
-    with speaking("zh"):
-        text = as_text.render(document, width=width) + as_text.render_first_screen(document, width=width)
+    with speak_language("zh"):
+        text = as_text.render_text(document, width=width) + as_text.render_first_screen(document, width=width)
     commands = {document["command"]}
     assert [line for line in text.splitlines() if columns_of(line) > width and line.strip() not in commands] == []
     assert CHINESE.search(text)
@@ -141,8 +149,8 @@ addEventListener("load", () => setTimeout(() => {
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 def test_the_page_changes_its_language_and_back(tmp_path: Path) -> None:
-    with speaking("zh"):
-        page = as_html.render(documents.detector())
+    with speak_language("zh"):
+        page = as_html.render_html(documents.detector())
     body = opened(page.replace("</body>", f"{SWITCH}</body>"), tmp_path, 1280)
     said = ("What users of the model see", "Network", " introduces error; the cause is here", "name or operator")
     chinese = "模型使用者看到的|网络| 引入误差; 原因在此|名称或算子|在网络图上显示"

@@ -18,9 +18,9 @@ import pytest
 
 from golden import documents
 from parityscope.languages import LANGUAGES, OWN
-from parityscope.languages.catalogue import entries
+from parityscope.languages.catalogue import entries_of
 from parityscope.languages.translating import missing_in
-from parityscope.report.view import view
+from parityscope.report.view import view_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def files() -> Iterator[Path]:
 
 @pytest.mark.parametrize("code", OTHERS)
 def test_every_sentence_of_the_code_is_told(code: str) -> None:
-    held = entries(code)
+    held = entries_of(code)
     missing = [
         f"{path}: msgid {json.dumps(text, ensure_ascii=False)}"
         for text, path in sentences().items()
@@ -136,7 +136,7 @@ def scripts() -> Iterator[str]:
 @pytest.mark.parametrize("code", OTHERS)
 def test_every_word_of_a_first_screen_is_told(code: str) -> None:
     for document in (documents.within(), documents.incomplete(), documents.detector(16)):
-        found = view(document)
+        found = view_study(document)
         screen = found["first_screen"]
         labels = [row["label"] for row in screen["rows"]]
         texts = [screen["title"], screen["basis"], screen["rest"], *labels, *(tile["label"] for tile in found["tiles"])]

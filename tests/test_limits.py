@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from parityscope.case.limits import keeps
+from parityscope.case.limits import keeps_limit
 from parityscope.records import Budget, Tolerance
 
 
@@ -27,13 +27,13 @@ def budget(metric: str, limit: float, tolerance: Tolerance | None = None) -> Bud
 def test_a_limit_is_kept_on_its_side(
     metric: str, better: str, limit: float, kept: tuple[float, ...], missed: tuple[float, ...]
 ) -> None:
-    assert all(keeps(value, budget(metric, limit), better) for value in kept)
-    assert not any(keeps(value, budget(metric, limit), better) for value in missed)
-    assert not keeps(math.nan, budget(metric, limit), better)
+    assert all(keeps_limit(value, budget(metric, limit), better) for value in kept)
+    assert not any(keeps_limit(value, budget(metric, limit), better) for value in missed)
+    assert not keeps_limit(math.nan, budget(metric, limit), better)
 
 
 def test_of_a_tolerance_fewer_elements_outside_are_better_whatever_the_metric_says() -> None:
     none_outside = budget("outside", 0.0, Tolerance(atol=0.5, rtol=0.0))
     for better in ("lower", "higher"):
-        assert keeps(0.0, none_outside, better)
-        assert not keeps(1.0, none_outside, better)
+        assert keeps_limit(0.0, none_outside, better)
+        assert not keeps_limit(1.0, none_outside, better)

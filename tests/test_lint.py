@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from parityscope.arithmetic import FORMATS
-from parityscope.checks import checks
+from parityscope.checks import known_checks
 from parityscope.cli import run_command
 from parityscope.errors import ParityError
-from parityscope.lint import lint, rule_page, rules
+from parityscope.lint import known_rules, lint, rule_page
 from parityscope.lint._scan import float_numbers
 from parityscope.lint.contract import check_examples, findings_of, write_example
 from parityscope.testing.networks import parse_network
@@ -67,21 +67,21 @@ def run(*words: str) -> tuple[int, str, str]:
 # Rules
 
 
-@pytest.mark.parametrize("code", sorted(rules()))
+@pytest.mark.parametrize("code", sorted(known_rules()))
 def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
-    check_examples(rules()[code], tmp_path)
+    check_examples(known_rules()[code], tmp_path)
 
 
-@pytest.mark.parametrize("code", sorted(rules()))
+@pytest.mark.parametrize("code", sorted(known_rules()))
 def test_a_rule_has_its_page_and_examples(code: str) -> None:
     assert [part for part in PARTS if part not in rule_page(code)] == []
-    assert rules()[code].holds
-    assert rules()[code].holds_not
+    assert known_rules()[code].holds
+    assert known_rules()[code].holds_not
 
 
-@pytest.mark.parametrize("code", sorted(rules()))
+@pytest.mark.parametrize("code", sorted(known_rules()))
 def test_findings_are_whole(code: str, tmp_path: Path) -> None:
-    rule = rules()[code]
+    rule = known_rules()[code]
     for number, example in enumerate(rule.holds):
         for one in findings_of(rule, example, tmp_path / str(number)):
             assert one.code == code
@@ -92,16 +92,16 @@ def test_findings_are_whole(code: str, tmp_path: Path) -> None:
             assert one.repairs or one.role != "cause"
 
 
-@pytest.mark.parametrize("code", sorted(rules()))
+@pytest.mark.parametrize("code", sorted(known_rules()))
 def test_other_rules_bear_the_examples(code: str, tmp_path: Path) -> None:
     # Any file that one rule knows must not trip another one.
-    for number, example in enumerate((*rules()[code].holds, *rules()[code].holds_not)):
+    for number, example in enumerate((*known_rules()[code].holds, *known_rules()[code].holds_not)):
         lint(write_example(example, tmp_path / f"{number}.onnx"), tuple(FORMATS))
 
 
 def test_codes_are_of_their_own() -> None:
-    assert not set(rules()) & set(checks())
-    assert all(code[:3].isupper() and code[3:].isdigit() and int(code[3:]) > 100 for code in rules())
+    assert not set(known_rules()) & set(known_checks())
+    assert all(code[:3].isupper() and code[3:].isdigit() and int(code[3:]) > 100 for code in known_rules())
 
 
 # Scan
@@ -249,10 +249,10 @@ def test_empty_and_string_constants_are_no_trouble(tmp_path: Path) -> None:
     assert not result.broken
 
 
-@pytest.mark.parametrize("code", sorted(rules()))
+@pytest.mark.parametrize("code", sorted(known_rules()))
 def test_damaged_graphs_are_read_without_a_crash(code: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    for number, example in enumerate(rules()[code].holds):
+    for number, example in enumerate(known_rules()[code].holds):
         path = write_example(example, tmp_path / f"{number}.onnx")
         model = onnx.load(path)
         for node in model.graph.node:
@@ -265,7 +265,7 @@ def test_damaged_graphs_are_read_without_a_crash(code: str, tmp_path: Path) -> N
 
 
 def test_epsilon_bites_in_one_format_only(tmp_path: Path) -> None:
-    rule = rules()["RNG103"]
+    rule = known_rules()["RNG103"]
     example = rule.holds[0]
     path = write_example(example, tmp_path / "m.onnx")
     both = [one for one in lint(path, ("f16", "bf16")).findings if one.role == "cause"]
@@ -430,12 +430,12 @@ def test_pages_and_the_list_are_reachable() -> None:
     assert "running variance" in page
     status, listed, _ = run("list", "rules")
     assert status == 0
-    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(rules())
+    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(known_rules())
 
 
 def test_the_document_lists_every_rule_with_the_roles_it_gives(tmp_path: Path) -> None:
     page = Path(__file__).parents[1].joinpath("docs", "lint.md").read_text(encoding="utf-8")
-    for code, rule in rules().items():
+    for code, rule in known_rules().items():
         given = set()
         for number, example in enumerate(rule.holds):
             given |= {one.role for one in findings_of(rule, example, tmp_path / code / str(number))}

@@ -13,16 +13,16 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from one_sample import one_sample
-from parityscope.arithmetic.opsets import OLDEST, prepared
-from parityscope.backends.recording import Request, observable, record
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, load_model
-from parityscope.case.graph import sites
+from parityscope.case.graph import sites_of_values
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
-from parityscope.localization import Options, Sides, injection, localize
+from parityscope.localization import LocalizationOptions, Sides, inject_errors, localize
 from parityscope.localization.injection import Added
 from parityscope.localization.keeping import Programs
 from parityscope.localization.replay import observed_tensors, replayed_values
@@ -70,13 +70,15 @@ class Both:
 
 
 def recorded(model: Model, inputs: Inputs, target: str, folder: Path) -> Trace:
-    request = Request(samples=(0,), tensors=tuple(observable(model)), folder=folder, label=target.partition("?")[0])
-    return record(model, inputs, parse_target(target), request)
+    request = RecordingRequest(
+        samples=(0,), tensors=tuple(observable_tensors(model)), folder=folder, label=target.partition("?")[0]
+    )
+    return record_trace(model, inputs, parse_target(target), request)
 
 
 def planted(model: Model, inputs: Inputs, reference: Trace, tensor: str, error: np.ndarray) -> Trace:
     """The reference's own arithmetic with `error` added to one tensor, as a candidate's trace."""
-    program = compile_program(prepared(model.graph(), OLDEST))
+    program = compile_program(prepare_copy(model.graph(), OLDEST))
     disturbed = World(name="disturbed", program=program, stored={tensor: Added(error)})
     arrays = run_world(disturbed, inputs.sample(0).arrays, list(reference.names))
     return Trace(
@@ -174,14 +176,16 @@ def test_the_replay_is_what_each_region_gives_when_it_is_run_alone(recogniser: B
     for name in chosen:
         region, reads = cut_out(file, name, set(observed) - {name})
         assert {read for read in reads if read not in image} == set(programs.regions[name].reads)
-        c_in = {read: image[read] if read in image else both.sides.its(0, read, reader=name) for read in reads}
+        c_in = {
+            read: image[read] if read in image else both.sides.candidate_tensor(0, read, reader=name) for read in reads
+        }
         assert distance(run_alone(region, c_in), replayed[name]) <= FLOOR, name
 
 
 @pytest.mark.model
 def test_planted_noise_is_found_where_it_was_planted(line: tuple[Model, Inputs, Trace]) -> None:
     model, inputs, reference = line
-    convolutions = [site for site in sites(model.graph()).values() if site.op_type == "Conv"]
+    convolutions = [site for site in sites_of_values(model.graph()).values() if site.op_type == "Conv"]
     site = convolutions[len(convolutions) // 2]
     clean = np.array(reference.get(0, site.tensor))
     noise = np.random.default_rng(7).standard_normal(clean.shape)
@@ -194,7 +198,7 @@ def test_planted_noise_is_found_where_it_was_planted(line: tuple[Model, Inputs, 
     squares = [suspect.introduced**2 for suspect in found.suspects]
     assert squares[0] >= 0.99 * sum(squares)
     assert max(suspect.introduced for suspect in found.suspects[1:]) <= FLOOR
-    judged = injection(model, inputs, reference, candidate, both.pairing, found, 0, Options(injected=3))
+    judged = inject_errors(model, inputs, reference, candidate, both.pairing, found, 0, LocalizationOptions(injected=3))
     assert judged.suspects[0].site == site
     assert judged.suspects[0].share == pytest.approx(1.0, abs=1e-3)
     assert judged.unexplained == pytest.approx(0.0, abs=1e-3)
@@ -253,7 +257,7 @@ def small(path: Path, arrays: Mapping[str, np.ndarray], tensor: str, error: np.n
     reference = recorded(model, inputs, "ort", path.parent)
     candidate = planted(model, inputs, reference, tensor, error)
     both = Both(model=model, inputs=inputs, reference=reference, candidate=candidate)
-    judged = injection(model, inputs, reference, candidate, both.pairing, both.localize(), 0)
+    judged = inject_errors(model, inputs, reference, candidate, both.pairing, both.localize(), 0)
     assert judged.suspects[0].site.tensor == tensor
     assert judged.suspects[0].share == pytest.approx(1.0, abs=1e-5)
     assert judged.unexplained == pytest.approx(0.0, abs=1e-5)

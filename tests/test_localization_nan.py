@@ -9,10 +9,10 @@ import onnx
 
 from one_sample import one_sample
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
-from parityscope.localization import injection, localize
+from parityscope.localization import inject_errors, localize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,13 +51,15 @@ def found_in(folder: Path, target: str) -> tuple[Localization, Mapping[str, np.n
     inputs = one_sample({"x": X})
 
     def traced(text: str) -> Trace:
-        request = Request(samples=(0,), tensors=tuple(observable(model)), folder=folder / text[:3], label=text[:3])
-        return record(model, inputs, parse_target(text), request)
+        request = RecordingRequest(
+            samples=(0,), tensors=tuple(observable_tensors(model)), folder=folder / text[:3], label=text[:3]
+        )
+        return record_trace(model, inputs, parse_target(text), request)
 
     reference, candidate = traced("ort"), traced(target)
     pairing = {name: name for name in reference.names if candidate.has(0, name)}
     localized = localize(model, inputs, reference, candidate, pairing)
-    localized = injection(model, inputs, reference, candidate, pairing, localized, 0)
+    localized = inject_errors(model, inputs, reference, candidate, pairing, localized, 0)
     return localized, {name: candidate.get(0, name) for name in pairing}
 
 

@@ -18,15 +18,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
-from parityscope.checks import checks
+from parityscope.checks import known_checks
 from parityscope.errors import ParityError
-from parityscope.lint import rules
-from parityscope.logs import MEANINGS, compare_logs, explain_line, find, find_between, find_pair, layer_of, read_log
+from parityscope.lint import known_rules
+from parityscope.logs import (
+    MEANINGS,
+    compare_logs,
+    explain_line,
+    find_between,
+    find_in_log,
+    find_pair,
+    layer_of,
+    read_log,
+)
 from parityscope.logs._facts import version_of
 from parityscope.logs._lines import split_prefix
 from parityscope.logs.names import metadata_nodes, name_nodes, parts_of
 from parityscope.logs.pages import log_codes, log_page
-from parityscope.report.log import FORMS, document
+from parityscope.report.log import FORMS, log_document
 
 # Lines as people quoted them in public: where, and the meaning, effect and fact that each must have.
 LINES = json.loads((Path(__file__).parent / "golden" / "tensorrt_lines.json").read_text(encoding="utf-8"))
@@ -59,7 +68,7 @@ def test_meanings_explain_themselves() -> None:
 
 
 def test_every_code_has_a_page_and_no_other_does() -> None:
-    taken = {*checks(), *rules()}
+    taken = {*known_checks(), *known_rules()}
     assert not taken & set(log_codes())  # a code means one thing
     for code in log_codes():
         assert len(log_page(code)) > 100
@@ -90,7 +99,7 @@ the closest finite FP16 value.
         "underflow": (18, ()),
         "subnormal": (111, ("/d.0/conv1/Conv.weight", "/d.0/conv3/Conv + d.0.beta + /d.0/Mul_1.weight")),
     }
-    findings = {finding.code: finding for finding in find(log)}
+    findings = {finding.code: finding for finding in find_in_log(log)}
     assert findings["RNG201"].role == "cause"
     assert "bn.weight" in findings["RNG201"].claim
     assert findings["RNG202"].role == findings["RNG203"].role == "information"
@@ -221,7 +230,7 @@ Layer(CaskConvolution): conv1 + relu1, Tactic: 0x1, x[Half(1,3,8,8)] -> y[Half(1
     assert dict(log.layer_times) == {"conv1 + relu1": 0.0228}
     assert ("GPU Compute Time, median", 7.14139) in [(each.what, each.milliseconds) for each in log.timings]
     assert not log.skipped
-    codes = {finding.code: finding for finding in find(log)}
+    codes = {finding.code: finding for finding in find_in_log(log)}
     # FP32 was asked of conv1, and the layer that it was fused into writes Half.
     assert "conv1 (asked fp32, writes Half)" in codes["CST204"].claim
     assert codes["DAT202"].details["names"] == ["x"]
@@ -241,7 +250,7 @@ CUT = "&&&& RUNNING TensorRT.trtexec [TensorRT v101401] [b48] # trtexec --onnx=m
 def test_cut_log_says_so(tmp_path: Path) -> None:
     log = read_log(written(tmp_path, CUT))
     assert "&&&& PASSED" in log.skipped[0].reason
-    assert document(log, find(log), version="0")["verdict"] == "incomplete"
+    assert log_document(log, find_in_log(log), version="0")["verdict"] == "incomplete"
     half = read_log(written(tmp_path, CUT[:-20]))
     assert any(skip.reason == "its last line is cut" for skip in half.skipped)
 
@@ -280,10 +289,10 @@ OVERFLOW = (
 )
 def test_failed_run_is_never_said_to_be_fine(tmp_path: Path, text: str, role: str, verdict: str) -> None:
     log = read_log(written(tmp_path, text))
-    found = {finding.code: finding for finding in find(log)}
+    found = {finding.code: finding for finding in find_in_log(log)}
     assert (found["RUN202"].role if "RUN202" in found else "") == role
     assert not role or "flux capacitor" in found["RUN202"].claim
-    assert document(log, tuple(found.values()), version="0")["verdict"] == verdict
+    assert log_document(log, tuple(found.values()), version="0")["verdict"] == verdict
 
 
 def test_run_that_ended_says_nothing_about_one_that_is_cut(tmp_path: Path) -> None:
@@ -329,7 +338,7 @@ def test_kernels_that_name_their_arithmetic(tmp_path: Path) -> None:
         "c": "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize64x64x64",
     }
     log = read_log(written(tmp_path, "[V] Layers:\n" + "".join(layer.format(*item) for item in kernels.items())))
-    found = {finding.code: finding.details["layers"] for finding in find(log)}
+    found = {finding.code: finding.details["layers"] for finding in find_in_log(log)}
     assert found == {"ACC203": ["a"], "ACC204": ["b"]}
 
 
@@ -422,7 +431,7 @@ def test_several_builds_in_one_log_are_told(built: dict[str, Path], tmp_path: Pa
         replace(layer, line=layer.line + read_log(built["float"]).lines) for layer in read_log(built["float16"]).layers
     )
     assert "2; layers, inputs and outputs are the last one's" in FORMS.render(
-        document(log, find(log), version="0"), "text"
+        log_document(log, find_in_log(log), version="0"), "text"
     )
 
 
@@ -499,7 +508,7 @@ def test_real_build_is_read(built: dict[str, Path]) -> None:
     assert log.made["conv"] == "conv"
     assert not log.unexplained
     assert not log.skipped
-    assert not [finding for finding in find(log) if finding.role == "cause"]
+    assert not [finding for finding in find_in_log(log) if finding.role == "cause"]
 
 
 def test_real_build_whose_environment_forbids_tf32(built: dict[str, Path], tmp_path: Path) -> None:
@@ -511,7 +520,7 @@ def test_real_build_whose_environment_forbids_tf32(built: dict[str, Path], tmp_p
         subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=True)
     log = read_log(path)
     assert log.tf32 == "off (NVIDIA_TF32_OVERRIDE=0)"
-    assert [finding.code for finding in find(log)] == ["ACC205"]
+    assert [finding.code for finding in find_in_log(log)] == ["ACC205"]
     assert not log.unexplained
 
 
@@ -563,7 +572,7 @@ def test_real_log_of_polygraphy(built: dict[str, Path], tmp_path: Path) -> None:
     assert log.facts["model"] == str(model)
     assert log.tf32 == ("on (builder flags)" if "TF32" in log.facts["builder flags"] else "off (builder flags)")
     assert log.builds == 1
-    assert document(log, find(log), version="0")["verdict"] == "within"
+    assert log_document(log, find_in_log(log), version="0")["verdict"] == "within"
 
 
 def test_real_comparison_of_polygraphy_that_fails(built: dict[str, Path], tmp_path: Path) -> None:
@@ -578,11 +587,11 @@ def test_real_comparison_of_polygraphy_that_fails(built: dict[str, Path], tmp_pa
     with path.open("wb") as out:
         assert subprocess.run(other, stdout=out, stderr=subprocess.STDOUT, check=False).returncode == 1
     log = read_log(path)
-    found = find(log)
+    found = find_in_log(log)
     assert [(finding.code, finding.role) for finding in found] == [("RUN203", "cause"), ("RUN202", "contributing")]
     assert found[0].details["names"] == ["y"]
     assert not [line for line in log.unexplained if line.severity == "E"]
-    assert document(log, found, version="0")["verdict"] == "beyond"
+    assert log_document(log, found, version="0")["verdict"] == "beyond"
 
 
 def test_findings_of_two_logs_say_whose_they_are(tmp_path: Path) -> None:
@@ -624,7 +633,7 @@ def test_exit_code_and_escaping(tmp_path: Path) -> None:
     assert "</script><b>" not in done.stdout
     assert done.stdout.count("</script>") == done.stdout.count("<script")
     log = read_log(path)
-    assert FORMS.render(document(log, find(log), version="0"), "text", width=80)
+    assert FORMS.render(log_document(log, find_in_log(log), version="0"), "text", width=80)
 
 
 def written(folder: Path, text: str) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.errors import ParityError
-from parityscope.logs import compare_logs, find, find_pair, read_log
+from parityscope.logs import compare_logs, find_in_log, find_pair, read_log
 from parityscope.logs.names import parts_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_a_long_line_costs_its_length(tmp_path: Path, parts: tuple[str, str, str
     begin, unit, end = parts
     log = tmp_path / "a.log"
     log.write_text(f"{HEAD}\n{begin}{unit * (LENGTH // len(unit))}{end}\n", encoding="utf-8")
-    assert processor_s(lambda: find(read_log(log))) < PROCESSOR_S
+    assert processor_s(lambda: find_in_log(read_log(log))) < PROCESSOR_S
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_precisions_asked_for_are_not_held_against_every_layer(tmp_path: Path) -
     log = tmp_path / "a.log"
     log.write_text(f"{HEAD} --layerPrecisions={asked}\n{layers}\n", encoding="utf-8")
     found = []
-    assert processor_s(lambda: found.extend(find(read_log(log)))) < PROCESSOR_S
+    assert processor_s(lambda: found.extend(find_in_log(read_log(log)))) < PROCESSOR_S
     (one,) = [finding for finding in found if finding.code == "CST204"]
     assert one.details["nodes"] == names
 

@@ -148,8 +148,8 @@ def test_a_crash_of_a_runtime_is_one_error(tmp_path: Path) -> None:
     script = tmp_path / "crash.py"
     script.write_text(
         "import os, signal, sys\n"
-        "from parityscope.cli._supervise import supervised\n"
-        "sys.exit(supervised(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n",
+        "from parityscope.cli._supervise import supervise_work\n"
+        "sys.exit(supervise_work(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n",
         encoding="utf-8",
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._assignment import likely_orders
-from parityscope.checks._orders import search
+from parityscope.checks._orders import search_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,7 +84,7 @@ def test_the_orders_of_lists_come_first(wrong: list[str]) -> None:
         runs.append(order)
         return 1.0, dict(order) == planted  # an error that tells nothing
 
-    assert search([NAMES], attempt, 1.0) == planted
+    assert search_order([NAMES], attempt, 1.0) == planted
     assert len(runs) <= 12  # six lists and their inverses
 
 
@@ -136,5 +136,5 @@ def test_rings_behind_a_nonlinear_sum_are_found(size: int) -> None:
             return left, left < 1e-9
 
         start = float(np.linalg.norm(outputs({}) - wanted))
-        found += search([names], attempt, start, seen, 5000) == planted
+        found += search_order([names], attempt, start, seen, 5000) == planted
     assert found == 5

@@ -13,18 +13,16 @@ names = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(names)
 
 
-def test_fewer_functions_are_named_by_one_word() -> None:
-    assert names.count_names(HERE).share <= 0.635
-    assert names.count_names(HERE, ("study", "cli", "diagnosis.py", "examination.py", "request.py")).share <= 0.3
+def test_few_functions_are_named_by_one_word() -> None:
+    assert names.count_names(HERE).share <= 0.165
+    assert names.count_names(HERE, ("study", "cli", "diagnosis.py", "examination.py", "request.py")).share <= 0.19
 
 
-def test_no_more_class_names_mean_two_things() -> None:
-    repeated = names.count_names(HERE).repeated_classes
-    assert len(repeated) <= 60, repeated
-    assert not names.count_names(HERE, ("study", "cli", "examination.py", "request.py")).repeated_classes
+def test_no_class_name_means_two_things() -> None:
+    assert names.count_names(HERE).repeated_classes == {}
 
 
-def test_no_more_modules_import_in_a_circle() -> None:
+def test_no_modules_import_in_a_circle() -> None:
     assert len(names.count_names(HERE).circles) == 0
 
 

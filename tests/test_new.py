@@ -25,11 +25,11 @@ from parityscope.case import Sample, load_model
 from parityscope.cli import main
 from parityscope.cli._scaffolding import KINDS, folder_of, module_path, text_of
 from parityscope.comparison import Metric
-from parityscope.comparison._metric import metrics
+from parityscope.comparison._metric import all_metrics
 from parityscope.lint.contract import check_examples as check_rule
 from parityscope.records import Finding, Measurement
-from parityscope.repairs import Repair, repairs
-from parityscope.report import Renderer, renderers
+from parityscope.repairs import Repair, known_repairs
+from parityscope.report import Renderer, known_renderers
 from parityscope.testing.check_contract import check_examples
 from parityscope.testing.metric_contract import check_metric
 from parityscope.testing.renderer_contract import check_renderer
@@ -262,14 +262,14 @@ def test_code_is_the_next_that_is_free() -> None:
 
 
 # The contracts themselves: every plug-in of ours keeps them, and one that does not is named.
-@pytest.mark.parametrize("metric", metrics(), ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", all_metrics(), ids=lambda metric: metric.name)
 def test_our_metrics_keep_the_contract(metric: Metric) -> None:
     check_metric(metric)
 
 
-@pytest.mark.parametrize("name", sorted(renderers()))
+@pytest.mark.parametrize("name", sorted(known_renderers()))
 def test_our_renderers_keep_the_contract(name: str, tmp_path: Path) -> None:
-    check_renderer(renderers()[name], tmp_path)
+    check_renderer(known_renderers()[name], tmp_path)
 
 
 def test_our_repair_keeps_the_contract(tmp_path: Path) -> None:
@@ -281,7 +281,9 @@ def test_our_repair_keeps_the_contract(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     finding = replace(POW, details={"node": "BatchNormalization#0"})
     inputs = {"x": np.arange(6, dtype=np.float32).reshape(1, 2, 3)}
-    check_repair(repairs()["fold_batch_normalization"], load_model(tmp_path / "model.onnx"), finding, inputs, tmp_path)
+    check_repair(
+        known_repairs()["fold_batch_normalization"], load_model(tmp_path / "model.onnx"), finding, inputs, tmp_path
+    )
 
 
 def _changing(state: list[int], reference: np.ndarray, candidate: np.ndarray) -> list[int]:

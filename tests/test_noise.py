@@ -12,12 +12,12 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.rounding import round_to
 from parityscope.backends import Capture
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
@@ -30,12 +30,12 @@ from parityscope.expectation import FLOAT32_ROUNDING, Expectation, grade_of
 from parityscope.expectation.disturbing import disturbed_world, expected_variance
 from parityscope.expectation.error_model import (
     ROUNDING,
-    chain,
+    chain_error,
     lanes_chain,
-    repeated,
+    repeated_terms_error,
     rounding_variance,
 )
-from parityscope.expectation.expecting import expect, referred
+from parityscope.expectation.expecting import expect_error, run_reference
 from parityscope.expectation.ulps import EXACT, SUMS, ULPS
 from parityscope.expectation.variances import SUMMED
 from parityscope.testing.networks import write_network
@@ -75,7 +75,7 @@ def test_sums_in_sequence_err_as_predicted(kind: str, terms: int) -> None:
     present = np.count_nonzero(products, axis=1)
     summed = np.cumsum(left * right, axis=1, dtype=np.float32)[:, -1]
     # Products round too; the first addition, to zero, is exact.
-    sums = chain(total, squares, present) + squares * (1.0 - 1.0 / np.maximum(present, 1.0))
+    sums = chain_error(total, squares, present) + squares * (1.0 - 1.0 / np.maximum(present, 1.0))
     predicted = rounding_variance(sums, U)
     assert 0.9 < ratio(summed - products.sum(1), predicted) < 1.1
 
@@ -92,7 +92,7 @@ def test_sums_in_lanes_err_less_and_as_predicted(kind: str, terms: int) -> None:
     summed = np.cumsum(parts, axis=1, dtype=np.float32)[:, -1]
     predicted = rounding_variance(lanes_chain(total, squares, present, lanes) + squares, U)  # the products round too
     assert 0.9 < ratio(summed - products.sum(1), predicted) < 1.1
-    assert np.mean(lanes_chain(total, squares, present, lanes)) < np.mean(chain(total, squares, present)) / 4
+    assert np.mean(lanes_chain(total, squares, present, lanes)) < np.mean(chain_error(total, squares, present)) / 4
 
 
 @pytest.mark.parametrize("name", ["tf32", "bf16"])
@@ -112,14 +112,16 @@ def test_equal_terms_make_errors_that_add_up() -> None:
     summed = np.cumsum(np.repeat(numbers[:, None], terms, axis=1), axis=1, dtype=np.float32)[:, -1]
     total = np.square(terms * numbers.astype(np.float64))
     assert (
-        0.85 < ratio(summed - terms * numbers.astype(np.float64), rounding_variance(repeated(total, terms), U)) < 1.15
+        0.85
+        < ratio(summed - terms * numbers.astype(np.float64), rounding_variance(repeated_terms_error(total, terms), U))
+        < 1.15
     )
 
 
 def test_numbers_derived_by_hand() -> None:
     # One term is rounded once; n equal terms of 1 have S_k = k and Σ k² = n (n + 1) (2 n + 1) / 6.
-    assert chain(9.0, 9.0, 1) == 9.0
-    assert chain(100.0, 10.0, 10) == 385.0
+    assert chain_error(9.0, 9.0, 1) == 9.0
+    assert chain_error(100.0, 10.0, 10) == 385.0
     assert lanes_chain(9.0, 9.0, 1, 8) == 9.0
     # Two lanes of 2 ones: 1 + 4 in each, then 2 + 2 = 4, whose first step is exact: 1 + 4 + 1 + 4 + 16.
     assert lanes_chain(16.0, 4.0, 4, 2) == pytest.approx(26.0, rel=1e-12)
@@ -203,7 +205,7 @@ def test_the_graph_of_a_product_is_its_formula(node: str) -> None:
     squared = parsed(f"y = {node}".replace("alpha=0.5", "alpha=0.25"), "float[] x, float[] w")
     squares = computed(squared, {"x": x * x, "w": w * w}).astype(np.float64)
     variance, square = summed(model, {"x": x, "w": w})
-    assert variance == pytest.approx(rounding_variance(chain(total, squares, terms), 1.0).sum(), rel=FLOAT32_SUM)
+    assert variance == pytest.approx(rounding_variance(chain_error(total, squares, terms), 1.0).sum(), rel=FLOAT32_SUM)
     assert square == pytest.approx(total.sum(), rel=FLOAT32_SUM)
 
 
@@ -226,7 +228,9 @@ def test_the_graph_of_a_reduction_is_its_formula(body: str, *, blank: bool) -> N
     result, squares = exactly(model, {"x": x}), exactly(model, {"x": x.astype(np.float64) ** 2})
     equal = np.count_nonzero(x[..., 1:] == x[..., :-1]) / x.size
     total, own = (result**2, 0.0) if "ReduceSum" in body else ((terms * result) ** 2, result**2)
-    sums = chain(total, squares if "ReduceSum" in body else terms * squares, terms) + repeated(total, equal * terms)
+    sums = chain_error(total, squares if "ReduceSum" in body else terms * squares, terms) + repeated_terms_error(
+        total, equal * terms
+    )
     # A mean is the sum divided by n, and rounded once more.
     expected = rounding_variance(sums if "ReduceSum" in body else sums / terms**2 + own, 1.0)
     variance, _ = summed(model, {"x": x})
@@ -335,20 +339,20 @@ def page(seed: int) -> np.ndarray:
 
 
 def evaluated(model: Model, inputs: Inputs, target: str) -> dict[str, np.ndarray]:
-    names = tuple(observable(model))
+    names = tuple(observable_tensors(model))
     with open_target(model, parse_target(target), Capture(tensors=names)) as session:
         return dict(session.run(inputs.sample(0)))
 
 
 def floor_of(model: Model, inputs: Inputs, samples: list[int], names: list[str]) -> Expectation:
     """The noise floor, against what ONNX Runtime gives at the outputs."""
-    plain = referred(model, inputs, samples)
-    return expect(model, inputs, samples, names, (), reference=lambda index, name: plain.get(index, {}).get(name))
+    plain = run_reference(model, inputs, samples)
+    return expect_error(model, inputs, samples, names, (), reference=lambda index, name: plain.get(index, {}).get(name))
 
 
 def test_real_evaluations_lie_within_the_floor_and_tf32_far_beyond(tmp_path: Path) -> None:
     model, inputs = network(tmp_path), given({"x": page(0)})
-    names = [*observable(model), "y"]
+    names = [*observable_tensors(model), "y"]
     expectation = floor_of(model, inputs, [0], names)
     floor = expectation.errors["f32"]
     assert set(floor) == set(names)
@@ -381,7 +385,7 @@ def test_the_floor_is_near_the_error_against_float64(tmp_path: Path) -> None:
 
 def test_samples_make_no_difference_that_matters(tmp_path: Path) -> None:
     model = network(tmp_path)
-    names = [*observable(model), "y"]
+    names = [*observable_tensors(model), "y"]
     inputs = given({"x": page(0)}, {"x": page(1)})
     one, other = (floor_of(model, inputs, [index], names).errors["f32"] for index in (0, 1))
     for name in names:
@@ -443,7 +447,7 @@ def test_another_order_changes_the_bits_and_not_the_sums(tmp_path: Path) -> None
 
 
 def _in_both_orders(model: Model, x: np.ndarray) -> list[np.ndarray]:
-    program = compile_program(prepared(model.graph(), OLDEST))
+    program = compile_program(prepare_copy(model.graph(), OLDEST))
     plain = World(name="plain", program=program)
     other = reordered_world(replace(plain, name="other"), np.random.default_rng(3))
     return [found["y"] for found in run_worlds([plain, other], {"x": x}, ["y"])]
@@ -451,8 +455,8 @@ def _in_both_orders(model: Model, x: np.ndarray) -> list[np.ndarray]:
 
 def test_predictions_carry_the_floor(tmp_path: Path) -> None:
     model, inputs = network(tmp_path), given({"x": page(0)})
-    plain = referred(model, inputs, [0])
-    expectation = expect(model, inputs, [0], ["y"], ("tf32",), reference=lambda index, name: plain[index][name])
+    plain = run_reference(model, inputs, [0])
+    expectation = expect_error(model, inputs, [0], ["y"], ("tf32",), reference=lambda index, name: plain[index][name])
     floor = floor_of(model, inputs, [0], ["y"]).errors["f32"]
     assert expectation.errors["f32"]["y"] == pytest.approx(floor["y"], rel=1e-6)
     assert expectation.errors["tf32"]["y"] > 100 * floor["y"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
+from parityscope.report._nvidia import deploys_with_tensorrt, view_nvidia_commands
 
 # What TensorRT 11 removed (NVIDIA's migration guide), and what trtexec knows besides (trtexec --help of 10.16 and 11.4).
 REMOVED = {"--fp16", "--bf16", "--int8", "--precisionConstraints", "--layerPrecisions", "--layerOutputTypes"}
@@ -54,7 +54,7 @@ def lines(found: list[dict[str, str]], tool: str, versions: str = "") -> list[st
 
 @pytest.mark.parametrize("asked", EVERY, ids=lambda one: one["findings"][1]["code"])
 def test_options_are_those_of_the_tool_and_its_version(asked: dict[str, Any]) -> None:
-    rows = nvidia(asked)
+    rows = view_nvidia_commands(asked)
     assert rows
     for row in rows:
         used = {word.partition("=")[0] for word in shlex.split(row["line"], comments=True) if word.startswith("--")}
@@ -72,7 +72,7 @@ def test_polygraphy_takes_every_option_that_is_named() -> None:
     tool = str(Path(sys.executable).with_name("polygraphy"))
     known: dict[str, set[str]] = {}
     for asked in EVERY:
-        for line in lines(nvidia(asked), "polygraphy"):
+        for line in lines(view_nvidia_commands(asked), "polygraphy"):
             words = shlex.split(line, comments=True)
             verb = words[1]
             if verb == "inspect":
@@ -85,7 +85,7 @@ def test_polygraphy_takes_every_option_that_is_named() -> None:
 
 
 def test_an_overflow_is_looked_at_kept_and_written_typed() -> None:
-    found = nvidia(EVERY[0])
+    found = view_nvidia_commands(EVERY[0])
     assert (
         found[0]["line"] == "parityscope run '/models/my model.onnx' --inputs samples --format trtexec -o for-trtexec"
     )
@@ -99,7 +99,7 @@ def test_an_overflow_is_looked_at_kept_and_written_typed() -> None:
 
 
 def test_what_lies_outside_of_the_network_is_asked_by_name() -> None:
-    found = nvidia(EVERY[4])
+    found = view_nvidia_commands(EVERY[4])
     assert "polygraphy inspect model '/models/my model.onnx'" in lines(found, "polygraphy")[0]
     given = "trtexec --onnx='/models/my model.onnx' --exportOutput=exported.json $(cat for-trtexec/0000000000.args)"
     assert [row["versions"] for row in found if row["line"] == given] == [
@@ -109,14 +109,14 @@ def test_what_lies_outside_of_the_network_is_asked_by_name() -> None:
 
 
 def test_tf32_is_turned_off_by_its_own_switch() -> None:
-    found = nvidia(EVERY[2])
+    found = view_nvidia_commands(EVERY[2])
     assert all("--noTF32" in line for line in lines(found, "trtexec") if "--saveEngine" in line)
     assert any("--tf32" in line for line in lines(found, "polygraphy"))
 
 
 @pytest.mark.parametrize("backend", ["ort", "openvino", "torch"])
 def test_other_runtimes_get_no_such_commands(backend: str) -> None:
-    assert nvidia(document("RNG001", backend=backend)) == []
+    assert view_nvidia_commands(document("RNG001", backend=backend)) == []
     assert not deploys_with_tensorrt(document("RNG001", backend=backend))
 
 

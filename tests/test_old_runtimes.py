@@ -19,7 +19,7 @@ import pytest
 from command_line import exit_status
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._barriers import fewest, neighbours
+from parityscope.checks._barriers import find_fewest_barriers, list_neighbour_tensors
 from parityscope.testing.networks import write_network
 from proving.old_runtimes import require_interpreter
 
@@ -230,7 +230,7 @@ NAMES = [f"t{place}" for place in range(100)]
 
 @pytest.mark.parametrize("needed", [{"t0"}, {"t57"}, {"t99"}, {"t3", "t4"}, {"t10", "t80"}])
 def test_the_fewest_barriers_are_found(needed: set[str]) -> None:
-    found, used = fewest(NAMES, lambda names: needed <= set(names), 200)
+    found, used = find_fewest_barriers(NAMES, lambda names: needed <= set(names), 200)
     assert set(found) == needed
     if len(needed) == 1:
         assert used <= 2 * 7  # both halves on each of log2(100) levels
@@ -243,7 +243,7 @@ def test_the_search_for_barriers_keeps_to_its_runs() -> None:
         tried.append(names)
         return {"t10", "t80"} <= set(names)
 
-    found, used = fewest(NAMES, cures, 5)
+    found, used = find_fewest_barriers(NAMES, cures, 5)
     assert used == len(tried) == 5
     assert {"t10", "t80"} <= set(found)  # less was found out, nothing wrong
 
@@ -252,6 +252,6 @@ def test_tensors_beside_a_barrier_come_nearest_first() -> None:
     import onnx_ir as ir
 
     model = onnx.parser.parse_model(PADDED)
-    names = neighbours(ir.serde.deserialize_model(model), "m")
+    names = list_neighbour_tensors(ir.serde.deserialize_model(model), "m")
     assert set(names[:3]) == {"p", "y", "w1"}
     assert {"c", "pads", "nought"} == set(names[3:])

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.backends._openvino_trial import _Helper, bearable, compiles
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends._openvino_trial import _Helper, death_of_compiling, find_bearable_marks
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
@@ -34,7 +34,7 @@ def test_all_that_can_be_marked_is_kept(bad: set[str]) -> None:
         tried.append(list(names))
         return not bad & set(names)
 
-    kept, lost = bearable(NAMES, survives)
+    kept, lost = find_bearable_marks(NAMES, survives)
     assert set(lost) == bad
     assert kept == [name for name in NAMES if name not in bad]
     # Each of k bad ones among n is reached by halving: two trials on each of log2(n) + 1 levels.
@@ -42,7 +42,7 @@ def test_all_that_can_be_marked_is_kept(bad: set[str]) -> None:
 
 
 def test_tensors_that_crash_only_together_are_separated() -> None:
-    kept, lost = bearable(NAMES, lambda names: not {"t3", "t20"} <= set(names))
+    kept, lost = find_bearable_marks(NAMES, lambda names: not {"t3", "t20"} <= set(names))
     assert (len(kept), lost) == (23, ["t20"])
 
 
@@ -54,7 +54,7 @@ def test_trials_come_to_an_end() -> None:
         count += 1
         return False
 
-    kept, lost = bearable([f"u{place}" for place in range(1000)], survives)
+    kept, lost = find_bearable_marks([f"u{place}" for place in range(1000)], survives)
     assert (kept, len(lost)) == ([], 1000)
     assert count <= 64
 
@@ -74,8 +74,10 @@ def test_an_encoder_is_captured_whatever_its_normalization_does(encoder: Path, t
     # OpenVINO 2026.4.1 dies by SIGSEGV where e1, the input of the normalization, is an output too.
     model = load_model(encoder / "model.onnx")
     inputs = load_inputs(model, encoder / "sentence.npz", spool=tmp_path / "spool")
-    request = Request(samples=(0,), tensors=tuple(observable(model)), folder=tmp_path / "tensors", label="candidate")
-    found = record(model, inputs, parse_target(target), request)
+    request = RecordingRequest(
+        samples=(0,), tensors=tuple(observable_tensors(model)), folder=tmp_path / "tensors", label="candidate"
+    )
+    found = record_trace(model, inputs, parse_target(target), request)
     told = {skip.what: skip.reason for skip in found.absent}
     assert {"hidden", "n1", "q", "k", "v"} <= set(found.names)
     assert "e1" in found.names or "crashes (SIG" in told["tensor e1"]
@@ -85,10 +87,10 @@ def test_an_encoder_is_captured_whatever_its_normalization_does(encoder: Path, t
 @pytest.mark.skipif(sys.platform != "linux", reason="counts on signals of Linux")
 def test_a_trial_tells_how_it_ended(encoder: Path) -> None:
     path = encoder / "model.onnx"
-    assert compiles(path, {}, {"n1": "f32"}) == ""
-    assert compiles(path, {}, {"e1": "f32"}) in {"", signal.SIGSEGV.name}
+    assert death_of_compiling(path, {}, {"n1": "f32"}) == ""
+    assert death_of_compiling(path, {}, {"e1": "f32"}) in {"", signal.SIGSEGV.name}
     # An error is no death: who opens the model in earnest says what it is.
-    assert compiles(encoder / "nothing.onnx", {}, {"n1": "f32"}) == ""
+    assert death_of_compiling(encoder / "nothing.onnx", {}, {"n1": "f32"}) == ""
 
 
 def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +102,7 @@ def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pyte
         return process
 
     _Helper.close()
-    monkeypatch.setattr(_Helper, "_started", staticmethod(gone))
+    monkeypatch.setattr(_Helper, "_start_process", staticmethod(gone))
     assert _Helper.ask({}) == -signal.SIGKILL
     _Helper.close()
     assert _Helper.process is None

@@ -10,7 +10,16 @@ import onnx
 import pytest
 
 import parityscope
-from parityscope.operators import CONTRIBUTED, OPERATORS, STANDARD, base_of, moving, multiplies, of_kind, role_of
+from parityscope.operators import (
+    CONTRIBUTED,
+    OPERATORS,
+    STANDARD,
+    base_of,
+    does_multiply,
+    of_kind,
+    operators_that_move,
+    role_of,
+)
 
 SOURCE = Path(parityscope.__file__).parent
 # Lists that are somebody's own: how many literals of three or more operators a file may have, and why.
@@ -108,11 +117,11 @@ def test_what_is_built_on_records_is_asked_by_name() -> None:
     assert role_of("Conv", 9) == role_of("Unheard", 0) == "constant"
     assert base_of("NhwcFusedConv") == "Conv" == base_of("Conv")
     assert base_of("Unheard") == "Unheard"
-    assert multiplies("Einsum", 7)
-    assert not multiplies("Conv", 2)
+    assert does_multiply("Einsum", 7)
+    assert not does_multiply("Conv", 2)
     assert STANDARD["Resize"].steers == (1, 2, 3)
     assert STANDARD["QLinearConv"].positions("zero point") == (2, 5, 7)
-    assert "Transpose" in moving("permuted")
+    assert "Transpose" in operators_that_move("permuted")
     assert of_kind("random").isdisjoint(of_kind("constant"))
 
 

@@ -16,11 +16,11 @@ from one_sample import one_sample
 from parityscope.backends import Capture
 from parityscope.backends._ort_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_model
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import examine_request
 from proving.models.fetching import require
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_floats_of_16_bits_are_computed_in_32_on_the_cpu(tmp_path: Path) -> None
 
 def test_the_borders_of_fused_nodes_leave_the_fusion_as_it_is(tmp_path: Path) -> None:
     model = convolutions(tmp_path)
-    asked = Capture(tensors=tuple(observable(model)))
+    asked = Capture(tensors=tuple(observable_tensors(model)))
     sample = Sample(index=0, name="x", arrays={"x": X})
     with open_target(model, parse_target("ort"), Capture()) as plain:
         expected = plain.run(sample)["y"]
@@ -153,7 +153,7 @@ def test_regions_of_fused_nodes_are_localized(tmp_path: Path) -> None:
     inputs = one_sample({"x": X})
     case = Case(name="m", model=model, inputs=inputs, policy=Policy())
     candidate = f"ort?observe=layers&model={tmp_path / 'wrong.onnx'}"
-    told = examine(examination_of(case, candidate, folder=tmp_path / "study", depth="layers"))
+    told = examine_request(examination_of(case, candidate, folder=tmp_path / "study", depth="layers"))
     assert told["candidate"]["executed"] == "f32"
     assert {layer["provider"] for layer in told["candidate"]["executed_layers"]} == {"CPUExecutionProvider"}
     suspects = {suspect["site"]["tensor"]: suspect for suspect in told["suspects"]}

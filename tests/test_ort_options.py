@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends._onnxruntime import open_path
 from parityscope.backends._ort_providers import check_loaded, providers_of
 from parityscope.backends.contract import check_backend
@@ -54,7 +54,7 @@ def run(model: Model, text: str) -> Mapping[str, np.ndarray]:
 
 @pytest.mark.parametrize("option", ["io_binding=on", "deterministic=on", "io_binding=on&optimization=disabled"])
 def test_binding_and_determinism_keep_the_contract_and_the_bits(model: Model, option: str) -> None:
-    check_backend(backend("ort"), model, SAMPLE, parse_target(f"ort?{option}"))
+    check_backend(backend_named("ort"), model, SAMPLE, parse_target(f"ort?{option}"))
     plain, other = run(model, "ort"), run(model, f"ort?{option}")
     assert {name: array.tobytes() for name, array in other.items()} == {
         name: array.tobytes() for name, array in plain.items()

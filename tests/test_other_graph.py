@@ -21,7 +21,13 @@ from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph import Compared, Sample, compare_graphs, put_back, transplant
+from parityscope.hypotheses.from_other_graph import (
+    Compared,
+    SideOutputs,
+    compare_graphs,
+    put_back,
+    transplant_differences,
+)
 from parityscope.hypotheses.from_other_graph.constants import change_of
 from parityscope.testing.networks import write_network
 
@@ -152,7 +158,7 @@ def _optimized(path: Path, level: str) -> Path:
 
 def _compared(reference: Path, candidate: Path, inputs: Sequence[dict[str, np.ndarray]] = X) -> Compared:
     runs = [open_path(path, outputs=["y"], optimization="disabled") for path in (reference, candidate)]
-    samples = [Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](x))) for x in inputs]
+    samples = [SideOutputs(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](x))) for x in inputs]
     return compare_graphs(load_model(reference), load_model(candidate), samples)
 
 
@@ -415,7 +421,7 @@ def test_a_copy_of_the_reference_with_the_difference_in_it_is_the_candidate(
     chosen = [one for unit, _ in found.decision.causes for one in unit.differences]
     graph = load_model(reference).graph()
     names = [value.name for node in graph.graph for value in node.outputs]
-    transplant(found.alignment, found.stretches, chosen)(graph)
+    transplant_differences(found.alignment, found.stretches, chosen)(graph)
     assert set(names) <= {value.name for node in graph.graph for value in node.outputs}
     ir.save(graph, reference.with_name("copy.onnx"))
     runs = [
@@ -531,7 +537,7 @@ def test_what_the_file_does_is_told_where_most_of_the_error_comes_from_elsewhere
     runs = [open_path(path, outputs=["y"], optimization="disabled") for path in (reference, candidate)]
     given = [{"x": x["x"] + np.float32(2)} for x in X]  # what the candidate's model was given
     samples = [
-        Sample(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](its)))
+        SideOutputs(inputs=x, reference=dict(runs[0](x)), candidate=dict(runs[1](its)))
         for x, its in zip(X, given, strict=True)
     ]
     decision = compare_graphs(load_model(reference), load_model(candidate), samples).decision

@@ -10,8 +10,8 @@ import numpy as np
 from command_line import exit_status
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
-from parityscope.hypotheses.from_outputs.searching import Outputs, search_outputs
-from parityscope.hypotheses.from_outputs.telling import Told, told_of
+from parityscope.hypotheses.from_outputs.searching import KnownOutputs, search_outputs
+from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def test_two_faults_at_once_are_both_named(tmp_path: Path) -> None:
     assert 0.95 < sum(one["share"] for one in causes[:2]) <= 1.0
 
 
-def searched(folder: Path, network: str, deployed: str, weights: dict[str, np.ndarray], x: np.ndarray) -> Told:
+def searched(folder: Path, network: str, deployed: str, weights: dict[str, np.ndarray], x: np.ndarray) -> OutputsAnswer:
     """What the search says of a network whose text was edited."""
     model, other = (
         write_network(folder / f"{name}.onnx", text, weights)
@@ -125,7 +125,7 @@ def searched(folder: Path, network: str, deployed: str, weights: dict[str, np.nd
     samples = [{"x": x}, {"x": x[::-1].copy()}]
     run = open_session(load_model(other).graph())
     names = [value.name for value in load_model(model).outputs]
-    outputs = Outputs(
+    outputs = KnownOutputs(
         model=model, feeds=samples, candidate=[run(one) for one in samples], noise=dict.fromkeys(names, 1e-6)
     )
     return told_of(search_outputs(outputs))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parityscope.checks import Example
-from parityscope.checks._permuted import permuted
-from parityscope.checks._processing import processed
+from parityscope.checks._permuted import find_permutation
+from parityscope.checks._processing import explain_processing
 from parityscope.testing.check_contract import findings_of
 
 if TYPE_CHECKING:
@@ -32,58 +32,58 @@ def outputs(seed: int, samples: int = 3) -> list[np.ndarray]:
 @given(seed=st.integers(0, 999), factor=st.floats(0.01, 100).filter(lambda one: abs(one - 1) > 0.01))
 def test_one_factor_is_found_and_two_are_not(seed: int, factor: float) -> None:
     mine = outputs(seed)
-    found = processed([(one, (one * factor).astype(np.float32)) for one in mine], LIMIT)
+    found = explain_processing([(one, (one * factor).astype(np.float32)) for one in mine], LIMIT)
     assert found is not None
     assert float(found.words.split()[1]) == pytest.approx(factor, rel=1e-5)
     # One sample with another factor has no factor in common with the others.
     other = [(one * (factor if place else 2 * factor)).astype(np.float32) for place, one in enumerate(mine)]
-    assert processed(list(zip(mine, other, strict=True)), LIMIT) is None
+    assert explain_processing(list(zip(mine, other, strict=True)), LIMIT) is None
 
 
 def test_decimals_are_seen_in_the_values_and_not_where_the_model_has_them() -> None:
     mine = [softmax(one) for one in outputs(1)]
-    found = processed([(one, np.round(one, 3)) for one in mine], LIMIT)
+    found = explain_processing([(one, np.round(one, 3)) for one in mine], LIMIT)
     assert found is not None
     assert found.words == "was rounded to 3 decimals"
-    cut = processed([(one * 100, np.trunc(one * 100)) for one in mine], LIMIT)
+    cut = explain_processing([(one * 100, np.trunc(one * 100)) for one in mine], LIMIT)
     assert cut is not None
     assert cut.words == "was cut to whole numbers"
     # Values of the grid that are further off than rounding makes them.
-    assert processed([(one, np.round(one, 2) + np.float32(0.02)) for one in mine], LIMIT) is None
+    assert explain_processing([(one, np.round(one, 2) + np.float32(0.02)) for one in mine], LIMIT) is None
     # A model that rounds itself, and a deployment that is wrong.
-    assert processed([(np.round(one, 1), np.round(one[::-1], 1)) for one in mine], LIMIT) is None
+    assert explain_processing([(np.round(one, 1), np.round(one[::-1], 1)) for one in mine], LIMIT) is None
 
 
 def test_what_is_saturated_tells_no_step() -> None:
     # Both are nought and one after a sigmoid, whatever the logits are.
     mine = [np.where(one > 0, 1.0, 0.0).astype(np.float32) for one in outputs(2)]
     logits = [np.where(one > 0, 40.0, -40.0).astype(np.float32) * np.arange(1, 11, dtype=np.float32) for one in mine]
-    assert processed(list(zip(mine, logits, strict=True)), LIMIT) is None
+    assert explain_processing(list(zip(mine, logits, strict=True)), LIMIT) is None
 
 
 def test_integers_that_count_from_one() -> None:
     ids = [np.random.default_rng(seed).integers(0, 80, size=12) for seed in range(3)]
-    found = processed([(one, one + 1) for one in ids], 1e-6)
+    found = explain_processing([(one, one + 1) for one in ids], 1e-6)
     assert found is not None
     assert found.words == "is the model's plus 1 throughout"
-    assert processed([(one, one + 1 + (one > 40)) for one in ids], 1e-6) is None
+    assert explain_processing([(one, one + 1 + (one > 40)) for one in ids], 1e-6) is None
     # Three answers of two classes may be one more by chance.
     few = [np.array([one]) for one in (0, 1, 0)]
-    assert processed([(one, one + 1) for one in few], 1e-6) is None
+    assert explain_processing([(one, one + 1) for one in few], 1e-6) is None
 
 
 @given(seed=st.integers(0, 999), order=st.permutations(range(10)))
 def test_one_order_of_an_axis_on_all_samples(seed: int, order: list[int]) -> None:
     mine = outputs(seed)
-    found = permuted([(one, one[:, order]) for one in mine], LIMIT)
+    found = find_permutation([(one, one[:, order]) for one in mine], LIMIT)
     if order == sorted(order):
         assert found is None
         return
     assert found is not None
     assert found[0].startswith("has its axis 1 in another order, the same on every sample: ")
     # One sample alone may have rows of its own order, and so may each of several.
-    assert permuted([(mine[0], mine[0][:, order])], LIMIT) is None
-    assert permuted([(mine[0], mine[0][:, order]), (mine[1], mine[1])], LIMIT) is None
+    assert find_permutation([(mine[0], mine[0][:, order])], LIMIT) is None
+    assert find_permutation([(mine[0], mine[0][:, order]), (mine[1], mine[1])], LIMIT) is None
 
 
 LINEAR = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,16] x) => (float[2,12] y) {

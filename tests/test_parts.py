@@ -23,15 +23,15 @@ from onnx import TensorProto, helper, numpy_helper
 from examinations import examination_of
 from hardware import needs_bfloat16
 from one_sample import one_sample
-from parityscope.backends import Session, backend
-from parityscope.backends._parts import Plan, next_part, ordered
+from parityscope.backends import Session, backend_named
+from parityscope.backends._parts import PartsPlan, next_part, order_with_outputs
 from parityscope.backends.opening import model_of
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Inputs, Sample, load_model
-from parityscope.localization import Options, Sides, localize, reads_of
+from parityscope.localization import LocalizationOptions, Sides, localize, reads_of
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import examine_request
 from proving.models.fetching import ocr_rec_input, rendered_line, require
 
 if TYPE_CHECKING:
@@ -114,21 +114,23 @@ class Recorded:
 
 
 def steady(model: Model, inputs: Inputs, folder: Path) -> Trace:
-    request = Request(samples=(0,), tensors=tuple(observable(model)), folder=folder, label="reference")
-    return record(model, inputs, parse_target("ort?optimization=disabled"), request)
+    request = RecordingRequest(samples=(0,), tensors=tuple(observable_tensors(model)), folder=folder, label="reference")
+    return record_trace(model, inputs, parse_target("ort?optimization=disabled"), request)
 
 
 def recorded(model: Model, inputs: Inputs, reference: Trace, target: Target, folder: Path, memory: int) -> Recorded:
-    pairing = {name: name for name in [*observable(model), *(value.name for value in model.outputs)]}
-    names = tuple(observable(model))
+    pairing = {name: name for name in [*observable_tensors(model), *(value.name for value in model.outputs)]}
+    names = tuple(observable_tensors(model))
     own = model_of(model, target)
 
     def reads() -> dict[str, tuple[str, ...]]:
         return reads_of(model.graph(), pairing, {*names, *(value.name for value in own.outputs)})
 
-    request = Request(samples=(0,), tensors=names, folder=folder, memory=memory, label="candidate", reads=reads)
-    candidate = record(model, inputs, target, request)
-    found = localize(model, inputs, reference, candidate, pairing, Options())
+    request = RecordingRequest(
+        samples=(0,), tensors=names, folder=folder, memory=memory, label="candidate", reads=reads
+    )
+    candidate = record_trace(model, inputs, target, request)
+    found = localize(model, inputs, reference, candidate, pairing, LocalizationOptions())
     sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
     return Recorded(sides=sides, localization=found)
 
@@ -153,8 +155,8 @@ def test_what_is_introduced_does_not_depend_on_the_parts(
         inputs = one_sample({"x": np.linspace(-1, 1, SIZE, dtype=np.float32)})
         target = parse_target(f"ort?optimization=disabled&model={folder / 'wrong.onnx'}")
         reference = steady(model, inputs, folder)
-        unsteady = restless(backend("ort"))
-        with patch("parityscope.backends.opening.backend", lambda _: unsteady):
+        unsteady = restless(backend_named("ort"))
+        with patch("parityscope.backends.opening.backend_named", lambda _: unsteady):
             whole = recorded(model, inputs, reference, target, folder / "whole", 1 << 20)
             several = recorded(model, inputs, reference, target, folder / "parts", 2 * room * NBYTES)
         sizes = {tensor: float(np.linalg.norm(reference.get(0, tensor))) for tensor in whole.introduced}
@@ -187,7 +189,7 @@ def test_parts_hold_every_tensor_once_with_what_it_is_computed_from(
     names = [f"t{index}" for index in range(len(lists))]
     # Only what comes before can be read.
     reads = {name: [f"t{read}" for read in lists[place] if read < place] for place, name in enumerate(names)}
-    plan = Plan(reads=reads, sizes=dict(zip(names, sizes, strict=False)), limit=limit)
+    plan = PartsPlan(reads=reads, sizes=dict(zip(names, sizes, strict=False)), limit=limit)
     absent = {f"t{index}" for index in missing}
 
     @functools.cache
@@ -211,7 +213,7 @@ def test_parts_hold_every_tensor_once_with_what_it_is_computed_from(
 
 def test_outputs_stand_behind_what_they_are_computed_from() -> None:
     reads = {"y": ["a", "b"], "z": ["c"], "w": []}
-    assert ordered(["a", "b", "c", "d"], ["y", "z", "w"], reads) == ["a", "b", "y", "c", "z", "d", "w"]
+    assert order_with_outputs(["a", "b", "c", "d"], ["y", "z", "w"], reads) == ["a", "b", "y", "c", "z", "d", "w"]
 
 
 PROGRAM = """#!{python}
@@ -246,7 +248,7 @@ def test_a_program_that_answers_otherwise_each_time(tmp_path: Path) -> None:
     case = Case(name="m", model=model, inputs=inputs, policy=Policy())
     # Half of it for a part: an input and two tensors.
     asked = examination_of(case, f"command?run={program}", folder=tmp_path / "study", memory=6 * NBYTES, seconds=1.0)
-    told = examine(asked)
+    told = examine_request(asked)
     suspects = {suspect["site"]["tensor"]: suspect for suspect in told["suspects"]}
     size = float(np.linalg.norm(inputs.sample(0).arrays["x"].astype(np.float64)))
     assert suspects[f"t{faulty}"]["introduced"] == pytest.approx(FAULT * SIZE**0.5 / size, rel=1e-6)

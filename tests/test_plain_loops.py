@@ -106,7 +106,7 @@ def test_rounding_is_its_definition_to_the_last_bit(
         defined = round_to(values.astype(np.float64), FORMATS[number_format], overflow=overflow).astype(np.float32)
     for loaded in (False, True):
         monkeypatch.setattr(rounding, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
-        found = rounding.Rounding(number_format, overflow)(values)
+        found = rounding.FloatRounding(number_format, overflow)(values)
         number = ~np.isnan(defined)
         assert np.array_equal(np.isnan(found), ~number)
         assert np.array_equal(found[number].view(np.uint32), defined[number].view(np.uint32))

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 import parityscope
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.policy import budgets_for, overridden
+from parityscope.case.policy import budgets_for, override_policy
 from parityscope.case.policy_file import read_policy
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
@@ -150,13 +150,13 @@ def test_options_take_the_place_of_the_file() -> None:
         budgets=(budget("rel_l2", 0.1), budget("rel_l2", 0.2, "y"), budget("cosine", 0.9)),
     )
     target = Target(backend="openvino", precision="bf16")
-    assert overridden(file, "", target, ()) == file
-    assert overridden(file, "tf32", target, ()).declared == "tf32"
-    assert overridden(Policy(declared=""), "", target, ()).declared == "bf16"
+    assert override_policy(file, "", target, ()) == file
+    assert override_policy(file, "tf32", target, ()).declared == "tf32"
+    assert override_policy(Policy(declared=""), "", target, ()).declared == "bf16"
     # An option for every output is about every output; one for y leaves the rest of the file alone.
     given_all, given_y = budget("rel_l2", 1.0), budget("rel_l2", 1.0, "y")
-    assert overridden(file, "", target, [given_all]).budgets == (file.budgets[2], given_all)
-    assert overridden(file, "", target, [given_y]).budgets == (file.budgets[0], file.budgets[2], given_y)
+    assert override_policy(file, "", target, [given_all]).budgets == (file.budgets[2], given_all)
+    assert override_policy(file, "", target, [given_y]).budgets == (file.budgets[0], file.budgets[2], given_y)
 
 
 def test_a_tolerance_is_judged_element_by_element(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._preprocessing.images import image_of, image_steps
-from parityscope.checks._preprocessing.normalizations import likely
+from parityscope.checks._preprocessing.normalizations import likely_normalizations
 from parityscope.checks._preprocessing.repairing import repair_details
-from parityscope.checks._preprocessing.searching import Question, search
-from parityscope.checks._preprocessing.steps import apply_steps, said
+from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks._preprocessing.steps import apply_steps, describe_steps
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import fit_inputs
 from parityscope.errors import ParityError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from parityscope.checks._preprocessing.searching import Found
+    from parityscope.checks._preprocessing.searching import SearchResult
 
     Arrays = dict[str, np.ndarray]
     Run = Callable[[Arrays], Arrays]
@@ -105,9 +105,9 @@ def prepared(base: str, count: int = 2) -> list[Arrays]:
     return [{"x": BASES[base](raw).astype(np.float32)} for raw in raws(count)]
 
 
-def asked(run: Run, samples: Sequence[Arrays], given: Sequence[Arrays], runs: int = 400) -> Found:
+def asked(run: Run, samples: Sequence[Arrays], given: Sequence[Arrays], runs: int = 400) -> SearchResult:
     """The search for what made `given` of `samples`."""
-    question = Question(
+    question = PreprocessingQuestion(
         samples=samples,
         candidate=[run(dict(one)) for one in given],
         run=lambda inputs: unless_refused(run, dict(inputs)),
@@ -117,7 +117,7 @@ def asked(run: Run, samples: Sequence[Arrays], given: Sequence[Arrays], runs: in
     image = image_of("x", samples[0]["x"]) if "x" in samples[0] else None
     tokens = tokens_of(samples[0])
     steps = image_steps(image, samples) if image else token_steps(tokens) if tokens else []
-    return search(question, steps)
+    return search_preprocessing(question, steps)
 
 
 def unless_refused(run: Run, inputs: dict[str, np.ndarray]) -> Arrays | None:
@@ -129,7 +129,7 @@ def unless_refused(run: Run, inputs: dict[str, np.ndarray]) -> Arrays | None:
 
 @pytest.mark.parametrize("base", sorted(BASES))
 def test_the_normalization_of_the_reference_is_read_from_its_inputs(base: str) -> None:
-    assert likely([sample["x"] for sample in prepared(base)], 1)[0].key == base
+    assert likely_normalizations([sample["x"] for sample in prepared(base)], 1)[0].key == base
 
 
 @pytest.mark.parametrize("base", sorted(BASES))
@@ -145,7 +145,7 @@ def test_every_single_step_is_found(run: Run, base: str) -> None:
             continue  # it does nothing to these images, or leaves nothing of them
         found = asked(run, samples, [{"x": array} for array in arrays])
         assert found.best is not None, step.key
-        assert len(found.best.steps) == 1, (step.key, said(found.best.steps))
+        assert len(found.best.steps) == 1, (step.key, describe_steps(found.best.steps))
         again = apply_steps(found.best.steps, samples[1])
         assert again is not None
         scale = float(np.abs(arrays[1]).max())
@@ -193,7 +193,7 @@ def test_what_programs_do_wrong_is_named(
     given = [{"x": np.ascontiguousarray(wrong(raw), np.float32)} for raw in raws()]
     found = asked(run, prepared(base), given)
     assert found.best is not None
-    assert words in f"{said(found.best.steps)}, "
+    assert words in f"{describe_steps(found.best.steps)}, "
     assert len(found.best.steps) == 1
 
 
@@ -233,11 +233,13 @@ def test_steps_are_found_behind_the_declared_arithmetic(
     noisy = [{"y": (y * (1 + 0.01 * rng.standard_normal(y.shape))).astype(np.float32)} for y in answers]
     image = image_of("x", samples[0]["x"])
     assert image is not None
-    question = Question(samples=samples, candidate=noisy, run=lambda x: run(dict(x)), bounds={"y": 0.02}, runs=400)
-    found = search(question, image_steps(image, samples))
+    question = PreprocessingQuestion(
+        samples=samples, candidate=noisy, run=lambda x: run(dict(x)), bounds={"y": 0.02}, runs=400
+    )
+    found = search_preprocessing(question, image_steps(image, samples))
     assert found.best is not None
     assert found.exact
-    assert words in said(found.best.steps)
+    assert words in describe_steps(found.best.steps)
 
 
 def test_what_is_within_needs_no_cause(run: Run) -> None:
@@ -285,12 +287,12 @@ def test_channels_last(tmp_path: Path) -> None:
     samples = [{"x": np.ascontiguousarray(one["x"].transpose(0, 2, 3, 1))} for one in prepared("unit")]
     swapped = asked(run, samples, [{"x": np.ascontiguousarray(one["x"][..., ::-1])} for one in samples])
     assert swapped.best is not None
-    assert "exchanges channels 0 and 2" in said(swapped.best.steps)
+    assert "exchanges channels 0 and 2" in describe_steps(swapped.best.steps)
     memory = asked(
         run, samples, [{"x": one["x"].transpose(0, 3, 1, 2).copy().reshape(one["x"].shape)} for one in samples]
     )
     assert memory.best is not None
-    assert "memory of an NCHW array" in said(memory.best.steps)
+    assert "memory of an NCHW array" in describe_steps(memory.best.steps)
 
 
 def test_what_is_no_transformation_is_not_blamed(run: Run) -> None:
@@ -321,8 +323,10 @@ def test_one_number_can_be_met_by_accident() -> None:
     near = apply_steps((steps[2],), samples[0])
     assert near is not None
     answer = [{"y": one(dict(near))["y"] * np.float32(1.001)}]
-    question = Question(samples=samples, candidate=answer, run=lambda x: one(dict(x)), bounds={"y": BOUND}, runs=400)
-    assert search(question, steps).best is None
+    question = PreprocessingQuestion(
+        samples=samples, candidate=answer, run=lambda x: one(dict(x)), bounds={"y": BOUND}, runs=400
+    )
+    assert search_preprocessing(question, steps).best is None
 
 
 def test_channels_are_exchanged_before_memory_is_laid_out(run: Run) -> None:
@@ -332,8 +336,8 @@ def test_channels_are_exchanged_before_memory_is_laid_out(run: Run) -> None:
     found = asked(run, samples, given_)
     assert found.best is not None
     assert found.exact
-    assert "BGR" in said(found.best.steps)
-    assert "NHWC" in said(found.best.steps)
+    assert "BGR" in describe_steps(found.best.steps)
+    assert "NHWC" in describe_steps(found.best.steps)
 
 
 def saturating(inputs: Arrays) -> Arrays:
@@ -356,14 +360,14 @@ def test_an_honest_deployment_tells_what_a_saturated_reference_cannot() -> None:
     answers = [in_half({"x": sample["x"] * np.float32(255)}) for sample in samples]
     image = image_of("x", samples[0]["x"])
     assert image is not None
-    plain = Question(
+    plain = PreprocessingQuestion(
         samples=samples, candidate=answers, run=lambda x: saturating(dict(x)), bounds={"y": 1e-4}, runs=400, margin=2.0
     )
     steps = image_steps(image, samples)
-    assert search(plain, steps).best is None
-    found = search(replace(plain, honest=lambda x: in_half(dict(x))), steps)
+    assert search_preprocessing(plain, steps).best is None
+    found = search_preprocessing(replace(plain, honest=lambda x: in_half(dict(x))), steps)
     assert found.best is not None
-    assert "does not divide by 255" in " ".join(said(one.steps) for one in (found.best, *found.others))
+    assert "does not divide by 255" in " ".join(describe_steps(one.steps) for one in (found.best, *found.others))
     assert (found.honest, found.exact, found.after) == (True, True, 0.0)
 
 
@@ -377,7 +381,7 @@ def test_what_overflows_is_told_as_a_possibility() -> None:
     samples = prepared("unit")
     image = image_of("x", samples[0]["x"])
     assert image is not None
-    question = Question(
+    question = PreprocessingQuestion(
         samples=samples,
         candidate=[overflowing({"x": sample["x"] * np.float32(255)}) for sample in samples],
         run=lambda x: saturating(dict(x)),
@@ -385,16 +389,16 @@ def test_what_overflows_is_told_as_a_possibility() -> None:
         runs=400,
         honest=lambda x: overflowing(dict(x)),
     )
-    found = search(question, image_steps(image, samples))
+    found = search_preprocessing(question, image_steps(image, samples))
     assert found.best is not None
-    assert "does not divide by 255" in " ".join(said(one.steps) for one in (found.best, *found.others))
+    assert "does not divide by 255" in " ".join(describe_steps(one.steps) for one in (found.best, *found.others))
     # NaN says nothing of where it comes from.
     assert (found.certain, found.honest, found.chance) == (False, True, 1.0)
     # An honest deployment that gives NaN for the samples as they are needs no other inputs for it.
     always = replace(question, honest=lambda x: {"y": np.full_like(saturating(dict(x))["y"], np.nan)})
-    assert search(always, image_steps(image, samples)).best is None
+    assert search_preprocessing(always, image_steps(image, samples)).best is None
     # Without an honest deployment every step leaves an infinite error, which is no less than the one without a step.
-    assert search(replace(question, honest=None), image_steps(image, samples)).best is None
+    assert search_preprocessing(replace(question, honest=None), image_steps(image, samples)).best is None
 
 
 def test_the_number_of_runs_is_kept_and_what_was_left_out_is_told(run: Run) -> None:
@@ -459,7 +463,7 @@ def test_every_step_of_tokens_is_named(reads: Run) -> None:
         given_ = [dict(one) for sample in samples if (one := apply_steps((step,), sample)) is not None]
         found = asked(reads, samples, given_)
         assert found.best is not None, step.key
-        assert said(found.best.steps) == f"the deployment {step.words}"
+        assert describe_steps(found.best.steps) == f"the deployment {step.words}"
     assert len(steps) == 12
 
 
@@ -493,7 +497,7 @@ def test_padding_to_a_length_that_is_attended_to(tmp_path: Path) -> None:
     ]
     found = asked(run_of(model, tmp_path), samples, given_)
     assert found.best is not None
-    assert said(found.best.steps) == "the deployment pads to 32 tokens, with an attention mask of ones"
+    assert describe_steps(found.best.steps) == "the deployment pads to 32 tokens, with an attention mask of ones"
 
 
 def test_padding_on_the_left_as_a_tokenizer_does_it(reads: Run) -> None:
@@ -503,7 +507,7 @@ def test_padding_on_the_left_as_a_tokenizer_does_it(reads: Run) -> None:
         given_.append({name: np.roll(array, 12 - count, axis=1) for name, array in sample.items()})
     found = asked(reads, samples, given_)
     assert found.best is not None
-    assert said(found.best.steps) == "the deployment pads on the left"
+    assert describe_steps(found.best.steps) == "the deployment pads on the left"
 
 
 @settings(max_examples=60, deadline=None)
@@ -612,12 +616,15 @@ def test_what_gets_rid_of_an_infinite_error_explains_nothing_by_that() -> None:
     assert image is not None
     rng = np.random.default_rng(2)
     shape = saturating(dict(samples[0]))["y"].shape
-    question = Question(
+    question = PreprocessingQuestion(
         samples=samples,
         candidate=[{"y": rng.normal(size=shape).astype(np.float32)} for _ in samples],
         run=lambda x: overflowing(dict(x)),
         bounds={"y": BOUND},
         runs=400,
     )
-    assert search(question, image_steps(image, samples)).best is None
-    assert search(replace(question, honest=lambda x: overflowing(dict(x))), image_steps(image, samples)).best is None
+    assert search_preprocessing(question, image_steps(image, samples)).best is None
+    assert (
+        search_preprocessing(replace(question, honest=lambda x: overflowing(dict(x))), image_steps(image, samples)).best
+        is None
+    )

@@ -30,7 +30,7 @@ with scratch_folder("test") as folder:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A temporary folder of its own, as if this were a new process."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    private_folders.sweep.cache_clear()
+    private_folders.sweep_scratch.cache_clear()
     return tmp_path
 
 

@@ -16,7 +16,7 @@ from parityscope.arithmetic import FORMATS
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import load_model
 from parityscope.records import Finding
-from parityscope.repairs import repairs
+from parityscope.repairs import known_repairs
 from parityscope.repairs._editing import array_of
 from parityscope.repairs.saturate_activation import saturation_proof
 from parityscope.testing.networks import parse_network
@@ -86,7 +86,7 @@ def repaired(name: str, proto: onnx.ModelProto, **details: Any) -> ir.Model | No
     """The repaired model, valid; None where the repair does nothing, and then really nothing has changed."""
     model = fresh(proto)
     before = ir.to_proto(model).SerializeToString(deterministic=True)
-    note = repairs()[name].apply(model, finding(**details))
+    note = known_repairs()[name].apply(model, finding(**details))
     if note is None:
         assert ir.to_proto(model).SerializeToString(deterministic=True) == before
         return None
@@ -328,7 +328,7 @@ def test_law_a_power_of_two_changes_no_bit(steps: list[str], exponent: int, seed
     proto = model_of(written(steps), {**arrays, "shape": np.array([1, 4, 4], np.int64)})
     model = fresh(proto)
     # FP32 as the format, so that only FP32's own range could be in the way, which these numbers stay far from.
-    note = repairs()["scale_into_range"].apply(model, finding(node="MatMul#0", exponent=exponent, format="f32"))
+    note = known_repairs()["scale_into_range"].apply(model, finding(node="MatMul#0", exponent=exponent, format="f32"))
     x = rng.standard_normal((1, 4, 4)).astype(np.float32)
     assert (note is not None) == (exponent != 0)
     np.testing.assert_array_equal(outputs(model, x), outputs(fresh(proto), x))
@@ -812,7 +812,7 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], np.ndarray, f
 }
 
 
-@pytest.mark.parametrize("name", sorted(set(repairs()) - {"prepend_preprocessing"}))
+@pytest.mark.parametrize("name", sorted(set(known_repairs()) - {"prepend_preprocessing"}))
 def test_every_repair_keeps_the_contract(name: str, tmp_path: Path) -> None:
     # prepend_preprocessing changes what the model reads, on purpose: test_repairs.py.
     if name not in CASES:
@@ -820,11 +820,11 @@ def test_every_repair_keeps_the_contract(name: str, tmp_path: Path) -> None:
     text, constants, details, x, relative = CASES[name]
     path = tmp_path / "model.onnx"
     onnx.save(model_of(text, constants), path)
-    check_repair(repairs()[name], load_model(path), finding(**details), {"x": x}, tmp_path, relative=relative)
+    check_repair(known_repairs()[name], load_model(path), finding(**details), {"x": x}, tmp_path, relative=relative)
 
 
 def test_every_repair_says_what_it_costs_and_how_to_undo_it() -> None:
-    for repair in repairs().values():
+    for repair in known_repairs().values():
         assert repair.title
         assert repair.risk
         assert repair.cost
@@ -836,7 +836,7 @@ def _lost_and_found(identity: str, name: str, **details: Any) -> tuple[float, fl
     path = require(identity)
     model, x = load_model(path), sample_of(identity)
     changed = model.graph()
-    assert repairs()[name].apply(changed, finding(**details))
+    assert known_repairs()[name].apply(changed, finding(**details))
     reference = open_session(model.graph())(x)
     found = []
     for run in (simulate(model.graph(), "f16"), simulate(changed.clone(), "f16"), open_session(changed)):

@@ -21,7 +21,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.case import Sample, load_model
 from parityscope.records import Target
 
@@ -274,7 +274,7 @@ def test_saved_reads_what_was_recorded(recorder: ModuleType, tmp_path: Path) -> 
     for x in samples:
         recorder.record({"x": x}, {"y": x * x + x}, intermediates={"h": x * x}, directory=tmp_path / "recording")
     target = Target(backend="saved", options=(("path", str(tmp_path / "recording")),))
-    with backend("saved").open(load_model(tmp_path / "model.onnx"), target, Capture(tensors=("h",))) as session:
+    with backend_named("saved").open(load_model(tmp_path / "model.onnx"), target, Capture(tensors=("h",))) as session:
         for index, x in enumerate(samples):
             got = session.run(Sample(index=index, name=f"{index:06d}.npz", arrays={"x": x}))
             np.testing.assert_array_equal(got["y"], x * x + x, strict=True)

@@ -16,7 +16,7 @@ from parityscope.arithmetic import round_to
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.fusion import Fusion
+from parityscope.arithmetic.fusion import GraphFusion
 from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.backends._onnxruntime import open_session
@@ -256,9 +256,9 @@ def test_the_profile_decides_what_is_rounded_inside() -> None:
     fusion = PROFILE.predict(model, "f16")
     assert fusion is not None
 
-    def error(profile: str | Fusion) -> float:
+    def error(profile: str | GraphFusion) -> float:
         simulation = simulate(model, "f16", profile=profile)
-        assert bool(simulation.notes) == isinstance(profile, Fusion)
+        assert bool(simulation.notes) == isinstance(profile, GraphFusion)
         return float(np.linalg.norm(simulation(feeds)["last"] - exact))
 
     # Nothing inside, the states, all of it: more is rounded from one to the next.

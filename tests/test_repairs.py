@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from parityscope.backends._onnxruntime import open_session
 from parityscope.records import Finding
-from parityscope.repairs import advice, repairs
+from parityscope.repairs import known_advice, known_repairs
 from parityscope.repairs.runtime_settings import _SETTINGS
 from parityscope.testing.networks import parse_network
 
@@ -72,7 +72,7 @@ def operators(model: ir.Model) -> list[str]:
 
 
 def fold(model: ir.Model) -> str | None:
-    return repairs()["fold_batch_normalization"].apply(model, FINDING)
+    return known_repairs()["fold_batch_normalization"].apply(model, FINDING)
 
 
 @pytest.mark.parametrize("kind", ["Conv", "ConvTranspose"])
@@ -136,7 +136,7 @@ def written(text: str, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
 def folded(text: str, weights: dict[str, np.ndarray], x: np.ndarray, node: str) -> list[str]:
     """The operators left; checks that the outputs stay."""
     model = ir.from_proto(written(text, weights))
-    assert repairs()["fold_batch_normalization"].apply(model, details(node=node))
+    assert known_repairs()["fold_batch_normalization"].apply(model, details(node=node))
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     reference = open_session(ir.from_proto(written(text, weights)))({"x": x})
     candidate = open_session(model.clone())({"x": x})
@@ -231,7 +231,7 @@ def test_prepended_model_of_raw_is_model_of_prepared(name: str) -> None:
     text = "(float[n,3,h,w] x) => (float[n,2,a,b] y) { y = Conv(x, w0) }"
     proto = written(text, {"w0": weight(2, 3, 3, 3)})
     given = details(input="x", consents=["prepend_preprocessing"], **PREPARED[name])
-    code = advice()["preprocess_in_code"].write(given)
+    code = known_advice()["preprocess_in_code"].write(given)
     assert code is not None
     space: dict[str, Any] = {}
     exec(compile(code, "preprocess", "exec"), space)  # noqa: S102 - the code under test
@@ -246,7 +246,7 @@ def test_prepended_model_of_raw_is_model_of_prepared(name: str) -> None:
     assert prepared.dtype == np.float32
 
     model = ir.from_proto(written(text, {"w0": numpy_helper.to_array(proto.graph.initializer[0])}))
-    assert repairs()["prepend_preprocessing"].apply(model, given)
+    assert known_repairs()["prepend_preprocessing"].apply(model, given)
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     assert [value.name for value in model.graph.inputs] == ["x"]
     expected = open_session(ir.from_proto(proto))({"x": prepared})["y"]
@@ -269,13 +269,13 @@ def test_preprocessing_that_does_not_fit_is_not_prepended(spoiled: dict[str, Any
     model = ir.from_proto(proto)
     before = ir.to_proto(model).SerializeToString(deterministic=True)
     given = {"input": "x", "consents": ["prepend_preprocessing"], **PREPARED["everything"], **spoiled}
-    assert repairs()["prepend_preprocessing"].apply(model, details(**given)) is None
+    assert known_repairs()["prepend_preprocessing"].apply(model, details(**given)) is None
     assert ir.to_proto(model).SerializeToString(deterministic=True) == before
 
 
 def test_bindings_go_by_name_whatever_the_engines_order(monkeypatch: pytest.MonkeyPatch) -> None:
     given = details(inputs=["ids", "mask"], outputs=["y"], given=["mask", "ids"])
-    code = advice()["bind_by_name"].write(given)
+    code = known_advice()["bind_by_name"].write(given)
     assert code is not None
     assert "'ids' gets the data of 'mask'" in code
     # TensorRT needs a GPU: an engine that only records what it is told, with the documented calls, stands in for it.
@@ -303,11 +303,11 @@ def test_bindings_go_by_name_whatever_the_engines_order(monkeypatch: pytest.Monk
         space["bind"](engine, context, {**buffers, "mask": (20, (1, 8), np.int32)})
     with pytest.raises(ValueError, match="ids"):
         space["bind"](engine, context, {**buffers, "ids": (10, (1, 9), np.int64)})
-    assert advice()["bind_by_name"].write(details(inputs=["ids"])) is None
+    assert known_advice()["bind_by_name"].write(details(inputs=["ids"])) is None
 
 
 def test_settings_are_code_or_a_command_line() -> None:
-    write = advice()["runtime_settings"].write
+    write = known_advice()["runtime_settings"].write
     for runtime, change in _SETTINGS:
         text = write(details(runtime=runtime, change=change))
         assert text is not None
@@ -322,7 +322,7 @@ def test_settings_are_code_or_a_command_line() -> None:
 
 def test_settings_that_run_here_are_taken() -> None:
     onnxruntime, openvino = pytest.importorskip("onnxruntime"), pytest.importorskip("openvino")
-    write = advice()["runtime_settings"].write
+    write = known_advice()["runtime_settings"].write
     text = write(details(runtime="onnxruntime-cpu", change="f32"))
     assert text is not None
     space: dict[str, Any] = {"onnxruntime": onnxruntime}

@@ -31,12 +31,21 @@ from parityscope.report import (
     as_node_data,
     as_node_data_total,
     as_text,
-    renderer,
-    renderers,
+    known_renderers,
+    renderer_named,
     svg,
 )
-from parityscope.report.view import view
-from parityscope.report.words import clean, count, figure, number, percent, ratio, shape, short
+from parityscope.report.view import view_study
+from parityscope.report.words import (
+    as_number,
+    clean,
+    format_count,
+    format_figure,
+    format_percent,
+    format_ratio,
+    format_shape,
+    shorten_name,
+)
 
 GOLDEN = Path(__file__).with_name("golden")
 BROWSER = next(
@@ -97,31 +106,31 @@ def strict(text: str) -> Any:
     ],
 )
 def test_figures_have_three_significant_digits(value: object, text: str) -> None:
-    assert figure(value) == text
+    assert format_figure(value) == text
 
 
 @given(FINITE.filter(lambda x: abs(x) > 1e-300))
 def test_a_figure_is_the_number_to_half_a_unit_of_its_third_digit(x: float) -> None:
     # Three significant digits: at most half a unit of the third, which is at most 1/2 in 100 of the number.
-    assert math.isclose(float(figure(x).replace(",", "")), x, rel_tol=0.00501)
+    assert math.isclose(float(format_figure(x).replace(",", "")), x, rel_tol=0.00501)
 
 
 def test_a_word_that_stands_for_no_number_is_refused() -> None:
     with pytest.raises(ValueError, match="'nan' is not a number"):
-        number("nan")
+        as_number("nan")
     with pytest.raises(TypeError):
-        number([1.0])
+        as_number([1.0])
 
 
 def test_quantities() -> None:
-    assert percent(0.74) == "74.0 %"
-    assert percent("NaN") == "NaN"
-    assert count(97903600.0) == "97,903,600"
-    assert shape([1, "N", None]) == "1\N{MULTIPLICATION SIGN}N\N{MULTIPLICATION SIGN}?"
-    assert shape([]) == "scalar"
-    assert ratio(0.74, 0.0046) == "161 times smaller"  # 0.74 / 0.0046 = 160.87
-    assert ratio(0.1, 0.2) == "2.00 times larger"
-    assert ratio("Infinity", 1.0) == ratio(0.0, 1.0) == ""
+    assert format_percent(0.74) == "74.0 %"
+    assert format_percent("NaN") == "NaN"
+    assert format_count(97903600.0) == "97,903,600"
+    assert format_shape([1, "N", None]) == "1\N{MULTIPLICATION SIGN}N\N{MULTIPLICATION SIGN}?"
+    assert format_shape([]) == "scalar"
+    assert format_ratio(0.74, 0.0046) == "161 times smaller"  # 0.74 / 0.0046 = 160.87
+    assert format_ratio(0.1, 0.2) == "2.00 times larger"
+    assert format_ratio("Infinity", 1.0) == format_ratio(0.0, 1.0) == ""
 
 
 @given(st.text())
@@ -131,7 +140,7 @@ def test_a_clean_name_is_printable_and_on_one_line(text: str) -> None:
 
 @given(st.text(), st.integers(5, 40))
 def test_a_short_name_fits_and_keeps_both_ends(text: str, limit: int) -> None:
-    cut = short(text, limit)
+    cut = shorten_name(text, limit)
     assert len(cut) <= max(limit, 0)
     assert cut == clean(text) or (clean(text).startswith(cut[0]) and clean(text).endswith(cut[-1]))
 
@@ -142,7 +151,7 @@ def test_a_short_name_fits_and_keeps_both_ends(text: str, limit: int) -> None:
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=6))
 def test_labels_spread_apart(positions: list[float]) -> None:
     # Six labels 14 apart need 70 of the 100 there are, so that there is always room.
-    moved = sorted(svg.spread(positions, 14, 0, 100))
+    moved = sorted(svg.spread_apart(positions, 14, 0, 100))
     assert moved[0] >= -1e-9
     assert moved[-1] <= 100 + 1e-9
     assert all(after - before >= 14 - 1e-9 for before, after in pairwise(moved))
@@ -153,20 +162,20 @@ def test_a_line_breaks_where_a_point_is_missing() -> None:
 
 
 def test_attributes_and_text_of_drawings_are_escaped() -> None:
-    assert svg.element("a", {"b": '"<'}) == '<a b="&quot;&lt;"/>'
-    assert "<b>" not in svg.text(0, 0, documents.HOSTILE)
+    assert svg.svg_element("a", {"b": '"<'}) == '<a b="&quot;&lt;"/>'
+    assert "<b>" not in svg.svg_text(0, 0, documents.HOSTILE)
 
 
 def test_ticks_are_round_and_inside() -> None:
-    assert svg.ticks(0, 600, 12) == [50.0 * i for i in range(13)]
-    assert svg.decades(-8, 2) == [-8, -6, -4, -2, 0, 2]
+    assert svg.list_ticks(0, 600, 12) == [50.0 * i for i in range(13)]
+    assert svg.list_decades(-8, 2) == [-8, -6, -4, -2, 0, 2]
 
 
 # The view model
 
 
 def test_the_view_leads_with_verdict_cause_and_a_tried_repair() -> None:
-    model = view(documents.detector())
+    model = view_study(documents.detector())
     assert model["verdict"]["label"] == "Beyond the budget"
     (cause,) = model["causes"]
     assert cause["code"] == "RNG001"
@@ -183,21 +192,24 @@ def test_a_repair_that_was_tried_and_failed_comes_after_untried_ones() -> None:
     document = documents.detector(16)
     repairs = document["findings"][0]["repairs"]
     repairs[0]["trial"]["verdict"] = "beyond"
-    assert [repair["repair"] for repair in view(document)["repairs"]] == [repairs[1]["repair"], repairs[0]["repair"]]
+    assert [repair["repair"] for repair in view_study(document)["repairs"]] == [
+        repairs[1]["repair"],
+        repairs[0]["repair"],
+    ]
 
 
 def test_the_same_advice_of_several_findings_is_given_once() -> None:
     offered = {"repair": "reduce", "text": "report it", "command": "", "trial": None}
     document = {"findings": [{"code": "FUS003", "repairs": [offered]}] * 3 + [{"code": "RNG004", "repairs": [offered]}]}
-    texts = [(repair["code"], repair["text"]) for repair in _offered.repairs(document)]
+    texts = [(repair["code"], repair["text"]) for repair in _offered.view_repairs(document)]
     assert texts == [("FUS003, RNG004", "report it (4 findings)")]
 
 
 def test_advice_that_was_tried_with_one_result_is_given_once() -> None:
     document = documents.detector(16)
     document["findings"].append({**document["findings"][0], "code": "RNG002"})
-    once = view(documents.detector(16))["repairs"]
-    twice = view(document)["repairs"]
+    once = view_study(documents.detector(16))["repairs"]
+    twice = view_study(document)["repairs"]
     assert [repair["repair"] for repair in twice] == [repair["repair"] for repair in once]
     assert twice[0]["code"] == "RNG001, RNG002"
 
@@ -208,7 +220,7 @@ def test_a_weak_claim_gives_no_advice_beside_a_proved_cause() -> None:
         return {"code": code, "role": role, "confidence": confidence, "repairs": repairs}
 
     def advising(*findings: dict[str, Any]) -> list[str]:
-        return [repair["code"] for repair in view({"findings": list(findings)})["repairs"]]
+        return [repair["code"] for repair in view_study({"findings": list(findings)})["repairs"]]
 
     weak, likely = finding("FUS003", "contributing", 0.06), finding("FUS002", "contributing", 0.7)
     assert advising(finding("BND001", "cause", 0.99), weak, likely) == ["BND001", "FUS002"]
@@ -219,7 +231,7 @@ def test_a_weak_claim_gives_no_advice_beside_a_proved_cause() -> None:
 def test_details_are_whole_facts() -> None:
     document = documents.detector(16)
     document["findings"][0]["details"] = {"index": [0, 3, 11], "ratio": 0.12345, "all": list(range(14)), "new": True}
-    assert view(document)["causes"][0]["details"] == [
+    assert view_study(document)["causes"][0]["details"] == [
         ("all", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … 2 more]"),
         ("index", "[0, 3, 11]"),
         ("new", "yes"),
@@ -228,25 +240,25 @@ def test_details_are_whole_facts() -> None:
 
 
 def test_without_a_cause_the_view_says_so() -> None:
-    assert "no cause was looked for" in view(documents.within())["no_cause"]
+    assert "no cause was looked for" in view_study(documents.within())["no_cause"]
     document = documents.detector(16)
     document["findings"] = []
-    assert "No experiment supported a cause" in view(document)["no_cause"]
+    assert "No experiment supported a cause" in view_study(document)["no_cause"]
 
 
 def test_nonfinite_values_are_said_and_sort_as_the_worst() -> None:
-    row = view(documents.incomplete())["tensors"][1]
+    row = view_study(documents.incomplete())["tensors"][1]
     assert [cell["text"] for cell in row["errors"]] == ["not finite"] * 3
     assert [cell["key"] for cell in row["errors"]] == ["Infinity"] * 3
     assert row["nonfinite"][0] == "12 candidate"
-    assert view(documents.incomplete())["tiles"][0]["value"] == "not finite"
+    assert view_study(documents.incomplete())["tiles"][0]["value"] == "not finite"
 
 
 def test_what_was_asked_for_leads_what_was_not_examined() -> None:
     document = documents.detector(16)
     document["skipped"].append({"what": "sample 3", "reason": "NaN", "fix": "", "asked": True})
     document["localization"]["skipped"] = [document["skipped"][0]]
-    shown = view(document)["skipped"]
+    shown = view_study(document)["skipped"]
     assert shown[0]["what"] == "sample 3"
     assert len(shown) == 3  # what is said twice is shown once
 
@@ -254,7 +266,7 @@ def test_what_was_asked_for_leads_what_was_not_examined() -> None:
 def test_several_samples_are_shown_with_their_spread() -> None:
     document = documents.within()
     document["outputs"][0] |= {"samples": 4, "per_sample": [4e-7, 1e-7, 2e-7, "NaN"], "worst_sample": 3}
-    facts = dict(view(document)["outputs"][0]["facts"])
+    facts = dict(view_study(document)["outputs"][0]["facts"])
     # Median of four: the mean of the two in the middle, (2e-7 + 4e-7) / 2.
     assert facts["samples"] == "4: relative L2 from 1.00e-7 over 3.00e-7 (median) to not finite, worst is sample 3"
 
@@ -263,15 +275,15 @@ def test_several_samples_are_shown_with_their_spread() -> None:
 
 
 def test_the_renderers_are_found_and_named() -> None:
-    assert {"html", "json", "node-data", "node-data-total", "text"} <= set(renderers())
-    assert renderer("json").suffix == ".json"
+    assert {"html", "json", "node-data", "node-data-total", "text"} <= set(known_renderers())
+    assert renderer_named("json").suffix == ".json"
     with pytest.raises(ParityError, match="no report format 'pdf'"):
-        renderer("pdf")
+        renderer_named("pdf")
 
 
-@pytest.mark.parametrize("name", sorted(renderers()))
+@pytest.mark.parametrize("name", sorted(known_renderers()))
 def test_every_renderer_writes_every_document_and_leaves_it_alone(name: str) -> None:
-    found = renderers()[name]
+    found = known_renderers()[name]
     assert isinstance(found, Renderer)
     for document in (
         documents.detector(16),
@@ -290,7 +302,7 @@ def test_every_renderer_writes_every_document_and_leaves_it_alone(name: str) -> 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 @pytest.mark.parametrize("suffix", [".txt", ".json", ".html"])
 def test_golden(name: str, suffix: str) -> None:
-    render = {".txt": as_text.render, ".json": as_json.render, ".html": as_html.render}[suffix]
+    render = {".txt": as_text.render_text, ".json": as_json.render_json, ".html": as_html.render_html}[suffix]
     text = TONGUE.sub("", render(EXAMPLES[name]()))
     path = GOLDEN / f"{name}{suffix}"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -302,7 +314,7 @@ def test_golden(name: str, suffix: str) -> None:
 
 
 def test_json_is_strict_sorted_and_has_the_documented_keys() -> None:
-    parsed = strict(as_json.render(documents.detector(16)))
+    parsed = strict(as_json.render_json(documents.detector(16)))
     documented = (
         "candidate environment findings model outputs reference refuted sequence skipped suspects unexplained verdict"
     )
@@ -315,7 +327,7 @@ def test_json_is_strict_sorted_and_has_the_documented_keys() -> None:
 
 def test_nonfinite_floats_become_their_strings() -> None:
     document = {"outputs": [{"rel_l2": math.inf, "max_abs": -math.inf, "cosine": math.nan}], "unexplained": None}
-    assert strict(as_json.render(document))["outputs"] == [
+    assert strict(as_json.render_json(document))["outputs"] == [
         {"cosine": "NaN", "max_abs": "-Infinity", "rel_l2": "Infinity"}
     ]
 
@@ -325,7 +337,10 @@ def test_nonfinite_floats_become_their_strings() -> None:
 
 def test_overlays_name_nodes_as_the_onnx_adapter_does() -> None:
     document = documents.detector(16)
-    introduced, total = strict(as_node_data.render(document)), strict(as_node_data_total.render(document))
+    introduced, total = (
+        strict(as_node_data.render_node_data(document)),
+        strict(as_node_data_total.render_node_data_total(document)),
+    )
     assert introduced["results"]["p2o.BatchNormalization.1"] == {"value": 20.9}
     assert total["results"]["[value] sigmoid_0.tmp_0"]["value"] == pytest.approx(0.7399, rel=1e-3)
     values = [item["value"] for item in introduced["thresholds"]]
@@ -340,7 +355,7 @@ def test_an_overlay_shows_the_worst_output_of_a_node_and_says_what_is_not_finite
         {"name": "c", "node": "m", "rel_l2": "NaN"},
         {"name": "d", "node": "", "rel_l2": 1.0},
     ]
-    parsed = strict(as_node_data.render({"tensors": rows}))
+    parsed = strict(as_node_data.render_node_data({"tensors": rows}))
     assert parsed["results"]["n"] == {"value": 0.3}
     assert parsed["results"]["m"]["value"] == "NaN"
     assert set(parsed["results"]) == {"n", "m"}
@@ -354,15 +369,15 @@ def test_an_overlay_shows_the_worst_output_of_a_node_and_says_what_is_not_finite
 def test_text_keeps_to_the_width_but_never_wraps_a_command(width: int) -> None:
     document = documents.detector(16)
     commands = {document["command"], *document["findings"][0]["repairs"][0]["command"].splitlines()}
-    lines = as_text.render(document, width=width).splitlines()
+    lines = as_text.render_text(document, width=width).splitlines()
     assert [line for line in lines if len(line) > width and line.strip() not in commands] == []
     assert commands <= {line.strip() for line in lines}
 
 
 def test_text_has_colour_only_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b" not in as_text.render(documents.detector(16))
-    assert "\x1b[1;31m" in as_text.render(documents.detector(16), color=True)
+    assert "\x1b" not in as_text.render_text(documents.detector(16))
+    assert "\x1b[1;31m" in as_text.render_text(documents.detector(16), color=True)
 
 
 def test_no_name_reaches_the_terminal_as_an_escape_code() -> None:
@@ -370,7 +385,7 @@ def test_no_name_reaches_the_terminal_as_an_escape_code() -> None:
     document["headline"] = documents.HOSTILE_ESCAPE
     document["command"] = documents.HOSTILE_ESCAPE
     document["findings"][0]["repairs"][0]["command"] = documents.HOSTILE_ESCAPE
-    text = as_text.render(document)
+    text = as_text.render_text(document)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", text)
     assert r"red \x1b[31mname" in text
 
@@ -409,7 +424,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_the_page_holds_everything_and_asks_the_network_for_nothing(name: str) -> None:
-    text = as_html.render(EXAMPLES[name]())
+    text = as_html.render_html(EXAMPLES[name]())
     page = Page(text)
     links = [
         str(value)
@@ -425,7 +440,7 @@ def test_the_page_holds_everything_and_asks_the_network_for_nothing(name: str) -
 
 
 def test_hostile_names_stay_text() -> None:
-    page = Page(as_html.render(documents.incomplete()))
+    page = Page(as_html.render_html(documents.incomplete()))
     assert sum(tag == "script" for tag, _ in page.elements) == 4
     assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
     assert any(
@@ -437,7 +452,7 @@ def test_hostile_names_stay_text() -> None:
 
 
 def test_drawings_are_named_for_screen_readers() -> None:
-    page = Page(as_html.render(documents.detector(16)))
+    page = Page(as_html.render_html(documents.detector(16)))
     drawings = [attributes for tag, attributes in page.elements if tag == "svg"]
     assert len(drawings) == 8  # depth; values, errors and channels of two tensors; one graph
     for drawing in drawings:
@@ -519,7 +534,7 @@ def opened(text: str, folder: Path, width: int) -> dict[str, str | None]:
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
-    body = browse(as_html.render(documents.detector()), tmp_path, 1280)
+    body = browse(as_html.render_html(documents.detector()), tmp_path, 1280)
     assert body["data-ready"] == "yes"
     assert body["data-seen"] == ""
     assert body["data-requests"] == "0"
@@ -542,7 +557,7 @@ def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 def test_hostile_names_do_nothing_in_a_narrow_browser(tmp_path: Path) -> None:
-    body = browse(as_html.render(documents.incomplete()), tmp_path, 500)
+    body = browse(as_html.render_html(documents.incomplete()), tmp_path, 500)
     assert body["data-seen"] == ""
     assert body["data-requests"] == "0"
     assert body["data-overflow"] == "false"

@@ -14,10 +14,10 @@ from golden import documents
 from parityscope.cli import main
 from parityscope.report import as_html, as_text
 from parityscope.report._advice import lines_of
-from parityscope.report._draw_depth import draw
-from parityscope.report._skips import skipped
-from parityscope.report.view import view
-from parityscope.report.words import nbytes, percent
+from parityscope.report._draw_depth import draw_depth
+from parityscope.report._skips import view_skips
+from parityscope.report.view import view_study
+from parityscope.report.words import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def wrong_channels() -> dict[str, Any]:
 
 
 def test_the_lines_of_an_advice_stand_in_both_reports() -> None:
-    for text in (as_text.render(wrong_channels()), as_html.render(wrong_channels())):
+    for text in (as_text.render_text(wrong_channels()), as_html.render_html(wrong_channels())):
         assert "prepared = prepared.take([2, 1, 0], axis=1)" in text
 
 
@@ -81,50 +81,50 @@ def test_long_lines_of_advice_are_left_to_the_page() -> None:
     finding = document["findings"][0]
     finding["details"] = {"inputs": ["a", "b"], "outputs": ["y"]}
     finding["repairs"] = [{"repair": "bind_by_name", "text": "bind by name"}]
-    text = as_text.render(document)
+    text = as_text.render_text(document)
     assert "set_tensor_address" not in text
     assert re.search(r"\d+ lines for it stand in the HTML report", text)
-    assert "set_tensor_address" in as_html.render(document)
+    assert "set_tensor_address" in as_html.render_html(document)
 
 
 def test_a_cause_that_was_reproduced_stands_behind_a_repair_that_was_not_tried() -> None:
-    (repair,) = view(wrong_channels())["repairs"]
+    (repair,) = view_study(wrong_channels())["repairs"]
     assert repair["cause"] == {"before": "45.1 %", "after": "0 %"}
-    assert "not tried itself; the reference, given the same fault, goes from 45.1 % to 0 %" in as_text.render(
+    assert "not tried itself; the reference, given the same fault, goes from 45.1 % to 0 %" in as_text.render_text(
         wrong_channels(), width=160
     )
     twice = wrong_channels()
     twice["sequence"]["steps"] *= 2  # two steps of one code: which of them the repair is of cannot be said
-    assert view(twice)["repairs"][0]["cause"] is None
+    assert view_study(twice)["repairs"][0]["cause"] is None
 
 
 def test_the_top_says_what_was_predicted_what_was_tried_and_what_was_left_out() -> None:
-    shown = {one["label"]: one for one in view(documents.detector(16))["tiles"]}
+    shown = {one["label"]: one for one in view_study(documents.detector(16))["tiles"]}
     assert shown["What users of the model see"]["value"] == "74.0 % error"
     assert shown["What users of the model see"]["note"].endswith("FP16 explains 0.400 %")
     assert shown["Where"]["value"] == "node 3 of 672"
     assert shown["Fix, tried on a copy"]["value"] == "74.0 % \N{RIGHTWARDS ARROW} 0.460 %"
-    reproduced = {one["label"]: one["value"] for one in view(wrong_channels())["tiles"]}
+    reproduced = {one["label"]: one["value"] for one in view_study(wrong_channels())["tiles"]}
     assert reproduced["Cause, put right in a copy"] == "45.1 % \N{RIGHTWARDS ARROW} 0 %"
 
 
 def test_a_cause_stands_with_its_prediction_and_its_measurement() -> None:
-    text = as_text.render(wrong_channels(), width=160)
+    text = as_text.render_text(wrong_channels(), width=160)
     predicted, measured = "predicted: distance: it falls", "measured: with it the reference reproduces the candidate"
     assert text.index(predicted) < text.index(measured)
-    page = as_html.render(wrong_channels())
+    page = as_html.render_html(wrong_channels())
     assert page.index("predicted before it ran") < page.index("distance: it falls") < page.index("<h2>What to do</h2>")
 
 
 def test_details_that_are_empty_or_said_already_are_not_repeated() -> None:
-    (cause,) = view(wrong_channels())["causes"]
+    (cause,) = view_study(wrong_channels())["causes"]
     told = dict(cause["unsaid"])
     assert "cannot be told from" not in told  # an empty list
     assert "fitted" not in told  # None
     assert told["runs"] == "80"
     document = documents.detector(16)
-    assert "97,903,600" in view(document)["causes"][0]["claim"]
-    assert "97,903,600" not in dict(view(document)["causes"][0]["unsaid"]).values()
+    assert "97,903,600" in view_study(document)["causes"][0]["claim"]
+    assert "97,903,600" not in dict(view_study(document)["causes"][0]["unsaid"]).values()
 
 
 def test_experiments_that_say_the_same_say_it_once() -> None:
@@ -133,7 +133,7 @@ def test_experiments_that_say_the_same_say_it_once() -> None:
 
     evidence = [tried("A", "refutes", "same"), tried("B", "refutes", "other"), tried("C", "refutes", "same")]
     document = {"refuted": [*evidence, tried("D", "inconclusive", "same"), tried("E", "refutes", "")]}
-    lines = as_text.render(document).partition("Experiments")[2].split("\n")
+    lines = as_text.render_text(document).partition("Experiments")[2].split("\n")
     assert [line.strip() for line in lines if line.strip()] == [
         "\N{EN DASH} ruled out: A claim A",
         "\N{EN DASH} ruled out: C claim C",
@@ -163,28 +163,28 @@ def fused(count: int) -> list[dict[str, Any]]:
 
 
 def test_what_has_one_reason_is_one_row_and_nothing_is_lost() -> None:
-    rows = skipped({"skipped": fused(91)})
+    rows = view_skips({"skipped": fused(91)})
     assert len(rows) == 1
     assert rows[0]["what"].startswith("91 tensors: t0, t1, t2, ")
     assert rows[0]["reason"] == "fused into layer \N{HORIZONTAL ELLIPSIS}"
     assert rows[0]["names"] == [f"t{place}" for place in range(91)]
-    page = as_html.render({"skipped": fused(91)})
+    page = as_html.render_html({"skipped": fused(91)})
     assert all(f"t{place}" in page for place in range(91))
-    assert as_text.render({"skipped": fused(91)}).count("fused into layer") == 1
+    assert as_text.render_text({"skipped": fused(91)}).count("fused into layer") == 1
 
 
 def test_few_skips_and_other_reasons_stay_apart() -> None:
-    assert len(skipped({"skipped": fused(3)})) == 3
+    assert len(view_skips({"skipped": fused(3)})) == 3
     others = [
         {"what": f"tensor u{place}", "reason": "a complex number", "fix": "", "asked": False} for place in range(4)
     ]
     asked = [{**one, "asked": True} for one in others]
-    assert [len(row["names"]) for row in skipped({"skipped": [*fused(5), *others, *asked]})] == [4, 5, 4]
+    assert [len(row["names"]) for row in view_skips({"skipped": [*fused(5), *others, *asked]})] == [4, 5, 4]
 
 
 def test_a_symptom_is_not_told_beside_its_reason() -> None:
     symptoms = [{"what": f"tensor t{place}", "reason": "the reference did not give it back"} for place in range(4)]
-    rows = skipped({"skipped": fused(2), "localization": {"skipped": symptoms}})
+    rows = view_skips({"skipped": fused(2), "localization": {"skipped": symptoms}})
     told = [(row["what"], row["reason"]) for row in rows]
     assert told == [
         ("tensor t0", "fused into layer Multiply_0"),
@@ -210,7 +210,7 @@ def test_the_repair_command_is_given_the_same_samples() -> None:
         "seed": 3,
     }
     document["question"] = {"asked": asked}
-    words = shlex.split(view(document)["repairs"][0]["command"])
+    words = shlex.split(view_study(document)["repairs"][0]["command"])
     assert words[:2] == ["parityscope", "repair"]
     given = words[3:]
     assert given[: given.index("--low")] == [
@@ -225,12 +225,14 @@ def test_the_repair_command_is_given_the_same_samples() -> None:
 def test_the_part_that_changes_from_run_to_run_is_told_with_the_spread() -> None:
     document = documents.detector(16)
     document["candidate"] |= {"spread": 0.1, "changing": 0.25}
-    text = as_text.render(document, width=200)
+    text = as_text.render_text(document, width=200)
     assert "two runs on one sample differ by 0.100 (relative L2). 25.0 % of the squared error differs from run" in text
-    facts = dict(next(side for side in view(document)["running"]["sides"] if side["name"] == "candidate")["facts"])
+    facts = dict(
+        next(side for side in view_study(document)["running"]["sides"] if side["name"] == "candidate")["facts"]
+    )
     assert facts["of the squared error, changing from run to run"] == "25.0 %"
     del document["candidate"]["changing"]  # a study of before it was measured
-    assert "squared error differs" not in as_text.render(document, width=200)
+    assert "squared error differs" not in as_text.render_text(document, width=200)
 
 
 # Numbers and suspects that hardly matter
@@ -241,13 +243,13 @@ def test_the_part_that_changes_from_run_to_run_is_told_with_the_spread() -> None
     [(9.99e-5, "< 0.01 %"), (1e-4, "0.0100 %"), (-1e-8, "about 0 %"), (0.0, "0 %"), (-0.02, "-2.00 %")],
 )
 def test_percentages_nobody_acts_on_are_not_spelt_out(value: float, text: str) -> None:
-    assert percent(value) == text
+    assert format_percent(value) == text
 
 
 def test_the_share_of_a_second_cause_is_told_however_small() -> None:
     document = wrong_channels()
     document["sequence"]["steps"][0]["share"] = 5.26e-5
-    assert "0.00526 % of all of it" in as_text.render(document)
+    assert "0.00526 % of all of it" in as_text.render_text(document)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_the_share_of_a_second_cause_is_told_however_small() -> None:
     [(950, "950 bytes"), (1023, "1,023 bytes"), (1536, "1.50 KiB"), (2**20, "1.00 MiB"), (None, "\N{EN DASH}")],
 )
 def test_small_files_have_small_sizes(value: float | None, text: str) -> None:
-    assert nbytes(value) == text
+    assert format_bytes(value) == text
 
 
 def test_suspects_that_hardly_reach_the_output_stand_behind_the_others() -> None:
@@ -267,21 +269,26 @@ def test_suspects_that_hardly_reach_the_output_stand_behind_the_others() -> None
         {"site": {"tensor": "e"}, "introduced": 1e-2, "share": None},
         {"site": {"tensor": "f"}, "introduced": "NaN", "share": None},
     ]
-    shown = view({"verdict": "beyond", "suspects": rows})["suspects"]
+    shown = view_study({"verdict": "beyond", "suspects": rows})["suspects"]
     assert [row["tensor"] for row in shown if not row["minor"]] == ["a", "b", "e", "f"]
-    text = as_text.render({"verdict": "beyond", "suspects": rows})
+    text = as_text.render_text({"verdict": "beyond", "suspects": rows})
     assert "and 2 more that hardly reach the output" in text
 
 
 def test_a_failing_first_suspect_is_never_minor() -> None:
     rows = [{"site": {"tensor": "a"}, "introduced": 0.0, "share": 0.0}, {"site": {"tensor": "b"}, "introduced": 0.0}]
-    assert [row["minor"] for row in view({"suspects": rows})["suspects"]] == [False, False]
+    assert [row["minor"] for row in view_study({"suspects": rows})["suspects"]] == [False, False]
 
 
 def test_a_study_read_from_its_file_renders_as_before_it_was_written() -> None:
     document = documents.detector(16)
     stored = json.loads(json.dumps(document, sort_keys=True))
-    assert [entry["format"] for entry in view(stored)["outputs"][0]["expected"]] == ["FP32", "TF32", "FP16", "BF16"]
+    assert [entry["format"] for entry in view_study(stored)["outputs"][0]["expected"]] == [
+        "FP32",
+        "TF32",
+        "FP16",
+        "BF16",
+    ]
 
 
 def test_the_words_beside_the_first_suspect_make_way_for_a_ring() -> None:
@@ -292,7 +299,7 @@ def test_the_words_beside_the_first_suspect_make_way_for_a_ring() -> None:
             {"rank": 2, "index": second, "introduced": 1.0, "name": "second", "text": "introduces 1"},
         ]
         points = [point, {**point, "row": 1, "index": 100.0}]
-        text = draw({"points": points, "floor": [None, None], "expected": [], "suspects": suspects})
+        text = draw_depth({"points": points, "floor": [None, None], "expected": [], "suspects": suspects})
         found = re.search(r'y="([\d.]+)"[^>]*>1 first', text)
         assert found is not None
         return float(found.group(1))

@@ -18,7 +18,7 @@ import onnx
 import onnx.parser
 import pytest
 
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.resuming import FACTS
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
@@ -214,8 +214,10 @@ def recorded(folder: Path, scratch: Path, target: str = "ort") -> tuple[Trace, d
     model = load_model(folder / "m.onnx")
     inputs = load_inputs(model, folder / "x.npz", spool=scratch / "spool")
     layers = scratch / "tensors" / "layers"
-    request = Request(samples=(0,), tensors=tuple(observable(model)), folder=layers, memory=8 << 20, label="candidate")
-    trace = record(model, inputs, parse_target(target), request)
+    request = RecordingRequest(
+        samples=(0,), tensors=tuple(observable_tensors(model)), folder=layers, memory=8 << 20, label="candidate"
+    )
+    trace = record_trace(model, inputs, parse_target(target), request)
     return trace, {path.name: path.stat().st_mtime_ns for path in layers.glob("*.safetensors")}
 
 

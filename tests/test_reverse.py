@@ -14,23 +14,23 @@ from hypothesis import strategies as st
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import silent
+from parityscope.backends.recording import ignore_progress
 from parityscope.case import load_inputs, load_model
 from parityscope.evaluation.backward import Sweep
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.program import Program, compile_program
 from parityscope.evaluation.worlds import World
 from parityscope.records import Budget
-from parityscope.repairs.search import Task
-from parityscope.repairs.search.preparing import prepare
-from parityscope.repairs.search.reverse import PASSES, Estimate, cost
-from parityscope.repairs.search.sense import CHECKS, TRUSTED, sense
+from parityscope.repairs.search import RepairTask
+from parityscope.repairs.search.preparing import prepare_search
+from parityscope.repairs.search.reverse import PASSES, Estimate, cost_of_passes
+from parityscope.repairs.search.sense import CHECKS, TRUSTED, sense_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from parityscope.repairs.search.preparing import Work
+    from parityscope.repairs.search.preparing import SearchWork
 
 _STEP = 1e-2  # of the central differences: their error is of order 1e-4, that of rounding 1e-7 / 1e-2
 _CLOSE = 5e-3  # relative to |J d| |u|
@@ -263,7 +263,7 @@ def network(*, jump: bool = False) -> str:
     return f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[4, 8] x) => (float[4, 8] {at}) {{\n{body}\n}}'
 
 
-def work_of(folder: Path, text: str) -> Work:
+def work_of(folder: Path, text: str) -> SearchWork:
     random = np.random.default_rng(3)
     proto = onnx.parser.parse_model(text)
     weights = {f"w{number}": random.standard_normal((8, 8)) / 2 for number in range(10)} | {"c": np.full(8, 1.3)}
@@ -277,7 +277,7 @@ def work_of(folder: Path, text: str) -> Work:
     for number in range(6):
         np.savez(data / f"{number}.npz", x=random.standard_normal((4, 8)).astype(np.float32))
     model = load_model(folder / "model.onnx")
-    task = Task(
+    task = RepairTask(
         model=model,
         inputs=load_inputs(model, data, spool=folder / "spool"),
         low="f16",
@@ -286,7 +286,7 @@ def work_of(folder: Path, text: str) -> Work:
         threads=1,
     )
     (folder / "work").mkdir()
-    return prepare(task, folder / "work", silent)
+    return prepare_search(task, folder / "work", ignore_progress)
 
 
 def test_estimates_beside_direct_sensitivities(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_estimates_beside_direct_sensitivities(tmp_path: Path) -> None:
     assert reverse is not None
     estimate = oracle.estimated(reverse)
     assert estimate is not None
-    assert oracle.count == cost(PASSES)
+    assert oracle.count == cost_of_passes(PASSES)
     found = np.array([estimate.squared[name] for name in oracle.names])
     direct = np.array([oracle.squared(oracle.only([place])) for place in range(len(oracle.names))])
     assert 1 / TRUSTED < found.sum() / direct.sum() < TRUSTED
@@ -309,9 +309,9 @@ def test_sensing_costs_less_than_groups_and_finds_every_node(tmp_path: Path) -> 
     work = work_of(tmp_path, network())
     oracle = work.finder.oracle
     everything = list(range(len(oracle.names)))
-    sensed = sense(oracle, everything, 1.0, len(everything), lambda _, __: None, work.finder.reverse)
+    sensed = sense_nodes(oracle, everything, 1.0, len(everything), lambda _, __: None, work.finder.reverse)
     assert sensed.estimated == len(everything) == 30
-    assert sensed.evaluations == cost(PASSES) + CHECKS < 24
+    assert sensed.evaluations == cost_of_passes(PASSES) + CHECKS < 24
     assert np.unique(sensed.squared).size == 30  # single nodes, not groups
 
 
@@ -341,7 +341,7 @@ def test_estimates_that_measurements_contradict_are_thrown_away(tmp_path: Path) 
             return Estimate(squared=dict.fromkeys(oracle.names, 1e9))
 
     flat: Any = Flat()
-    sensed = sense(oracle, everything, 1.0, 60, lambda _, __: None, flat)
+    sensed = sense_nodes(oracle, everything, 1.0, 60, lambda _, __: None, flat)
     assert sensed.estimated == 0
     assert np.isfinite(sensed.squared).all()
     assert sensed.squared.max() < 1e6

@@ -17,7 +17,7 @@ from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.policy import check_outputs
 from parityscope.case.policy_file import read_policy
-from parityscope.comparison.rows import aligner, as_given, match_rows, matched, row_axis
+from parityscope.comparison.rows import align_as_given, make_aligner, match_outputs, match_rows, row_axis
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.testing.networks import write_network
@@ -70,7 +70,7 @@ def test_a_permutation_is_undone_for_all_outputs_together(seed: int) -> None:
         "labels": np.stack([each[order] for each, order in zip(reference["labels"], orders, strict=True)]),
         "other": reference["other"][:, ::-1],
     }
-    found = matched(["boxes", "labels"], reference, candidate, {"boxes": "b"})
+    found = match_outputs(["boxes", "labels"], reference, candidate, {"boxes": "b"})
     np.testing.assert_array_equal(found["b"], reference["boxes"])
     np.testing.assert_array_equal(found["labels"], reference["labels"])
     np.testing.assert_array_equal(found["other"], candidate["other"])  # what is not named stays
@@ -79,17 +79,17 @@ def test_a_permutation_is_undone_for_all_outputs_together(seed: int) -> None:
 def test_a_lost_row_stays_an_error_and_nan_finds_nan() -> None:
     reference = {"y": np.array([[1.0, 1.0], [2.0, 2.0], [np.nan, 3.0]])}
     candidate = {"y": np.array([[np.nan, 3.0], [1.0, 1.0], [1.0, 1.0]])}
-    found = matched(["y"], reference, candidate)["y"]
+    found = match_outputs(["y"], reference, candidate)["y"]
     np.testing.assert_array_equal(found, [[1.0, 1.0], [1.0, 1.0], [np.nan, 3.0]])
 
 
 def test_nothing_is_matched_where_nothing_is_asked_or_shapes_differ() -> None:
     candidate = {"y": np.ones((3, 2))}
-    assert aligner(()) is as_given
-    assert aligner(())({"y": np.zeros((3, 2))}, candidate) is candidate
-    assert matched(["y"], {"y": np.zeros((4, 2))}, candidate)["y"] is candidate["y"]
+    assert make_aligner(()) is align_as_given
+    assert make_aligner(())({"y": np.zeros((3, 2))}, candidate) is candidate
+    assert match_outputs(["y"], {"y": np.zeros((4, 2))}, candidate)["y"] is candidate["y"]
     with pytest.raises(ParityError, match="share no rows"):
-        matched(["y", "z"], {"y": np.zeros((3, 2)), "z": np.zeros(5)}, {"y": np.zeros((3, 2)), "z": np.zeros(5)})
+        match_outputs(["y", "z"], {"y": np.zeros((3, 2)), "z": np.zeros(5)}, {"y": np.zeros((3, 2)), "z": np.zeros(5)})
 
 
 TOP = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,40] x) => (float[1,8] scores, int64[1,8] places) {

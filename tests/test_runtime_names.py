@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import parityscope
-from parityscope.backends import backends
+from parityscope.backends import known_backends
 
 SOURCE = Path(parityscope.__file__).parent
-NAMES = frozenset(backends())
+NAMES = frozenset(known_backends())
 FIELDS = frozenset({"command", "python"})  # of documents too
 # Where a name means something else than a backend.
 OTHERWISE = {
@@ -98,7 +98,7 @@ def test_nothing_outside_decides_by_a_runtimes_name() -> None:
 
 
 def test_every_runtime_is_told_of() -> None:
-    for one in backends().values():
+    for one in known_backends().values():
         assert one.words or one.title
         assert one.recorded <= (not one.reads_model)
         assert not (one.converts and not one.reads_model)

@@ -15,7 +15,7 @@ import onnx
 import pytest
 from safetensors.numpy import save_file
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.formats import polygraphy
@@ -45,7 +45,7 @@ def model(tmp_path: Path) -> Model:
 
 def session_of(model: Model, text: str, *tensors: str, samples: int = 1) -> tuple[Session, list[dict[str, np.ndarray]]]:
     """The session and what it gives for the first samples."""
-    saved = backend("saved")
+    saved = backend_named("saved")
     target = parse_target(text)
     check_target(target, saved)
     assert not saved.probe().problem
@@ -281,7 +281,7 @@ def test_outputs_of_a_real_polygraphy_run_are_those_of_the_model(model: Model, t
     subprocess.run([*command, *shapes, *save], cwd=tmp_path, check=True, capture_output=True)
     inputs = load_inputs(model, tmp_path / "in.json", spool=tmp_path / "spool")
     assert len(inputs) == 2
-    with backend("saved").open(model, parse_target(f"saved?path={tmp_path}/out.json"), Capture()) as session:
+    with backend_named("saved").open(model, parse_target(f"saved?path={tmp_path}/out.json"), Capture()) as session:
         for sample in inputs:
             wanted = {"y": -np.maximum(sample.arrays["x"], 0), "z": -sample.arrays["k"]}
             assert_same(dict(session.run(sample)), wanted)

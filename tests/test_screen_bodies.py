@@ -12,7 +12,7 @@ import pytest
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.records import Budget
-from parityscope.repairs.search import Task, search
+from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.repairs.search.screen import ranges_of
 from parityscope.repairs.search.watching import seen_within
 from parityscope.repairs.search.within import flagged_within
@@ -121,13 +121,13 @@ def test_a_search_keeps_the_node_that_the_screen_flags(tmp_path: Path, size: flo
     ]
     model, inputs = loaded(tmp_path, LOOP, samples)
     budget = Budget(output="", metric="rel_l2", limit=1e-2, reason="test")
-    task = Task(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1, search_samples=4)
+    task = RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1, search_samples=4)
     (tmp_path / "work").mkdir()
-    found = search(task, tmp_path / "work", tmp_path / "fixed.onnx")
+    found = search_repair(task, tmp_path / "work", tmp_path / "fixed.onnx")
     assert [flag.node for flag in found.flags] == (["grown", "back"] if size > 1 else [])
     assert [one.node for one in found.kept] == (["grown", "back"] if size > 1 else [])
     # A runtime that converts a file in FP32 takes no settings for nodes inside: the Loop, which is all there is, is kept.
     (tmp_path / "whole").mkdir()
-    whole = search(replace(task, typed=False), tmp_path / "whole", tmp_path / "whole.onnx")
+    whole = search_repair(replace(task, typed=False), tmp_path / "whole", tmp_path / "whole.onnx")
     assert [flag.node for flag in whole.flags] == (["around"] if size > 1 else [])
     assert (whole.verdict == "infeasible") == (size > 1)

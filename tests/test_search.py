@@ -23,21 +23,21 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
 from parityscope.repairs.plan import SCHEMA, applied_plan, plan_text, read_plan
-from parityscope.repairs.search import Point, Task, search
+from parityscope.repairs.search import Point, RepairTask, search_repair
 from parityscope.repairs.search.costs import H200, Times, flops_of
-from parityscope.repairs.search.cut import cheapest
-from parityscope.repairs.search.front import pareto
+from parityscope.repairs.search.cut import cheapest_assignment
+from parityscope.repairs.search.front import pareto_front
 from parityscope.repairs.search.improving import improver_of, runs_of
-from parityscope.repairs.search.judging import excess, relative_error, yardstick
+from parityscope.repairs.search.judging import make_yardstick, relative_error, worst_excess
 from parityscope.repairs.search.maxflow import Arc, minimum_cut
-from parityscope.repairs.search.network import OUTSIDE, Network, Vertex, Wire, network_of, price
+from parityscope.repairs.search.network import OUTSIDE, CutNetwork, Vertex, Wire, network_of, price_assignment
 from parityscope.repairs.search.oracle import Oracle
 from parityscope.repairs.search.pricing import pricer_of
-from parityscope.repairs.search.proving import certificate, confidence, needed
-from parityscope.repairs.search.records import Kept
-from parityscope.repairs.search.staging import staged
-from parityscope.repairs.search.writing import write
-from parityscope.report.repair import as_html, as_text, document
+from parityscope.repairs.search.proving import certificate_of, confidence_of_share, samples_needed
+from parityscope.repairs.search.records import KeptNode
+from parityscope.repairs.search.staging import stage_model
+from parityscope.repairs.search.writing import write_assignment
+from parityscope.report.repair import repair_as_html, repair_as_text, repair_document
 from parityscope.testing.networks import parse_network
 from proving.models.fetching import page_image, require
 from proving.models.ocr import ocr_det_input
@@ -53,7 +53,7 @@ def task_of(
     weights: Mapping[str, Any],
     samples: list[dict[str, np.ndarray]],
     limit: float = 1e-2,
-) -> Task:
+) -> RepairTask:
     """A task about a model written as text; the samples are one .npz each."""
     proto = parse_network('<ir_version: 9, opset_import: ["": 19]>' + text, weights)
     data = folder / "data"
@@ -64,12 +64,12 @@ def task_of(
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, data, spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=limit, reason="a test")
-    return Task(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
+    return RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
 
 
-def searched(task: Task, folder: Path, output: Path | None = None) -> Any:
+def searched(task: RepairTask, folder: Path, output: Path | None = None) -> Any:
     folder.mkdir(parents=True)
-    return search(task, folder, output)
+    return search_repair(task, folder, output)
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -135,7 +135,7 @@ def test_cut_takes_capacities_of_any_size() -> None:
 
 
 @st.composite
-def networks(draw: st.DrawFn) -> tuple[Network, np.ndarray, np.ndarray]:
+def networks(draw: st.DrawFn) -> tuple[CutNetwork, np.ndarray, np.ndarray]:
     """Up to six vertices, some of which only move; wires with several readers, inputs and outputs."""
     count = draw(st.integers(1, 6))
     time = st.integers(0, 20)
@@ -166,19 +166,19 @@ def networks(draw: st.DrawFn) -> tuple[Network, np.ndarray, np.ndarray]:
             )
     squared = np.array(draw(st.lists(time, min_size=decisions, max_size=decisions)), np.float64)
     pinned = np.array(draw(st.lists(st.booleans(), min_size=decisions, max_size=decisions)), np.bool_)
-    return Network(vertices=tuple(vertices), wires=tuple(wires), decisions=decisions), squared, pinned
+    return CutNetwork(vertices=tuple(vertices), wires=tuple(wires), decisions=decisions), squared, pinned
 
 
 @given(networks(), st.sampled_from([0.0, 0.5, 3.0, 100.0]))
 @settings(max_examples=150, deadline=None)
 def test_cut_is_the_exact_optimum_of_the_cost_model(
-    drawn: tuple[Network, np.ndarray, np.ndarray], multiplier: float
+    drawn: tuple[CutNetwork, np.ndarray, np.ndarray], multiplier: float
 ) -> None:
     """Against every assignment: the optimum of time, Casts and weighed error, with pinned nodes full."""
     network, squared, pinned = drawn
 
     def cost(low: np.ndarray) -> float:
-        total = price(network, low, vertices=True).seconds
+        total = price_assignment(network, low, vertices=True).seconds
         for vertex, each in zip(network.vertices, low, strict=True):
             if vertex.decision is not None and each:
                 total += math.inf if pinned[vertex.decision] else multiplier * squared[vertex.decision]
@@ -189,17 +189,19 @@ def test_cut_is_the_exact_optimum_of_the_cost_model(
 
     every = (np.array(low, np.bool_) for low in itertools.product((False, True), repeat=len(network.vertices)))
     best = min(map(cost, every))
-    found = cost(cheapest(network, squared, multiplier, pinned).vertices)
+    found = cost(cheapest_assignment(network, squared, multiplier, pinned).vertices)
     # Capacities are rounded to 2^-48 of the largest: with at most 40 of them below 1e4, by less than 1e-8 in all.
     assert found == pytest.approx(best, abs=1e-8)
 
 
 @given(networks(), st.integers(0, 2**32 - 1))
 @settings(max_examples=150, deadline=None)
-def test_prices_of_many_assignments_are_those_of_each(drawn: tuple[Network, np.ndarray, np.ndarray], seed: int) -> None:
+def test_prices_of_many_assignments_are_those_of_each(
+    drawn: tuple[CutNetwork, np.ndarray, np.ndarray], seed: int
+) -> None:
     network = drawn[0]
     low = np.random.default_rng(seed).integers(0, 2, (5, network.decisions)).astype(np.bool_)
-    one_by_one = [price(network, each) for each in low]
+    one_by_one = [price_assignment(network, each) for each in low]
     pricer = pricer_of(network)
     np.testing.assert_allclose(pricer.seconds(low), [one.seconds for one in one_by_one], rtol=1e-12)
     dearer = [one.seconds + 0.25 * one.casts for one in one_by_one]
@@ -209,7 +211,7 @@ def test_prices_of_many_assignments_are_those_of_each(drawn: tuple[Network, np.n
 @given(networks(), st.floats(0, 1))
 @settings(max_examples=150, deadline=None)
 def test_improvement_keeps_the_bound_and_what_is_pinned_and_never_costs_more(
-    drawn: tuple[Network, np.ndarray, np.ndarray], share: float
+    drawn: tuple[CutNetwork, np.ndarray, np.ndarray], share: float
 ) -> None:
     network, squared, pinned = drawn
     improver = improver_of(network, squared, pinned)
@@ -222,7 +224,7 @@ def test_improvement_keeps_the_bound_and_what_is_pinned_and_never_costs_more(
     assert improver.cost(found) <= improver.cost(start)
 
 
-def chain(times: list[float], cast: float) -> Network:
+def chain(times: list[float], cast: float) -> CutNetwork:
     """Nodes one after another, each in no time when low, with the same Cast between any two and at both ends."""
     vertices = tuple(
         Vertex(name=f"n{at}", op_type="MatMul", decision=at, flops=0.0, times=Times(full=time, low=0.0))
@@ -233,14 +235,14 @@ def chain(times: list[float], cast: float) -> Network:
         Wire(tensor=f"t{at}", producer=one, consumers=(other,), cast=cast)
         for at, (one, other) in enumerate(itertools.pairwise(ends))
     )
-    return Network(vertices=vertices, wires=wires, decisions=len(times))
+    return CutNetwork(vertices=vertices, wires=wires, decisions=len(times))
 
 
 def test_improvement_reaches_what_lies_between_two_cuts() -> None:
     """Times 4, 3, 3 and errors 4, 3, 3 without Casts: every price takes all or nothing, and under a bound of 6 the two
     nodes of error 3 can be low: 4 seconds are left of 10. The first node alone, which a greedy choice takes, leaves 6."""
     network, squared, pinned = chain([4.0, 3.0, 3.0], 0.0), np.array([4.0, 3.0, 3.0]), np.zeros(3, np.bool_)
-    cuts = {int(cheapest(network, squared, price, pinned).low.sum()) for price in (0.1, 0.9, 1.1, 10.0)}
+    cuts = {int(cheapest_assignment(network, squared, price, pinned).low.sum()) for price in (0.1, 0.9, 1.1, 10.0)}
     assert cuts == {0, 3}
     found = improver_of(network, squared, pinned).cheapest(6.0, [np.zeros(3, np.bool_)])
     assert found is not None
@@ -287,14 +289,14 @@ def test_weights_from_integers_need_no_cast_on_either_side(tmp_path: Path) -> No
         f = Cast<to=1>(w) s = Mul(f, scale) a = MatMul(x, s) y = Relu(a) }"""
     weights = {"w": np.arange(-32, 32, dtype=np.int8).reshape(8, 8), "scale": np.float32([0.01])}
     task = task_of(tmp_path, text, weights, inputs_of(1, 1, 8))
-    model = staged(task.model, (), tmp_path)
+    model = stage_model(task.model, (), tmp_path)
     decisions = [node.name for node in Switchboard(model.graph(), "f16", threads=1).graph.nodes]
     assert len(decisions) == 2  # Mul and MatMul; Relu moves, and the Cast is exact
     network = network_of(model.graph(), decisions, {"x": (1, 8), "s": (8, 8), "a": (1, 8), "y": (1, 8)}, H200, {})
-    assert [price(network, np.array(low)).casts for low in ([True, True], [False, False])] == [2, 0]
-    kept = [Kept(node=name, op_type="", reason="a test") for name in decisions]
-    assert write(model, "f16", kept, tmp_path / "full.onnx", typed=True).casts == 0
-    assert write(model, "f16", (), tmp_path / "low.onnx", typed=True).casts == 2
+    assert [price_assignment(network, np.array(low)).casts for low in ([True, True], [False, False])] == [2, 0]
+    kept = [KeptNode(node=name, op_type="", reason="a test") for name in decisions]
+    assert write_assignment(model, "f16", kept, tmp_path / "full.onnx", typed=True).casts == 0
+    assert write_assignment(model, "f16", (), tmp_path / "low.onnx", typed=True).casts == 2
 
 
 def test_a_size_that_becomes_a_float_follows_what_reads_it(tmp_path: Path) -> None:
@@ -303,10 +305,10 @@ def test_a_size_that_becomes_a_float_follows_what_reads_it(tmp_path: Path) -> No
         s = Shape(x) n = Gather<axis=0>(s, last) f = Cast<to=1>(n) r = Range(zero, f, one) a = MatMul(x, w) y = Add(a, r) }"""
     weights = {"w": normal(1, 8, 8), "last": np.int64(1), "zero": np.float32(0), "one": np.float32(1)}
     task = task_of(tmp_path, text, weights, inputs_of(1, 1, 8))
-    model = staged(task.model, (), tmp_path)
+    model = stage_model(task.model, (), tmp_path)
     decisions = [node.name for node in Switchboard(model.graph(), "f16", threads=1).graph.nodes]
-    kept = [Kept(node=name, op_type="", reason="a test") for name in decisions]
-    write(model, "f16", kept, tmp_path / "full.onnx", typed=True)
+    kept = [KeptNode(node=name, op_type="", reason="a test") for name in decisions]
+    write_assignment(model, "f16", kept, tmp_path / "full.onnx", typed=True)
     x = inputs_of(1, 1, 8)[0]
     found, wanted = (
         open_session(ir.load(path), threads=1)(x)["y"] for path in (tmp_path / "full.onnx", task.model.path)
@@ -317,7 +319,7 @@ def test_a_size_that_becomes_a_float_follows_what_reads_it(tmp_path: Path) -> No
 def test_front_holds_what_nothing_beats() -> None:
     made = [(1.0, 5.0), (2.0, 2.0), (3.0, 2.0), (2.5, 3.0), (4.0, 0.0), (1.0, 6.0), (0.5, math.nan)]
     points = [Point(step="", kept=(), excess=e, seconds=s, flops=0.0, casts=0) for s, e in made]
-    assert [(one.seconds, one.excess) for one in pareto(points)] == [(1.0, 5.0), (2.0, 2.0), (4.0, 0.0)]
+    assert [(one.seconds, one.excess) for one in pareto_front(points)] == [(1.0, 5.0), (2.0, 2.0), (4.0, 0.0)]
 
 
 def test_relative_error_has_a_floor_and_hides_no_nan() -> None:
@@ -339,7 +341,7 @@ def test_excess_follows_the_side_that_a_metric_is_better_on(tmp_path: Path) -> N
 
     def over(metric: str, limit: float) -> float:
         budget = Budget(output="", metric=metric, limit=limit, reason="")
-        return excess(yardstick((budget,), {"score": own}, [reference], None), reference, candidate)
+        return worst_excess(make_yardstick((budget,), {"score": own}, [reference], None), reference, candidate)
 
     assert over("max_abs", 0.08) == pytest.approx(0.5)
     assert over("cosine", 0.999) == pytest.approx(0.0, abs=1e-9)
@@ -350,20 +352,20 @@ def test_excess_follows_the_side_that_a_metric_is_better_on(tmp_path: Path) -> N
 
 def test_sample_counts_of_the_distribution_free_statement() -> None:
     """0.95^59 = 0.0485 and 0.95^58 = 0.0510; 0.9^22 = 0.0985 and 0.9^21 = 0.1094 (Wilks 1941)."""
-    assert (needed(0.95), needed(0.90)) == (59, 22)
-    assert confidence(59, 0.95) == pytest.approx(0.9515, abs=1e-4)
-    assert confidence(22, 0.90) == pytest.approx(0.9015, abs=1e-4)
-    assert confidence(59, 0.95, attempts=2) == pytest.approx(1 - 2 * 0.0485, abs=2e-4)
-    clean = certificate([0.5] * 59)
+    assert (samples_needed(0.95), samples_needed(0.90)) == (59, 22)
+    assert confidence_of_share(59, 0.95) == pytest.approx(0.9515, abs=1e-4)
+    assert confidence_of_share(22, 0.90) == pytest.approx(0.9015, abs=1e-4)
+    assert confidence_of_share(59, 0.95, attempts=2) == pytest.approx(1 - 2 * 0.0485, abs=2e-4)
+    clean = certificate_of([0.5] * 59)
     assert clean.certified
     assert clean.statement.startswith("All 59 held-out samples meet the budget: at least 95%")
-    near = certificate([0.5] * 58 + [0.89]).statement
+    near = certificate_of([0.5] * 58 + [0.89]).statement
     assert near.endswith("The worst of them makes 0.89 times the error allowed; a rarer input may miss.")
-    assert not certificate([0.5] * 21).certified
-    assert "too few" in certificate([0.5] * 21).statement
-    assert certificate([0.5] * 58 + [math.nan]).failures == 1
-    assert not certificate([0.5] * 58 + [1.01]).certified
-    assert certificate([float(n) / 100 for n in range(1, 101)]).p95 == pytest.approx(0.95)
+    assert not certificate_of([0.5] * 21).certified
+    assert "too few" in certificate_of([0.5] * 21).statement
+    assert certificate_of([0.5] * 58 + [math.nan]).failures == 1
+    assert not certificate_of([0.5] * 58 + [1.01]).certified
+    assert certificate_of([float(n) / 100 for n in range(1, 101)]).p95 == pytest.approx(0.95)
 
 
 def test_errors_of_single_nodes_add_in_squares(tmp_path: Path) -> None:
@@ -379,7 +381,7 @@ def test_errors_of_single_nodes_add_in_squares(tmp_path: Path) -> None:
         Switchboard(task.model.graph(), "f16", threads=1),
         samples,
         references,
-        yardstick(task.budgets, {}, references, None),
+        make_yardstick(task.budgets, {}, references, None),
     )
     singles = [oracle.squared(oracle.only([place])) for place in range(len(oracle.names))]
     for places in ([0, 1, 2, 3], [4, 5, 6, 7], list(range(len(oracle.names)))):
@@ -587,8 +589,8 @@ def test_reports_say_the_outcome_and_escape_names(tmp_path: Path) -> None:
     task = task_of(tmp_path, CANCELLING, CANCELLING_WEIGHTS, inputs_of(5, 1, 64), limit=5e-3)
     found = searched(task, tmp_path / "w")
     named = replace(found, kept=(replace(found.kept[0], node="</script><b>x"), *found.kept[1:]))
-    held = document(named, task, version="0")
-    page, text = as_html(held), as_text(held)
+    held = repair_document(named, task, version="0")
+    page, text = repair_as_html(held), repair_as_text(held)
     assert "</script><b>x" not in page
     assert "Error against cost" in page
     assert "<svg" in page
@@ -635,7 +637,7 @@ def test_the_text_detector_needs_no_node_in_fp32(tmp_path: Path) -> None:
     model = load_model(require("ocr-det"))
     require("page-image")
     np.savez(tmp_path / "page.npz", **ocr_det_input(page_image(), (384, 192)))
-    task = Task(
+    task = RepairTask(
         model=model,
         inputs=load_inputs(model, tmp_path / "page.npz", spool=tmp_path / "spool"),
         low="f16",

@@ -24,12 +24,12 @@ from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.records import Budget
-from parityscope.repairs.search import Task, search
+from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.repairs.search.journal import Journal
-from parityscope.repairs.search.judging import yardstick
+from parityscope.repairs.search.judging import make_yardstick
 from parityscope.repairs.search.oracle import ACTIVE, Oracle
 from parityscope.repairs.search.reverse import Reverse
-from parityscope.repairs.search.splitting import split
+from parityscope.repairs.search.splitting import split_samples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def normal(seed: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def task_of(folder: Path, count: int) -> Task:
+def task_of(folder: Path, count: int) -> RepairTask:
     proto = onnx.parser.parse_model(TEXT)
     weights = {"small": np.float32([1e-3]), "one": np.float32([1]), "w1": normal(1, 32, 32), "w2": normal(2, 32, 32)}
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(w, name) for name, w in weights.items())
@@ -55,13 +55,13 @@ def task_of(folder: Path, count: int) -> Task:
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=5e-3, reason="a test")
-    return Task(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
+    return RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
 
 
-def searched(task: Task, folder: Path, progress: Any = None) -> Any:
+def searched(task: RepairTask, folder: Path, progress: Any = None) -> Any:
     folder.mkdir()
     output = folder / "fixed.onnx"
-    return search(task, folder, output) if progress is None else search(task, folder, output, progress)
+    return search_repair(task, folder, output) if progress is None else search_repair(task, folder, output, progress)
 
 
 class Interrupted(Exception):  # noqa: N818 - stands for a signal
@@ -166,12 +166,12 @@ def mixed_case(folder: Path) -> None:
     (folder / "times.json").write_text(json.dumps({"nodes": times}), encoding="utf-8")
 
 
-def mixed_task(folder: Path) -> Task:
+def mixed_task(folder: Path) -> RepairTask:
     mixed_case(folder)
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=8e-3, reason="a test")
-    asked = Task(model=model, inputs=inputs, low="f16,bf16", budgets=(budget,), threads=1, range_repairs=False)
+    asked = RepairTask(model=model, inputs=inputs, low="f16,bf16", budgets=(budget,), threads=1, range_repairs=False)
     return replace(asked, profile=folder / "times.json")
 
 
@@ -268,11 +268,11 @@ def test_a_killed_command_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path)
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
-def oracle_of(task: Task) -> Oracle:
+def oracle_of(task: RepairTask) -> Oracle:
     run = open_session(task.model.graph(), threads=1)
     samples = list(task.inputs)
     references = [run(sample.arrays) for sample in samples]
-    held = yardstick(task.budgets, {}, references, None)
+    held = make_yardstick(task.budgets, {}, references, None)
     return Oracle(Switchboard(task.model.graph(), "f16", threads=1), samples, references, held)
 
 
@@ -323,7 +323,7 @@ def test_what_is_left_beside_the_certificate_is_searched_on(tmp_path: Path) -> N
 
     def sizes(count: int) -> tuple[int, int]:
         inputs = replace(task.inputs, indices=tuple(range(count)))
-        searched, held = split(replace(task, inputs=inputs))
+        searched, held = split_samples(replace(task, inputs=inputs))
         return len(searched.indices), len(held.indices)
 
     assert [sizes(count) for count in (63, 100, 500)] == [(4, 59), (41, 59), (64, 436)]

@@ -14,7 +14,7 @@ import onnx_ir as ir
 import pytest
 
 from parityscope.errors import ParityError
-from parityscope.repairs.settings import Text, exporters, settings_for
+from parityscope.repairs.settings import Text, known_exporters, settings_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def imported(text: Text, folder: Path) -> ModuleType:
 
 
 def test_kinds() -> None:
-    assert sorted(exporters()) == ["modelopt", "openvino", "ort-float16", "polygraphy", "tensorrt", "trtexec"]
+    assert sorted(known_exporters()) == ["modelopt", "openvino", "ort-float16", "polygraphy", "tensorrt", "trtexec"]
 
 
 @pytest.mark.parametrize("kind", ["tensorrt", "trtexec", "polygraphy", "openvino", "modelopt", "ort-float16"])

@@ -19,7 +19,7 @@ from hardware import needs_bfloat16
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.imaging.recipe import Placing, Recipe, prepared
+from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 from parityscope.testing.networks import write_network
 from proving.models.efficientnet import efficientnet_lite0
 from proving.models.fetching import require
@@ -158,7 +158,7 @@ def test_a_trained_classifier_given_bgr_by_a_file_that_lost_a_bound(
     model = efficientnet_lite0(tmp_path / "eff.onnx")
     placing = Placing(size=(224, 224), fit="central", kernel="bicubic-antialias", shorter=256)
     recipe = Recipe(input="image", placing=placing, scale=1.0, mean=(127.0,), deviation=(128.0,))
-    photograph = prepared(recipe, read_image(require("coffee")))
+    photograph = prepare_image(recipe, read_image(require("coffee")))
     write_npz(tmp_path / "inputs" / "000000.npz", {"image": np.asarray(photograph)})
     message = onnx.load(model)
     graph = message.graph

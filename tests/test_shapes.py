@@ -12,8 +12,8 @@ import pytest
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._readings import readings
-from parityscope.checks.output_misread import misread
+from parityscope.checks._readings import misreadings_of
+from parityscope.checks.output_misread import explain_misreading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,15 +136,15 @@ def test_answers_that_are_not_whole_are_no_cause(
 def test_outputs_read_as_what_they_are_not() -> None:
     numbers = np.random.default_rng(6)
     y = numbers.normal(size=(2, 3, 4, 5)).astype(np.float32)
-    assert "axes" in misread(y, y.transpose(0, 2, 3, 1).reshape(y.shape), 1e-6)[0]
-    assert misread(y, y, 1e-6)[0] == ""
-    assert misread(y, numbers.normal(size=y.shape).astype(np.float32), 1e-6)[0] == ""
-    words, left = misread(y, y.reshape(-1)[::-1].reshape(y.shape), 1e-6)
+    assert "axes" in explain_misreading(y, y.transpose(0, 2, 3, 1).reshape(y.shape), 1e-6)[0]
+    assert explain_misreading(y, y, 1e-6)[0] == ""
+    assert explain_misreading(y, numbers.normal(size=y.shape).astype(np.float32), 1e-6)[0] == ""
+    words, left = explain_misreading(y, y.reshape(-1)[::-1].reshape(y.shape), 1e-6)
     assert (words, left) == ("holds the right values in another order", 0.0)
     # 60 halves fill 30 floats of 60: the first 60 values are read back from the bytes.
     held = np.zeros(y.size, np.float32)
     held.view(np.float16)[: y.size] = y.reshape(-1).astype(np.float16)
-    words, left = misread(y, held.reshape(y.shape), 2e-3)
+    words, left = explain_misreading(y, held.reshape(y.shape), 2e-3)
     assert words == "was written as float16 and read as float32"
     assert left == 0  # what writing halves rounds is not left over, whatever was declared
 
@@ -152,7 +152,7 @@ def test_outputs_read_as_what_they_are_not() -> None:
 def test_rows_with_a_pitch() -> None:
     # Rows of 3 float32 (12 bytes) that begin every 16: 0 1 2 _ 3 4 5 _ , read end to end into six elements.
     rows = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
-    found = dict(readings("layout", rows, None))
+    found = dict(misreadings_of("layout", rows, None))
     packed = found["its rows begin every 16 bytes and were read end to end"]
     np.testing.assert_array_equal(packed, np.array([[1, 2, 3], [0, 4, 5]], np.float32))
     spread = found["its rows lie end to end and were read every 16 bytes"]
@@ -162,18 +162,18 @@ def test_rows_with_a_pitch() -> None:
 def test_pitches_that_leave_the_same_are_not_told_apart() -> None:
     # Rows of 4 bytes' width: pitches of 32 and more begin the second row behind the end of 2 x 3 x 4 = 24 bytes.
     rows = np.arange(6, dtype=np.float32).reshape(2, 3) + 1
-    words = [words for words, _ in readings("layout", rows, None) if words.startswith("its rows")]
+    words = [words for words, _ in misreadings_of("layout", rows, None) if words.startswith("its rows")]
     assert words == [
         "its rows begin every 16 bytes and were read end to end",
         "its rows lie end to end and were read every 16 bytes",
     ]
     first = np.array([[1, 2, 3], [0, 0, 0]], np.float32)
-    assert misread(rows, first, 1e-6) == ("", np.inf)
+    assert explain_misreading(rows, first, 1e-6) == ("", np.inf)
     # The same where the rows behind it are nought until the end of the buffer.
     sparse = np.zeros((6, 3), np.float32)
     sparse[0], sparse[5] = (1, 2, 3), (4, 5, 6)
-    assert not [words for words, _ in readings("layout", sparse, None) if words.startswith("its rows begin")]
-    assert dict(readings("part", np.ones((5, 4), np.float32), None))[
+    assert not [words for words, _ in misreadings_of("layout", sparse, None) if words.startswith("its rows begin")]
+    assert dict(misreadings_of("part", np.ones((5, 4), np.float32), None))[
         "holds its first row alone: one row was copied, or its rows begin every 80 bytes or more"
     ].tolist() == [[1] * 4, *[[0] * 4] * 4]
 

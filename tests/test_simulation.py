@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from parityscope.arithmetic import FORMATS, round_to
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -26,8 +26,8 @@ TEXT = """<ir_version: 9, opset_import: ["": 17]> g (float[n] x) => (float[n] y)
 def run(path: Path, target: str, arrays: Mapping[str, np.ndarray], *capture: str) -> tuple[Any, Mapping[str, Any]]:
     """(session, arrays by name) of one sample on one target."""
     parsed = parse_target(target)
-    check_target(parsed, backend(parsed.backend))
-    with backend(parsed.backend).open(load_model(path), parsed, Capture(tensors=capture)) as session:
+    check_target(parsed, backend_named(parsed.backend))
+    with backend_named(parsed.backend).open(load_model(path), parsed, Capture(tensors=capture)) as session:
         return session, session.run(Sample(index=0, name="sample", arrays=arrays))
 
 

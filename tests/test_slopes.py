@@ -10,10 +10,10 @@ import onnx_ir as ir
 import pytest
 
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.edits import Edit, form_of
+from parityscope.hypotheses.edits import StretchEdit, form_of
 from parityscope.hypotheses.from_outputs.reference import open_reference
 from parityscope.hypotheses.from_outputs.sites import sites_of
-from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, exchanges
+from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def slopes_of(text: str, constants: dict[str, np.ndarray], x: np.ndarray) -> Slo
     return Slopes(site=site, sample=0, adjoint=adjoint, constants=held)
 
 
-def of_constant(index: int, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
-    return Edit(
+def of_constant(index: int, change: Callable[[np.ndarray], np.ndarray]) -> StretchEdit:
+    return StretchEdit(
         words="",
         bits=0,
         at=0,
@@ -77,7 +77,7 @@ def of_constant(index: int, change: Callable[[np.ndarray], np.ndarray]) -> Edit:
     )
 
 
-def run_and_multiplied(slopes: Slopes, edit: Edit) -> np.ndarray:
+def run_and_multiplied(slopes: Slopes, edit: StretchEdit) -> np.ndarray:
     results = slopes.site.results(0, edit)
     assert results is not None
     assert results[0] is not None
@@ -103,7 +103,7 @@ def test_a_change_of_a_constant_is_looked_up(kind: str) -> None:
 def test_all_exchanges_of_two_indices_are_looked_up_at_once() -> None:
     slopes = slopes_of(*NODES["grouped"])
     weights = NODES["grouped"][1]["w"]
-    table = exchanges(weights, slopes.constants["w"], 0)
+    table = effects_of_exchanges(weights, slopes.constants["w"], 0)
     assert table is not None
     swapped = of_constant(1, lambda array: array[[0, 4, 2, 3, 1, 5]])
     assert np.allclose(table[1, 4], run_and_multiplied(slopes, swapped), rtol=1e-4, atol=1e-4)
@@ -112,7 +112,7 @@ def test_all_exchanges_of_two_indices_are_looked_up_at_once() -> None:
 
 def test_elementwise_changes_are_looked_up_between_nodes() -> None:
     slopes = slopes_of(*NODES["product"])
-    edit = Edit(
+    edit = StretchEdit(
         words="",
         bits=0,
         whole=lambda stretch, sample: np.minimum(stretch.base[sample], 0.5),

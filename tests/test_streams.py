@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from command_line import exit_status
-from parityscope.visible import visible
+from parityscope.visible import make_visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,11 +95,11 @@ def test_what_a_terminal_would_obey_and_what_an_encoding_lacks_is_escaped(
     monkeypatch.setattr(sys, "stderr", streams[1])
     monkeypatch.setenv("COLUMNS", "140")
     assert exit_status(*words, "--study", str(tmp_path / "study")) == 0
-    assert visible(streams[0].told()) == streams[0].told()
+    assert make_visible(streams[0].told()) == streams[0].told()
     assert "\\x1b[31mred" in streams[0].told()
     assert ("é" in streams[0].told()) == (encoding != "ascii")
     assert exit_status("lint", EVIL) == 2
-    assert visible(streams[1].told()) == streams[1].told()
+    assert make_visible(streams[1].told()) == streams[1].told()
     assert "there is no model at \\u001b[31mred" in streams[1].told()
 
 

@@ -14,7 +14,7 @@ import onnx.parser
 import pytest
 
 from command_line import exit_status
-from parityscope.backends import backends
+from parityscope.backends import known_backends
 from parityscope.backends.targets import named_code, parse_target
 from parityscope.case.formats.npz import write_npz
 
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["diagnose", "model.onnx", "--candidate", "sim:f16", "--inputs", "inputs", "--study", "study", "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("parityscope.cli._supervise.supervised", lambda work: work())
+        patch.setattr("parityscope.cli._supervise.supervise_work", lambda work: work())
         assert exit_status(*words) == 1
     return folder
 
@@ -165,7 +165,7 @@ def test_every_option_of_our_backends_is_known_as_data_or_as_code() -> None:
         "ort": {"custom_ops"},
         "trt": {"engine", "timing_cache", "plugins", "build_route", "summary"},
     }
-    for name, backend in backends().items():
+    for name, backend in known_backends().items():
         if name in {"command", "python", "torch", "triton"}:
             assert backend.plain is None
         else:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic import FORMATS, round_to
-from parityscope.arithmetic.simulation import arrange
-from parityscope.arithmetic.switchable import switchable
+from parityscope.arithmetic.simulation import arrange_precision
+from parityscope.arithmetic.switchable import make_switchable
 from parityscope.backends._onnxruntime import open_session
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
@@ -142,8 +142,8 @@ def test_the_ends_are_the_plain_model_and_the_simulation(name: str, precision: s
     count = len(board.graph.nodes)
     off = board.run(sample(feeds), np.zeros(count, np.bool_))
     on = board.run(sample(feeds), np.ones(count, np.bool_))
-    unrounded = open_simulation(arrange(parse(text, weights), None), threads=1)(feeds)
-    simulated = open_simulation(arrange(parse(text, weights), precision), threads=1)(feeds)
+    unrounded = open_simulation(arrange_precision(parse(text, weights), None), threads=1)(feeds)
+    simulated = open_simulation(arrange_precision(parse(text, weights), precision), threads=1)(feeds)
     for output, array in off.items():
         np.testing.assert_array_equal(array, unrounded[output], err_msg=output)
         np.testing.assert_array_equal(on[output], simulated[output], err_msg=output)
@@ -152,13 +152,13 @@ def test_the_ends_are_the_plain_model_and_the_simulation(name: str, precision: s
 
 def test_products_are_what_tf32_switches() -> None:
     text, weights, _ = MODELS["convolutions"]
-    graph = switchable(parse(text, weights), "tf32")
+    graph = make_switchable(parse(text, weights), "tf32")
     assert [node.op_type for node in graph.nodes] == ["Conv", "Conv", "Gemm"]
 
 
 def test_operators_that_move_numbers_follow_and_are_no_nodes_of_their_own() -> None:
     text, weights, _ = MODELS["convolutions"]
-    kinds = [node.op_type for node in switchable(parse(text, weights), "f16").nodes]
+    kinds = [node.op_type for node in make_switchable(parse(text, weights), "f16").nodes]
     assert kinds == ["Conv", "BatchNormalization", "Conv", "Add", "GlobalAveragePool", "Gemm"]
 
 
@@ -266,14 +266,14 @@ def test_an_unknown_node_and_a_wrong_assignment_are_refused() -> None:
     with pytest.raises(ValueError, match="3 booleans"):
         board.run(sample({"x": normal(3)}), np.zeros(2, np.bool_))
     with pytest.raises(ParityError, match="f32 cannot be simulated"):
-        switchable(parse(CHAIN), "f32")
+        make_switchable(parse(CHAIN), "f32")
 
 
 def test_names_that_several_nodes_have_are_told_apart() -> None:
     model = parse("g (float[n] x) => (float[n] y) { a = Exp(x) y = Sqrt(a) }")
     for node in model.graph:
         node.name = "same"
-    assert [node.name for node in switchable(model, "f16").nodes] == ["same", "same#1"]
+    assert [node.name for node in make_switchable(model, "f16").nodes] == ["same", "same#1"]
 
 
 @pytest.mark.model
@@ -283,6 +283,6 @@ def test_the_recogniser_is_exact_at_both_ends() -> None:
     board = Switchboard(read_graph(path), "f16", threads=1)
     count = len(board.graph.nodes)
     for low, precision in ((False, None), (True, "f16")):
-        for name, array in open_simulation(arrange(read_graph(path), precision), threads=1)(feeds).items():
+        for name, array in open_simulation(arrange_precision(read_graph(path), precision), threads=1)(feeds).items():
             found = board.run(sample(feeds), np.full(count, low))[name]
             np.testing.assert_array_equal(found, array)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from parityscope.errors import ParityError
-from parityscope.verification.intervals import taken
-from parityscope.verification.metrics._boxes import component_boxes, overlaps, paired
-from parityscope.verification.metrics._texts import edits
-from parityscope.verification.task_metrics import Answer, chosen_metric, task_metrics
+from parityscope.verification.intervals import take_states
+from parityscope.verification.metrics._boxes import component_boxes, count_pairs, overlap_matrix
+from parityscope.verification.metrics._texts import edit_distance
+from parityscope.verification.task_metrics import TaskAnswer, chosen_metric, task_metrics
 from parityscope.verification.user_metric import user_metric
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 
 
-def answer(outputs: Arrays, reference: Arrays | None = None, labels: Arrays | None = None, name: str = "s") -> Answer:
-    return Answer(name=name, outputs=outputs, reference=outputs if reference is None else reference, labels=labels)
+def answer(
+    outputs: Arrays, reference: Arrays | None = None, labels: Arrays | None = None, name: str = "s"
+) -> TaskAnswer:
+    return TaskAnswer(name=name, outputs=outputs, reference=outputs if reference is None else reference, labels=labels)
 
 
-def value(text: str, answers: Sequence[Answer]) -> float:
+def value(text: str, answers: Sequence[TaskAnswer]) -> float:
     """The pooled number of a metric."""
     chosen = chosen_metric(text)
     return chosen.metric.combine(chosen.metric.score(answers, chosen.options))
@@ -167,7 +169,7 @@ def test_perplexity() -> None:
     [("kitten", "sitting", 3), ("", "abc", 3), ("abc", "", 3), ("flaw", "lawn", 2), ("same", "same", 0)],
 )
 def test_edit_distance(truth: str, text: str, count: int) -> None:
-    assert edits(truth, text) == count
+    assert edit_distance(truth, text) == count
 
 
 def test_error_rates_are_pooled() -> None:
@@ -252,12 +254,12 @@ def test_classes_without_truths_do_not_count_and_images_are_pooled() -> None:
 
 def test_overlaps_and_pairs() -> None:
     boxes = np.array([[0, 0, 2, 2], [1, 0, 3, 2], [5, 5, 5, 5]], float)
-    shares = overlaps(boxes, boxes)
+    shares = overlap_matrix(boxes, boxes)
     assert shares[0, 1] == pytest.approx(2 / 6)
     assert shares[2, 2] == 0.0  # an empty box overlaps nothing, not even itself
     # 0.9 takes row 0 and column 0; row 1 then has only column 1, at 0.6.
-    assert paired(np.array([[0.9, 0.8], [0.85, 0.6]]), 0.5) == 2
-    assert paired(np.array([[0.9, 0.8], [0.85, 0.4]]), 0.5) == 1
+    assert count_pairs(np.array([[0.9, 0.8], [0.85, 0.6]]), 0.5) == 2
+    assert count_pairs(np.array([[0.9, 0.8], [0.85, 0.4]]), 0.5) == 1
 
 
 def test_connected_parts() -> None:
@@ -314,7 +316,7 @@ def test_the_reference_itself_is_perfect_and_samples_can_be_drawn(name: str) -> 
     states = metric.score(answers, {})
     assert len(states) == 4
     assert metric.combine(states) == pytest.approx(PERFECT.get(name, 1.0))
-    assert metric.combine(taken(states, np.array([0, 0, 3]))) == pytest.approx(PERFECT.get(name, 1.0))
+    assert metric.combine(take_states(states, np.array([0, 0, 3]))) == pytest.approx(PERFECT.get(name, 1.0))
     assert metric.better == ("lower" if name in {"cer", "wer", "perplexity"} else "higher")
 
 
@@ -347,7 +349,7 @@ def test_a_number_of_all_samples_is_computed_again_on_draws(tmp_path: Path) -> N
     states = metric.score(answers, {})
     assert not metric.single
     assert metric.combine(states) == 4.0
-    assert metric.combine(taken(states, np.array([0, 1, 1]))) == 2.0
+    assert metric.combine(take_states(states, np.array([0, 1, 1]))) == 2.0
 
 
 def test_another_number_of_values_is_refused(tmp_path: Path) -> None:

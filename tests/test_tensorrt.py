@@ -17,7 +17,7 @@ from command_line import exit_status, in_a_process
 from examinations import examination_of
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends._tensorrt import api
 from parityscope.backends._tensorrt.packages import capability_problem, gpu_problem
 from parityscope.backends._tensorrt.plans import check_plan, plan_version
@@ -25,8 +25,8 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import (
     NetworkView,
-    Options,
     Package,
+    TensorrtOptions,
     find_in_view,
     network_view,
     ranges_of_samples,
@@ -36,8 +36,8 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.records import Policy
-from parityscope.report.network import FORMS, document
-from parityscope.study import examine
+from parityscope.report.network import FORMS, network_document
+from parityscope.study import examine_request
 from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import require
 
@@ -56,9 +56,9 @@ def saved(folder: Path, text: str, name: str = "model.onnx") -> Path:
     return path
 
 
-def exactly(shapes: Mapping[str, tuple[int, ...]]) -> Options:
+def exactly(shapes: Mapping[str, tuple[int, ...]]) -> TensorrtOptions:
     """Options of an engine for these shapes alone."""
-    return Options(shapes=ranges_of_samples([shapes]))
+    return TensorrtOptions(shapes=ranges_of_samples([shapes]))
 
 
 def fates(view: NetworkView) -> dict[str, str]:
@@ -188,7 +188,7 @@ def test_command_in_three_forms(package: Package, tmp_path: Path, cli: Callable[
     _, out, _ = cli("network", str(path), "--format", "json")
     assert json.loads(out)["fates"] == {"kernel": 2}
     view = network_view(path, package)
-    page = FORMS.render(document(view, find_in_view(view), model=path, version="0"), "html")
+    page = FORMS.render(network_document(view, find_in_view(view), model=path, version="0"), "html")
     assert "</script><b>" not in page
 
 
@@ -260,7 +260,7 @@ def test_no_gpu_is_a_clear_error(package: Package, tmp_path: Path) -> None:
     ):
         pass
     assert "parityscope network" in caught.value.fix
-    assert "can run" in backend("trt").probe().facts
+    assert "can run" in backend_named("trt").probe().facts
 
 
 @pytest.mark.parametrize(
@@ -309,10 +309,10 @@ def test_the_calls_that_build_and_run_an_engine_exist(package: Package) -> None:
     kinds = {
         api.Builder: trt.Builder,
         api.BuilderConfig: trt.IBuilderConfig,
-        api.Context: trt.IExecutionContext,
+        api.ExecutionContext: trt.IExecutionContext,
         api.Engine: trt.ICudaEngine,
-        api.Network: trt.INetworkDefinition,
-        api.Profile: trt.IOptimizationProfile,
+        api.NetworkDefinition: trt.INetworkDefinition,
+        api.OptimizationProfile: trt.IOptimizationProfile,
         api.Registry: trt.IPluginRegistry,
         api.Runtime: trt.Runtime,
     }
@@ -448,6 +448,6 @@ def test_swapped_bindings_of_an_engine_are_found(package: Package, tmp_path: Pat
     inputs = load_inputs(loaded, tmp_path / "sentences.npz", spool=tmp_path / "spool")
     case = Case(name="bert", model=loaded, inputs=inputs, policy=Policy())
     target = f"command?run={sys.executable} {program}"
-    found = examine(examination_of(case, target, folder=tmp_path / "tensors"))["findings"]
+    found = examine_request(examination_of(case, target, folder=tmp_path / "tensors"))["findings"]
     assert (found[0]["code"], found[0]["role"]) == ("BND001", "cause")
     assert found[0]["details"]["given"] == ["input_ids", "token_type_ids", "attention_mask"]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from onnx import numpy_helper
 
-from parityscope.backends._tensorrt.decoding import POISON, decoded, nbytes_of, unwritten
+from parityscope.backends._tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of
 from parityscope.backends._tensorrt.listening import Heard
 from parityscope.backends._tensorrt.memory import pointer_of
 from parityscope.backends._tensorrt.summarizing import write_summary
@@ -41,7 +41,7 @@ def test_bytes_are_read_as_they_were_written(data: st.DataObject, dtype: str) ->
     if dtype == "bool":
         raw &= 1
     assert nbytes_of(dtype, shape) == raw.nbytes
-    found = decoded(raw, dtype, shape)
+    found = decode_tensor(raw, dtype, shape)
     assert (found.dtype, found.shape) == (kind, shape)
     assert found.tobytes() == raw.tobytes()
 
@@ -54,27 +54,27 @@ def test_four_bits_are_packed_as_onnx_packs_them() -> None:
     )
     raw = np.frombuffer(packed, np.uint8)
     assert nbytes_of("int4", (5,)) == raw.nbytes == 3
-    assert decoded(raw, "int4", (5,)).astype(np.int8).tolist() == numbers.tolist()
+    assert decode_tensor(raw, "int4", (5,)).astype(np.int8).tolist() == numbers.tolist()
     floats = np.array([0.5, -6.0, 1.5, 0.0], ml_dtypes.float4_e2m1fn)
     raw = np.frombuffer(numpy_helper.from_array(floats, "w").raw_data, np.uint8)
     assert raw.nbytes == 2
-    assert decoded(raw, "float4_e2m1fn", (2, 2)).astype(np.float32).tolist() == [[0.5, -6.0], [1.5, 0.0]]
+    assert decode_tensor(raw, "float4_e2m1fn", (2, 2)).astype(np.float32).tolist() == [[0.5, -6.0], [1.5, 0.0]]
 
 
 def test_bytes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ParityError, match="7 of 8 bytes"):
-        decoded(np.zeros(7, np.uint8), "float32", (2,))
+        decode_tensor(np.zeros(7, np.uint8), "float32", (2,))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int64"])
 def test_memory_that_was_not_written_is_seen(dtype: str) -> None:
     held = np.full(nbytes_of(dtype, (4,)), POISON, np.uint8)
-    assert unwritten(held)
-    array = decoded(held, dtype, (4,)).astype(np.float64)
+    assert is_unwritten(held)
+    array = decode_tensor(held, dtype, (4,)).astype(np.float64)
     assert np.isnan(array).all() if dtype != "int64" else (array == -1).all()
     held[0] = 0
-    assert not unwritten(held)
-    assert not unwritten(np.zeros(0, np.uint8))
+    assert not is_unwritten(held)
+    assert not is_unwritten(np.zeros(0, np.uint8))
 
 
 def test_addresses_are_numbers_or_capsules() -> None:

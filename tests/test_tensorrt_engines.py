@@ -18,23 +18,23 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt.building import build
+from parityscope.backends._tensorrt.building import build_engine
 from parityscope.backends._tensorrt.iotensors import (
     IOFact,
     check_engine,
     check_fixed,
     check_sample,
     io_facts,
-    narrowed,
-    widened,
+    narrow_inputs,
+    widen_outputs,
 )
 from parityscope.backends._tensorrt.loading import load_engine, reason_of
-from parityscope.backends._tensorrt.plan_cache import Kept, find_engine, keep_engine, key_of
+from parityscope.backends._tensorrt.plan_cache import KeptEngine, find_engine, keep_engine, key_of
 from parityscope.backends._tensorrt.plans import check_plan
-from parityscope.backends._tensorrt.profiles import Range
+from parityscope.backends._tensorrt.profiles import ShapeRange
 from parityscope.backends.opening import open_target, shapes_for
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import Options, Package, ranges_of_samples
+from parityscope.backends.tensorrt_views import Package, TensorrtOptions, ranges_of_samples
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 
@@ -50,7 +50,7 @@ HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
 def plan(package: Package, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("engine") / "model.onnx"
     onnx.save(parser.parse_model(f"{HEAD} g (float[2,4] x) => (float[2,4] y) {{ y = Relu(x) }}"), path)
-    built = build(path, package).plan
+    built = build_engine(path, package).plan
     assert built is not None
     return built
 
@@ -197,7 +197,7 @@ X = IOFact(
     is_input=True,
     dtype="float32",
     shape=(-1, 3, -1),
-    covered=Range(smallest=(1, 3, 8), usual=(1, 3, 8), largest=(4, 3, 64)),
+    covered=ShapeRange(smallest=(1, 3, 8), usual=(1, 3, 8), largest=(4, 3, 64)),
 )
 IDS = IOFact(name="ids", is_input=True, dtype="int32", shape=(2,))
 Y = IOFact(name="y", is_input=False, dtype="float16", shape=(-1, 2))
@@ -222,13 +222,13 @@ def test_int64_and_int32_are_told_apart() -> None:
 
 def test_int64_stands_for_int32_where_that_was_asked() -> None:
     arrays = {**GOOD, "ids": np.array([3, -4])}
-    found = narrowed((X, IDS, Y), arrays, "first", "")
+    found = narrow_inputs((X, IDS, Y), arrays, "first", "")
     assert (found["ids"].dtype.name, found["ids"].tolist()) == ("int32", [3, -4])
     assert found["x"] is GOOD["x"]
     checked(**found)
     with pytest.raises(ParityError, match="has numbers beyond int32"):
-        narrowed((X, IDS, Y), {"ids": np.array([1 << 31, 0])}, "first", "")
-    back = widened({"y": np.array([1], np.int32), "z": np.array([1], np.int32)}, {"y": "int64", "z": "int32"})
+        narrow_inputs((X, IDS, Y), {"ids": np.array([1 << 31, 0])}, "first", "")
+    back = widen_outputs({"y": np.array([1], np.int32), "z": np.array([1], np.int32)}, {"y": "int64", "z": "int32"})
     assert [array.dtype.name for array in back.values()] == ["int64", "int32"]
 
 
@@ -321,33 +321,33 @@ class Described:
 def test_facts_of_an_engine() -> None:
     x, y = io_facts(Described())
     assert (x.is_input, x.dtype, x.host, x.linear) == (True, "int64", True, True)
-    assert x.covered == Range(smallest=(1, 3), usual=(2, 3), largest=(4, 3))
+    assert x.covered == ShapeRange(smallest=(1, 3), usual=(2, 3), largest=(4, 3))
     assert (y.is_input, y.dtype, y.linear, y.layout, y.covered) == (False, "float16", False, "format of y", None)
 
 
 # --- engines that are kept --------------------------------------------------------------------------------------------
 
-RANGES = {"x": Range(smallest=(1, 3), usual=(2, 3), largest=(4, 3))}
+RANGES = {"x": ShapeRange(smallest=(1, 3), usual=(2, 3), largest=(4, 3))}
 
 
 def test_an_engine_is_found_where_it_covers(tmp_path: Path) -> None:
     key = key_of({"model": "1"})
     assert find_engine(tmp_path / "none", key, [{"x": (2, 3)}]) is None
-    keep_engine(tmp_path, key, Kept(plan=b"plan", ranges=RANGES, facts={"names": {"a": "b"}}))
+    keep_engine(tmp_path, key, KeptEngine(plan=b"plan", ranges=RANGES, facts={"names": {"a": "b"}}))
     found = find_engine(tmp_path, key, [{"x": (1, 3), "other": (9,)}, {"x": (4, 3)}])
     assert found is not None
     assert (found.plan, dict(found.ranges), found.facts) == (b"plan", RANGES, {"names": {"a": "b"}})
     assert find_engine(tmp_path, key, [{"x": (5, 3)}]) is None
     assert find_engine(tmp_path, key_of({"model": "2"}), [{"x": (2, 3)}]) is None
     # A wider one is kept beside it.
-    wide = {"x": Range(smallest=(1, 3), usual=(2, 3), largest=(8, 3))}
-    keep_engine(tmp_path, key, Kept(plan=b"wide", ranges=wide, facts={}))
-    assert find_engine(tmp_path, key, [{"x": (5, 3)}]) == Kept(plan=b"wide", ranges=wide, facts={})
+    wide = {"x": ShapeRange(smallest=(1, 3), usual=(2, 3), largest=(8, 3))}
+    keep_engine(tmp_path, key, KeptEngine(plan=b"wide", ranges=wide, facts={}))
+    assert find_engine(tmp_path, key, [{"x": (5, 3)}]) == KeptEngine(plan=b"wide", ranges=wide, facts={})
 
 
 def test_a_damaged_engine_is_not_used(tmp_path: Path) -> None:
     key = key_of({})
-    keep_engine(tmp_path, key, Kept(plan=b"plan", ranges={}, facts={}))
+    keep_engine(tmp_path, key, KeptEngine(plan=b"plan", ranges={}, facts={}))
     (file,) = tmp_path.glob("*.plan")
     file.write_bytes(b"plam")
     assert find_engine(tmp_path, key, [{}]) is None
@@ -369,7 +369,7 @@ def test_shapes_of_all_samples_reach_the_build(tmp_path: Path) -> None:
     assert shapes_for(model, parse_target("ort"), inputs) == ()
     shapes = shapes_for(model, target, inputs)
     assert shapes == ({"x": (2, 2)}, {"x": (5, 2)}, {"x": (3, 2)})
-    assert ranges_of_samples(shapes)["x"] == Range(smallest=(2, 2), usual=(2, 2), largest=(5, 2))
+    assert ranges_of_samples(shapes)["x"] == ShapeRange(smallest=(2, 2), usual=(2, 2), largest=(5, 2))
     with open_target(model, target, Capture(shapes=shapes)) as session:
         assert session.executed is not None
     with pytest.raises(ParityError, match="dynamic dimensions and no shape"), open_target(model, target, Capture()):
@@ -378,5 +378,5 @@ def test_shapes_of_all_samples_reach_the_build(tmp_path: Path) -> None:
 
 def test_no_name_is_made_of_a_pattern() -> None:
     """Options are plain: an engine's key says every one of them, so that another build is another engine."""
-    assert re.fullmatch(r"[0-9a-f]{32}", key_of({"options": Options()}))
-    assert key_of({"options": Options(tf32=True)}) != key_of({"options": Options()})
+    assert re.fullmatch(r"[0-9a-f]{32}", key_of({"options": TensorrtOptions()}))
+    assert key_of({"options": TensorrtOptions(tf32=True)}) != key_of({"options": TensorrtOptions()})

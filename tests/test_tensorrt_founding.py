@@ -15,7 +15,7 @@ import onnx_ir as ir
 import pytest
 
 from command_line import exit_status
-from parityscope.arithmetic.islands import islands, not_honouring
+from parityscope.arithmetic.islands import find_islands, model_ignoring_islands
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
@@ -63,7 +63,7 @@ def flags_of(line: str) -> list[str]:
 def test_an_ignored_island_from_the_box_and_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_network(tmp_path / "mixed.onnx", MIXED, constants(20))
     model = load_model(path)
-    ir.save(not_honouring(model.graph(), islands(model.graph())), tmp_path / "ignored.onnx")
+    ir.save(model_ignoring_islands(model.graph(), find_islands(model.graph())), tmp_path / "ignored.onnx")
     x = np.random.default_rng(6).normal(size=(4, 64)).astype(np.float32)
     x[1::2] /= 100
     write_npz(tmp_path / "samples" / "0.npz", {"x": x})

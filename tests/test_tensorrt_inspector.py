@@ -13,13 +13,13 @@ from onnx import numpy_helper, parser
 
 from parityscope.backends._tensorrt.borders import (
     border_values,
-    fits,
+    fits_shape,
     read_by,
     site_names,
     whole_regions,
     with_site_names,
 )
-from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.naming import name_all_nodes
 from parityscope.backends.tensorrt_views import (
     Package,
     executed_graph,
@@ -164,7 +164,7 @@ def test_layers_of_a_real_engine_end_in_values_of_the_model(package: Package, tm
     onnx.save(message, path)
     model = load_model(path)
     view = network_view(path, package)
-    names = site_names(named(path, {}), model.sites)
+    names = site_names(name_all_nodes(path, {}), model.sites)
     assert names == {"Conv#0": "Conv#0", "Relu#1": "Relu#1", "Mul#2": "Mul#2", "MaxPool#3": "MaxPool#3"} | {
         "GlobalAveragePool#4": "GlobalAveragePool#4"
     }
@@ -206,7 +206,7 @@ def test_regions_whose_metadata_lists_nothing(
     path = tmp_path / "model.onnx"
     onnx.save(parser.parse_model(f"{HEAD} {REGION}"), path)
     model = load_model(path)
-    reads = read_by(named(path, {}), model.sites)
+    reads = read_by(name_all_nodes(path, {}), model.sites)
     assert reads["c"] == ("b", "side")
     region = EngineLayer(name=name, kind="Myelin", inputs=(), outputs=(), nodes=ends, told=False)
     assert whole_regions([region], reads)[0].nodes == members
@@ -233,4 +233,4 @@ def test_regions_whose_metadata_lists_nothing(
     ],
 )
 def test_sizes_that_can_be_a_value(shape: tuple[int, ...], wanted: tuple[int, ...], *, answer: bool) -> None:
-    assert fits(shape, wanted) == answer
+    assert fits_shape(shape, wanted) == answer

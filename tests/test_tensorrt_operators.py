@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 import parityscope.lint.tensorrt_operators as rule
-from parityscope.lint import Example
+from parityscope.lint import RuleExample
 from parityscope.lint.contract import findings_of
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]> g '
@@ -63,7 +63,7 @@ FILES = {
 @pytest.mark.parametrize("text", FILES)
 def test_the_version_that_a_file_needs_is_told(text: str, tmp_path: Path) -> None:
     version, words = FILES[text]
-    found = findings_of(rule.RULE, Example(model=HEAD + text), tmp_path)
+    found = findings_of(rule.RULE, RuleExample(model=HEAD + text), tmp_path)
     assert [one.details["needs"] for one in found] == ([version] if version else [])
     assert all(words in one.claim for one in found)
 
@@ -71,7 +71,7 @@ def test_the_version_that_a_file_needs_is_told(text: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(("opset", "version"), [(17, ""), (19, "9.0"), (20, "10.0"), (22, "later than 10.1")])
 def test_an_opset_needs_a_version(opset: int, version: str, tmp_path: Path) -> None:
     text = f'<ir_version: 10, opset_import: ["": {opset}]> g (float[4] x) => (float[4] y) {{ y = Neg(x) }}'
-    found = findings_of(rule.RULE, Example(model=text), tmp_path)
+    found = findings_of(rule.RULE, RuleExample(model=text), tmp_path)
     assert [one.details["needs"] for one in found] == ([version] if version else [])
 
 

@@ -23,17 +23,17 @@ from onnx import parser
 from command_line import in_a_process
 from parityscope.backends import Capture
 from parityscope.backends._tensorrt import configuring
-from parityscope.backends._tensorrt.asked import asked_of, requested_of, unmet, with_asked
-from parityscope.backends._tensorrt.building import build
-from parityscope.backends._tensorrt.marking import Marks, registered, take_most, way_for
-from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.asked import asked_of, layers_below_request, requested_of, tell_types_asked
+from parityscope.backends._tensorrt.building import build_engine
+from parityscope.backends._tensorrt.marking import Marks, registered_tensor_names, take_most, way_for
+from parityscope.backends._tensorrt.naming import name_all_nodes
 from parityscope.backends._tensorrt.precisions import ask_for, wanted_of
-from parityscope.backends._tensorrt.profiles import Range, flags_for, ranges_of
+from parityscope.backends._tensorrt.profiles import ShapeRange, flags_for, ranges_of
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt_views import (
-    Options,
     Package,
+    TensorrtOptions,
     check_covered,
     executed_graph,
     find_in_view,
@@ -103,7 +103,7 @@ OLD = Package(
 ELEVEN = Package(module=SimpleNamespace(BuilderFlag=rtx.BuilderFlag), product="tensorrt", version="11.4.0.106")
 
 
-def asked(text: str, package: Package) -> Options:
+def asked(text: str, package: Package) -> TensorrtOptions:
     return options_of(parse_target(text), package)
 
 
@@ -209,26 +209,26 @@ def test_a_gpu_is_chosen_by_its_number(
 
 def test_an_engine_for_a_range_of_shapes(package: Package, model: Path, tmp_path: Path) -> None:
     log = tmp_path / "build.log"
-    assert build(model, package, asked("trt?shapes=x:1x4..2x4..8x4", package), log_file=log).problem == ""
+    assert build_engine(model, package, asked("trt?shapes=x:1x4..2x4..8x4", package), log_file=log).problem == ""
     assert "In input (x), minShape is not the same as maxShape" in log.read_text(encoding="utf-8")
     with pytest.raises(ParityError, match=r"is \?x4 in the model, 1x5 was asked for"):
-        build(model, package, asked("trt?shapes=x:1x5", package))
+        build_engine(model, package, asked("trt?shapes=x:1x5", package))
 
 
 def test_gpus_to_build_for(package: Package, model: Path) -> None:
-    one = build(model, package, asked("trt?shapes=x:2x4&capability=8.9", package))
-    two = build(model, package, asked("trt?shapes=x:2x4&capability=8.9,12.0", package))
+    one = build_engine(model, package, asked("trt?shapes=x:2x4&capability=8.9", package))
+    two = build_engine(model, package, asked("trt?shapes=x:2x4&capability=8.9,12.0", package))
     assert one.plan is not None
     assert two.plan is not None
     assert one.plan != two.plan
     with pytest.raises(ParityError, match=r"does not know compute capability 9\.0") as caught:
-        build(model, package, asked("trt?shapes=x:2x4&capability=9.0", package))
+        build_engine(model, package, asked("trt?shapes=x:2x4&capability=9.0", package))
     assert "8.9" in caught.value.fix
 
 
 def test_what_this_builder_lacks(package: Package, model: Path) -> None:
     with pytest.raises(ParityError, match="has no build routes"):
-        build(model, package, asked("trt?shapes=x:2x4&build_route=-knob=1", package))
+        build_engine(model, package, asked("trt?shapes=x:2x4&build_route=-knob=1", package))
     # The flag exists; the lean runtime that it needs is no part of the wheel, and the builder's own words say so.
     options = replace(asked("trt?shapes=x:2x4", package), version_compatible=True)
     view = network_view(model, package, options)
@@ -250,7 +250,7 @@ def test_tf32_is_not_asked_for_where_the_environment_forbids_it(monkeypatch: pyt
 
 def test_shapes_that_are_no_inputs_or_do_not_cover_the_samples(package: Package, model: Path, tmp_path: Path) -> None:
     with pytest.raises(ParityError, match="has no input 'X'; it has x") as caught:
-        build(model, package, asked("trt?shapes=X:2x4", package))
+        build_engine(model, package, asked("trt?shapes=X:2x4", package))
     assert "x:..." in caught.value.fix
     data = tmp_path / "data.npz"
     np.savez(data, x=np.zeros((3, 4), np.float32))
@@ -274,7 +274,7 @@ def config(package: Package, model: Path) -> Any:
 @pytest.mark.filterwarnings("ignore:Use Deprecated in TensorRT-RTX")
 def test_a_timing_cache_is_written_and_read_and_no_other_file_is_written_over(config: Any, tmp_path: Path) -> None:
     path = tmp_path / "timing.cache"
-    options = Options(timing_cache=path)
+    options = TensorrtOptions(timing_cache=path)
     for _ in range(2):
         configuring._set_timing_cache(config.held, options)
         configuring.keep_timing_cache(config.held, options)
@@ -285,7 +285,7 @@ def test_a_timing_cache_is_written_and_read_and_no_other_file_is_written_over(co
         configuring._set_timing_cache(config.held, options)
     assert "does not exist yet" in caught.value.fix
     with pytest.raises(ParityError, match="there is no folder"):
-        configuring._set_timing_cache(config.held, Options(timing_cache=tmp_path / "gone" / "t"))
+        configuring._set_timing_cache(config.held, TensorrtOptions(timing_cache=tmp_path / "gone" / "t"))
 
 
 # The form of the description: BuildRouteKnobDatabase in trtexec of TensorRT 11.1.
@@ -318,11 +318,11 @@ def test_build_routes_by_the_knobs_that_are_described(route: str, said: str) -> 
 
     config = Config()
     if not said:
-        configuring._set_route(config, Options(build_route=route), ELEVEN)
+        configuring._set_route(config, TensorrtOptions(build_route=route), ELEVEN)
         assert config.build_route == route
         return
     with pytest.raises(ParityError, match=said) as caught:
-        configuring._set_route(config, Options(build_route=route), ELEVEN)
+        configuring._set_route(config, TensorrtOptions(build_route=route), ELEVEN)
     assert "helpBuildRoute" in caught.value.fix or "-conv_use_long_w" in caught.value.fix
 
 
@@ -336,7 +336,7 @@ def test_plugins_that_cannot_be_loaded(
     if content is not None:
         library.write_bytes(content)
     with pytest.raises(ParityError, match=said) as caught:
-        build(model, package, Options(plugins=(library,)))
+        build_engine(model, package, TensorrtOptions(plugins=(library,)))
     assert caught.value.fix
 
 
@@ -353,7 +353,7 @@ def compiled(folder: Path, source: str) -> Path:
 def test_a_library_without_plugins(package: Package, model: Path, tmp_path: Path) -> None:
     library = compiled(tmp_path, "int nothing(void) { return 0; }")
     with pytest.raises(ParityError, match="registers no plugin"):
-        build(model, package, Options(plugins=(library,)))
+        build_engine(model, package, TensorrtOptions(plugins=(library,)))
 
 
 # Dies as a faulty plugin does: in native code, with words on stderr first.
@@ -390,18 +390,18 @@ def test_ways_to_look_by_version(package: Package) -> None:
 
 
 def test_unfused_tensors_leave_the_engine_as_it_is(package: Package, model: Path) -> None:
-    options = Options(shapes=ranges_of("x:2x4"))
-    plain = build(model, package, options)
+    options = TensorrtOptions(shapes=ranges_of("x:2x4"))
+    plain = build_engine(model, package, options)
     names = ("a", "b", "c")
-    unfused = build(model, package, options, marks=Marks(way="unfused", names=names))
+    unfused = build_engine(model, package, options, marks=Marks(way="unfused", names=names))
     kernels = [[(layer.name, layer.nodes) for layer in built.log.layers] for built in (plain, unfused)]
     assert kernels[0] == kernels[1]
     # As an output a tensor has to be written: the engine has it, and is another one.
-    shown = build(model, package, options, marks=Marks(way="outputs", names=("b", "gone")))
+    shown = build_engine(model, package, options, marks=Marks(way="outputs", names=("b", "gone")))
     assert [tensor.name for tensor in shown.outputs] == ["y", "b"]
     assert dict(shown.marked.names) == {"b": "b"}
     assert [skip.what for skip in shown.marked.absent] == ["tensor gone"]
-    debug = build(model, package, options, marks=Marks(way="debug", names=("b",)))
+    debug = build_engine(model, package, options, marks=Marks(way="debug", names=("b",)))
     assert [tensor.name for tensor in debug.outputs] == ["y"]
     assert dict(debug.marked.names) == {"b": "b"}
     assert debug.plan != plain.plan
@@ -444,7 +444,7 @@ def test_names_that_the_parser_gave() -> None:
         "[TRT] [V] Registering tensor: y_0 for ONNX tensor: y\n",
         "[TRT] [V] Registering tensor: b for ONNX tensor: b\n",
     ]
-    assert registered(lines) == {"y": "y_0", "b": "b"}
+    assert registered_tensor_names(lines) == {"y": "y_0", "b": "b"}
 
 
 # --- profiles ----------------------------------------------------------------------------------------------------------
@@ -464,8 +464,8 @@ def test_a_range_of_samples_covers_each_and_no_size_beyond(shapes: list[tuple[in
 
 def test_flags_of_trtexec() -> None:
     ranges = {
-        "x": Range(smallest=(1, 3), usual=(2, 3), largest=(8, 3)),
-        "m": Range(smallest=(1,), usual=(1,), largest=(1,)),
+        "x": ShapeRange(smallest=(1, 3), usual=(2, 3), largest=(8, 3)),
+        "m": ShapeRange(smallest=(1,), usual=(1,), largest=(1,)),
     }
     assert flags_for(ranges) == "--minShapes=x:1x3,m:1 --optShapes=x:2x3,m:1 --maxShapes=x:8x3,m:1"
 
@@ -542,7 +542,7 @@ def engine_layer(name: str, dtype: str, *nodes: str) -> EngineLayer:
 def test_what_the_file_asks_for_and_what_a_layer_writes(tmp_path: Path) -> None:
     path = tmp_path / "mixed.onnx"
     onnx.save(parser.parse_model(f"{HEAD} {MIXED}"), path)
-    types = asked_of(named(path, {}).message, Options())
+    types = asked_of(name_all_nodes(path, {}).message, TensorrtOptions())
     assert types == {"down": "f16", "half": "f16", "up": "f32", "single": "f32"}
     assert requested_of(types, "") == "f16"
     layers = [
@@ -553,20 +553,20 @@ def test_what_the_file_asks_for_and_what_a_layer_writes(tmp_path: Path) -> None:
         engine_layer("{ForeignNode[up...single]}", "Half", "up", "single"),
         engine_layer("unknown", "Half", "elsewhere"),
     ]
-    graph = with_asked(executed_graph(layers, "f16"), types)
+    graph = tell_types_asked(executed_graph(layers, "f16"), types)
     assert [layer.asked for layer in graph.layers] == ["f16", "f16", "f32", ""]
-    assert [layer.name for layer in unmet(graph.layers)] == ["{ForeignNode[up...single]}"]
+    assert [layer.name for layer in layers_below_request(graph.layers)] == ["{ForeignNode[up...single]}"]
 
 
 def test_wishes_of_a_weakly_typed_build(tmp_path: Path) -> None:
     path = tmp_path / "mixed.onnx"
     onnx.save(parser.parse_model(f"{HEAD} {SMALL}"), path)
     options = asked("trt:f16?layers=soft:f32", TEN)
-    types = asked_of(named(path, {}).message, options)
+    types = asked_of(name_all_nodes(path, {}).message, options)
     assert types == {"soft": "f32"}
     assert requested_of(types, options.precision) == "f16"
-    graph = with_asked(executed_graph([engine_layer("all", "Half", "product", "cut", "soft")], "f16"), types)
-    assert [layer.name for layer in unmet(graph.layers)] == ["all"]
+    graph = tell_types_asked(executed_graph([engine_layer("all", "Half", "product", "cut", "soft")], "f16"), types)
+    assert [layer.name for layer in layers_below_request(graph.layers)] == ["all"]
 
 
 def test_a_strongly_typed_build_keeps_what_was_asked(package: Package, tmp_path: Path) -> None:
@@ -575,29 +575,31 @@ def test_a_strongly_typed_build_keeps_what_was_asked(package: Package, tmp_path:
     view = network_view(path, package)
     assert view.problem == ""
     assert (view.executed.requested, view.executed.executed) == ("f16", "f16")
-    assert not unmet(view.executed.layers)
+    assert not layers_below_request(view.executed.layers)
 
 
 def test_a_layer_below_its_request_is_a_finding() -> None:
-    from parityscope.checks import checks
-    from parityscope.checks.asking import ask
+    from parityscope.checks import known_checks
+    from parityscope.checks.asking import ask_check
     from parityscope.records import ExecutedGraph
 
-    graph = with_asked(executed_graph([engine_layer("{ForeignNode[a...b]}", "Half", "a", "b")], "f32"), {"a": "f32"})
+    graph = tell_types_asked(
+        executed_graph([engine_layer("{ForeignNode[a...b]}", "Half", "a", "b")], "f32"), {"a": "f32"}
+    )
     scene: Any = SimpleNamespace(executed_graph=graph, outputs=(SimpleNamespace(grade="f16"),), places={})
-    (proposal,) = ask(checks()["CST002"], scene)
+    (proposal,) = ask_check(known_checks()["CST002"], scene)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"layers": ["{ForeignNode[a...b]}"], "nodes": ["a", "b"]}
     scene.outputs = (SimpleNamespace(grade="f32"),)  # the nodes inside may have been computed as asked
-    (proposal,) = ask(checks()["CST002"], scene)
+    (proposal,) = ask_check(known_checks()["CST002"], scene)
     quiet = proposal.test().finding
     assert quiet is not None
     assert (quiet.role, quiet.share) == ("contributing", None)
     for silent in (None, ExecutedGraph(layers=()), executed_graph([engine_layer("x", "Half", "a")], "f32")):
         scene.executed_graph = silent
-        assert list(ask(checks()["CST002"], scene)) == []
+        assert list(ask_check(known_checks()["CST002"], scene)) == []
 
 
 def test_products_that_round_to_tf32() -> None:
@@ -605,7 +607,7 @@ def test_products_that_round_to_tf32() -> None:
 
     kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
     layer = replace(engine_layer("conv", "Float", "a"), tactic=kernel)
-    told = described_by(Options(), {"a": "f32"})([layer])
+    told = described_by(TensorrtOptions(), {"a": "f32"})([layer])
     # It was switched off, and the kernel's name says that it is used all the same.
     assert (told.requested, told.executed, told.layers[0].precision, told.layers[0].stored) == (
         "f32",
@@ -613,7 +615,7 @@ def test_products_that_round_to_tf32() -> None:
         "tf32",
         "f32",
     )
-    asked_for = described_by(Options(tf32=True), {"a": "f32"})([engine_layer("conv", "Float", "a")])
+    asked_for = described_by(TensorrtOptions(tf32=True), {"a": "f32"})([engine_layer("conv", "Float", "a")])
     assert (asked_for.requested, asked_for.executed) == ("tf32", "tf32")
 
 
@@ -621,14 +623,14 @@ def test_products_that_round_to_tf32() -> None:
 DYING = """
 import os, signal, sys
 from pathlib import Path
-from parityscope.cli import guarded
-from parityscope.cli._contained import contained
+from parityscope.cli import guard_exit_code
+from parityscope.cli._contained import contain_work
 log = Path(sys.argv[1])
 def work():
     with log.open("w", buffering=1) as lines:
         lines.write("[TRT] [V] Timing Runner: node_7 (CaskConvolution)\\n")
         os.kill(os.getpid(), signal.SIGSEGV)
-sys.exit(guarded(lambda: contained(work, log, "TensorRT")))
+sys.exit(guard_exit_code(lambda: contain_work(work, log, "TensorRT")))
 """
 
 

@@ -18,9 +18,9 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt.asked import unmet
+from parityscope.backends._tensorrt.asked import layers_below_request
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import Request, record
+from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
@@ -125,8 +125,8 @@ def test_what_looking_changed_is_measured(model: Path, tmp_path: Path) -> None:
     case = load_model(model)
     inputs = load_inputs(case, scene / "recording" / "inputs", spool=tmp_path)
     target = parse_target(f"saved?path={scene / 'recording'}")
-    request = Request(samples=(0, 1), tensors=("a", "c"), folder=tmp_path / "spill")
-    trace = record(case, inputs, target, request)
+    request = RecordingRequest(samples=(0, 1), tensors=("a", "c"), folder=tmp_path / "spill")
+    trace = record_trace(case, inputs, target, request)
     assert trace.disturbs == "debug tensors marked"
     assert 0 < trace.disturbance <= max(part["disturbance"] for part in parts) * (1 + 1e-6)
 
@@ -218,7 +218,7 @@ def test_a_layer_below_its_request_is_told_from_the_folder(model: Path, tmp_path
     target = parse_target(f"saved:f16?path={scene / 'recording'}")
     with open_target(load_model(model), target, Capture()) as session:
         assert session.executed is not None
-        assert [layer.nodes for layer in unmet(session.executed.layers)] == [("product", "cut")]
+        assert [layer.nodes for layer in layers_below_request(session.executed.layers)] == [("product", "cut")]
         assert session.disturbs == "none"
 
 

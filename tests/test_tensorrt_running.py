@@ -1,7 +1,7 @@
 """The plumbing of a run: what goes to which address, and what is seen of memory that was not written.
 
-No engine runs here. A context that conforms to `api.Context` writes through the addresses that it is given, which are of this
-process's memory; TensorRT's own listener and allocator classes are TensorRT-RTX's.
+No engine runs here. A context that conforms to `api.ExecutionContext` writes through the addresses that it is given, which
+are of this process's memory; TensorRT's own listener and allocator classes are TensorRT-RTX's.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.backends._tensorrt.debugging import listen
-from parityscope.backends._tensorrt.executing import Work, run_once
+from parityscope.backends._tensorrt.debugging import listen_to_context
+from parityscope.backends._tensorrt.executing import EngineRun, run_once
 from parityscope.backends._tensorrt.iotensors import IOFact, check_sample, covering_profile, io_facts
 from parityscope.backends._tensorrt.listening import Heard
-from parityscope.backends._tensorrt.loading import Loaded
+from parityscope.backends._tensorrt.loading import LoadedEngine
 from parityscope.backends._tensorrt.marking import Marked
 from parityscope.backends._tensorrt.memory import Device
 from parityscope.backends._tensorrt.network import described_by
-from parityscope.backends._tensorrt.running import Asked, open_engine
-from parityscope.backends.tensorrt_views import Options, Package
+from parityscope.backends._tensorrt.running import EngineQuestion, open_engine
+from parityscope.backends.tensorrt_views import Package, TensorrtOptions
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
 
@@ -107,10 +107,10 @@ class Written:
 
 
 @contextlib.contextmanager
-def working(package: Package, context: Written) -> Iterator[Work]:
+def working(package: Package, context: Written) -> Iterator[EngineRun]:
     with contextlib.ExitStack() as memory:
         device = Device(CUDA, SimpleNamespace(ptr=7, synchronize=lambda: None))
-        yield Work(package=package, context=context, device=device, memory=memory, where="model.plan")
+        yield EngineRun(package=package, context=context, device=device, memory=memory, where="model.plan")
 
 
 X = IOFact(name="x", is_input=True, dtype="float32", shape=(2, 2))
@@ -202,7 +202,7 @@ def test_tensorrts_own_listener_hands_over_what_is_shown(package: Package, tmp_p
     heard = Heard(names={"engine_b": "b", "engine_h": "h"}, budget=1 << 20, folder=tmp_path)
     context = Told()
     device = Device(CUDA, SimpleNamespace(ptr=7, synchronize=lambda: None))
-    listener = listen(package, context, heard, device)
+    listener = listen_to_context(package, context, heard, device)
     assert (context.listener, context.all_shown) == (listener, True)
     assert context.unfused_tensors_debug_state is True
     trt = package.module
@@ -342,9 +342,9 @@ def test_a_session_shows_what_lies_between_kernels(
         return {"y": np.exp(np.maximum(at(where["x"], "float32", (2, 2)), 0))}
 
     context = Shown(work=work, shapes={"y": (2, 2)}, trt=package.module)
-    loaded = Loaded(runtime=None, engine=Whole(context=context, knows=knows), words=())
-    asked = Asked(
-        describe=described_by(Options(), {"cut": "f32", "last": "f32"}),
+    loaded = LoadedEngine(runtime=None, engine=Whole(context=context, knows=knows), words=())
+    asked = EngineQuestion(
+        describe=described_by(TensorrtOptions(), {"cut": "f32", "last": "f32"}),
         tensors=("h", "gone"),
         marked=marked,
         disturbs="unfused tensors shown",

@@ -16,7 +16,7 @@ from parityscope.backends._tensorrt.plan_cache import cache_folder
 from parityscope.backends._tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import Options, Package
+from parityscope.backends.tensorrt_views import Package, TensorrtOptions
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
 
@@ -44,7 +44,7 @@ def model(tmp_path: Path) -> Model:
 
 @pytest.fixture
 def wish(model: Model, package: Package) -> Wish:
-    return Wish(model=model, package=package, options=Options(), capture=Capture())
+    return Wish(model=model, package=package, options=TensorrtOptions(), capture=Capture())
 
 
 def kept() -> list[str]:
@@ -69,8 +69,8 @@ def test_an_engine_is_built_once_for_all_shapes(wish: Wish) -> None:
 def test_what_makes_an_engine_another(wish: Wish, tmp_path: Path) -> None:
     keys = {
         engine_key(wish),
-        engine_key(replace(wish, options=Options(tf32=True))),
-        engine_key(replace(wish, options=Options(values={"x": np.zeros((1, 4), np.float32)}))),
+        engine_key(replace(wish, options=TensorrtOptions(tf32=True))),
+        engine_key(replace(wish, options=TensorrtOptions(values={"x": np.zeros((1, 4), np.float32)}))),
         engine_key(replace(wish, capture=Capture(tensors=("b",)))),
         engine_key(replace(wish, capture=Capture(tensors=("b",)), observe="debug")),
         engine_key(replace(wish, capture=Capture(tensors=("a",)), observe="debug")),
@@ -78,7 +78,7 @@ def test_what_makes_an_engine_another(wish: Wish, tmp_path: Path) -> None:
     assert len(keys) == 6
     # Every unfused tensor is shown by one engine, whichever of them a part of the recording asks for.
     assert engine_key(replace(wish, capture=Capture(tensors=("a",)))) in keys
-    assert engine_key(replace(wish, options=Options(timing_cache=tmp_path / "t"))) in keys
+    assert engine_key(replace(wish, options=TensorrtOptions(timing_cache=tmp_path / "t"))) in keys
 
 
 def test_a_marked_engine_remembers_what_it_shows(wish: Wish) -> None:

@@ -12,8 +12,8 @@ import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
-from parityscope.backends._tensorrt.naming import named
-from parityscope.backends._tensorrt.settling import Settled, settle, value_of
+from parityscope.backends._tensorrt.naming import name_all_nodes
+from parityscope.backends._tensorrt.settling import Settled, settle_model, value_of
 from parityscope.errors import ParityError
 from proving.models.fetching import require
 
@@ -50,7 +50,7 @@ def written(folder: Path, text: str) -> Path:
 
 def settled_of(path: Path, shapes: Mapping[str, tuple[int, ...]], **values: str) -> Settled:
     given = {name: value_of(text, name) for name, text in values.items()}
-    return settle(named(path, shapes).message, shapes, given, folder=path.parent)
+    return settle_model(name_all_nodes(path, shapes).message, shapes, given, folder=path.parent)
 
 
 def outputs(model: Any, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -77,7 +77,7 @@ def test_known_branches_take_the_place_of_their_if(tmp_path: Path, rate: str, le
     before = outputs(str(path), {"x": x, "sr": np.array(int(rate))})
     assert np.array_equal(outputs(settled.message, {"x": x})[0], before[0])
     # Every node of the file is still there or told, and none is both.
-    names = {node.name for node in named(path, {}).nodes}
+    names = {node.name for node in name_all_nodes(path, {}).nodes}
     present = {node.name for node in settled.message.graph.node}
     assert present | set(settled.gone) == names
     assert not present & set(settled.gone)
@@ -175,14 +175,14 @@ QUANTIZED = """g (int64[2,3] ids) => (float[2,3,4] y)
 
 def test_eight_bit_tables_that_tensorrt_refuses_are_built(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import Options, find_in_view, find_package, network_view
+    from parityscope.backends.tensorrt_views import TensorrtOptions, find_in_view, find_package, network_view
 
     path, package = written(tmp_path, QUANTIZED), find_package("rtx")
     refused = network_view(path, package)
     assert "only allowed before DQ" in refused.problem
     (finding,) = [each for each in find_in_view(refused) if each.code == "EXP201"]
     assert "--settle" in finding.repairs[0].command
-    view = network_view(path, package, Options(settle=True))
+    view = network_view(path, package, TensorrtOptions(settle=True))
     assert view.problem == ""
     assert {node.node: node.fate for node in view.nodes} == {"wide": "folded", "scaled": "folded", "rows": "kernel"}
 
@@ -195,15 +195,15 @@ SHAPES = {"vad": {"input": (1, 576), "state": (2, 1, 128)}, "vad-15": {"input": 
 def test_branches_of_a_trained_model(identity: str) -> None:
     """TensorRT-RTX stops at an assertion of its own on these; settled it builds them, and they compute the same."""
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import Options, find_package, network_view, ranges_of_samples
+    from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
 
     path, shapes = require(identity), SHAPES[identity]
-    options = Options(shapes=ranges_of_samples([shapes]), values={"sr": np.array(16000)}, settle=True)
+    options = TensorrtOptions(shapes=ranges_of_samples([shapes]), values={"sr": np.array(16000)}, settle=True)
     view = network_view(path, find_package("rtx"), options)
     assert view.problem == ""
     assert view.engine_inputs == view.file_inputs == ("input", "state")
     assert {node.fate for node in view.nodes} <= {"kernel", "absorbed", "folded", "removed"}
-    assert len(view.nodes) == len(named(path, {}).nodes)
+    assert len(view.nodes) == len(name_all_nodes(path, {}).nodes)
     rng = np.random.default_rng(0)
     feeds = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     before = outputs(str(path), {**feeds, "sr": np.array(16000)})
@@ -214,11 +214,17 @@ def test_branches_of_a_trained_model(identity: str) -> None:
 
 def test_a_squeeze_without_axes_is_built_once_shapes_are_known(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import Options, find_in_view, find_package, network_view, ranges_of_samples
+    from parityscope.backends.tensorrt_views import (
+        TensorrtOptions,
+        find_in_view,
+        find_package,
+        network_view,
+        ranges_of_samples,
+    )
 
     text = "g (float[N,1,4] x) => (float[K] y) { [thin] t = Squeeze(x) [act] y = Relu(t) }"
     path, package = written(tmp_path, text), find_package("rtx")
-    options = Options(shapes=ranges_of_samples([{"x": (1, 1, 4)}]))
+    options = TensorrtOptions(shapes=ranges_of_samples([{"x": (1, 1, 4)}]))
     refused = network_view(path, package, options)
     assert "without an axes input" in refused.problem
     (finding,) = [each for each in find_in_view(refused) if each.code == "EXP201"]

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from examinations import examination_of
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.records import Policy
-from parityscope.study import examine
+from parityscope.study import examine_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def test_the_verdict_is_told_first_then_the_place(tmp_path: Path) -> None:
     case = Case(name="told", model=model, inputs=inputs, policy=Policy(declared="f32"))
     lines: list[tuple[str, int]] = []
     asked = examination_of(case, f"ort?model={wrong}", folder=tmp_path / "tensors", depth="layers")
-    document = examine(replace(asked, progress=lambda what, _step, steps: lines.append((what, steps))))
+    document = examine_request(replace(asked, progress=lambda what, _step, steps: lines.append((what, steps))))
     told = [place for place, (_, steps) in enumerate(lines) if not steps]
     assert [lines[place][0].partition(":")[0] for place in told] == ["outputs", "where"]
     assert "output y: measured" in lines[told[0]][0]

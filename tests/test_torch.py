@@ -19,9 +19,9 @@ import onnx_ir as ir
 import pytest
 
 from command_line import in_a_process
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends._torch.binding import input_order
-from parityscope.backends._torch.loading import Loaded, Parameter
+from parityscope.backends._torch.loading import LoadedNetwork, Parameter
 from parityscope.backends._torch.scopes import fx_operators, scopes_of
 from parityscope.backends.contract import check_backend
 from parityscope.backends.opening import open_target
@@ -149,10 +149,10 @@ def test_nodes_of_a_program_are_told_by_name_and_operator() -> None:
     assert fx_operators(graph) == {"c": "aten.mm.default"}
 
 
-def loaded(*names: str, optional: tuple[str, ...] = ()) -> Loaded:
+def loaded(*names: str, optional: tuple[str, ...] = ()) -> LoadedNetwork:
     parameters = [Parameter(name=name, needed=True) for name in names]
     parameters += [Parameter(name=name, needed=False) for name in optional]
-    return Loaded(
+    return LoadedNetwork(
         kind="module",
         where="net.py:make",
         network=None,
@@ -202,7 +202,7 @@ def test_inputs_that_do_not_fit_are_refused(
 
 def test_without_pytorch_the_backend_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    probe = backend("torch").probe()
+    probe = backend_named("torch").probe()
     assert "torch" in probe.problem
     assert probe.fix == "pip install 'parityscope[torch]'"
 
@@ -238,7 +238,7 @@ def test_pytorch_keeps_the_contract(exported: Path, source: str) -> None:
     option = source.format(exported)
     for precision in ("", ":bf16") if source.startswith("module") else ("",):
         target = parse_target(f"torch{precision}?{option}")
-        check_backend(backend("torch"), load_model(exported / "old.onnx"), SAMPLE, target)
+        check_backend(backend_named("torch"), load_model(exported / "old.onnx"), SAMPLE, target)
 
 
 @pytest.mark.parametrize("file", ["old.onnx", "new.onnx"])
@@ -294,12 +294,12 @@ def test_what_cannot_run_is_one_error(exported: Path, text: str, problem: str, f
 
 def test_switches_of_tf32_come_back(exported: Path) -> None:
     torch = pytest.importorskip("torch")
-    from parityscope.backends._torch.switches import arithmetic, told
+    from parityscope.backends._torch.switches import set_tf32, torch_facts
 
-    before = told(torch)
-    with arithmetic(torch, tf32=before["default TF32 of products"] != "on"):
-        assert told(torch)["default TF32 of products"] != before["default TF32 of products"]
-    assert told(torch) == before
+    before = torch_facts(torch)
+    with set_tf32(torch, tf32=before["default TF32 of products"] != "on"):
+        assert torch_facts(torch)["default TF32 of products"] != before["default TF32 of products"]
+    assert torch_facts(torch) == before
 
 
 def test_the_module_at_which_network_and_file_part_is_named(exported: Path) -> None:

@@ -19,7 +19,7 @@ import onnx
 import pytest
 
 from command_line import in_a_process
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.contract import check_backend
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -83,12 +83,12 @@ def refusal(model: Model, text: str) -> ParityError:
 
 def test_without_the_client_the_backend_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tritonclient", None)
-    assert backend("triton").probe().fix == "pip install 'parityscope[triton]'"
+    assert backend_named("triton").probe().fix == "pip install 'parityscope[triton]'"
 
 
 def test_a_server_keeps_the_contract_and_gives_the_same_bits(model: Model, tmp_path: Path, protocol: str) -> None:
     with serving(model, tmp_path, protocol) as text:
-        check_backend(backend("triton"), model, SAMPLE, parse_target(text))
+        check_backend(backend_named("triton"), model, SAMPLE, parse_target(text))
         ours, theirs = run(model, "ort"), run(model, text)
         assert {name: array.tobytes() for name, array in theirs.items()} == {
             name: array.tobytes() for name, array in ours.items()

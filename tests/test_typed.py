@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.arithmetic.typed import Typed, typed_model
+from parityscope.arithmetic.typed import TypedModel, typed_model
 from parityscope.arithmetic.typed._constants import low_tensor
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.backends._onnxruntime import open_bytes
@@ -42,7 +42,7 @@ def model_of(body: str, opset: int = 17, version: int = 9) -> ir.Model:
     return ir.from_proto(onnx.parser.parse_model(text))
 
 
-def checked(typed: Typed) -> onnx.ModelProto:
+def checked(typed: TypedModel) -> onnx.ModelProto:
     """The written model, valid with full type inference."""
     proto = ir.to_proto(typed.model)
     onnx.checker.check_model(proto, full_check=True)
@@ -54,7 +54,7 @@ def ops(graph: ir.Graph | ir.Model) -> list[str]:
     return [node.op_type for node in nodes]
 
 
-def dtypes(typed: Typed) -> dict[str, str]:
+def dtypes(typed: TypedModel) -> dict[str, str]:
     """Short names of the element types of all computed values of the main graph."""
     return {
         str(value.name): SPELT.get(int(value.dtype), "other")
@@ -75,7 +75,7 @@ def assert_predicted(
     keep: Mapping[str, str],
     arrays: Mapping[str, np.ndarray],
     board: Switchboard | None = None,
-) -> Typed:
+) -> TypedModel:
     """Compares with the switchable graph: nodes are low as the writer says they are."""
     typed = typed_model(model.clone(), low, keep)
     checked(typed)

@@ -21,14 +21,14 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Sample, load_inputs, load_model
 from parityscope.errors import ParityError
 from parityscope.records import Budget, Finding, Policy
-from parityscope.repairs import repairs
-from parityscope.report.verification import as_html, as_text, document
-from parityscope.verification import Settings, Targets, chosen_metric, verify
-from parityscope.verification.exact import compliance_bounds, mcnemar, samples_for_coverage
-from parityscope.verification.intervals import interval, samples_needed
-from parityscope.verification.judging import judge
-from parityscope.verification.latency import summarized, take_turns
-from parityscope.verification.output_errors import combiner, pooler
+from parityscope.repairs import known_repairs
+from parityscope.report.verification import verification_as_html, verification_as_text, verification_document
+from parityscope.verification import Targets, VerificationSettings, chosen_metric, verify
+from parityscope.verification.exact import compliance_bounds, mcnemar_p_value, samples_for_coverage
+from parityscope.verification.intervals import bootstrap_interval, samples_needed
+from parityscope.verification.judging import judge_verification
+from parityscope.verification.latency import summarize_latency, take_turns
+from parityscope.verification.output_errors import combiner_of_metric, pooler_of_metric
 from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ LIMIT = 65504.0  # the largest finite float16
     ],
 )
 def test_mcnemars_exact_p(only_before: int, only_after: int, p: float) -> None:
-    assert mcnemar(only_before, only_after) == pytest.approx(p, rel=1e-12)
+    assert mcnemar_p_value(only_before, only_after) == pytest.approx(p, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_interval_covers_the_true_difference_about_as_often_as_it_says() -> 
     covered = 0
     for _ in range(200):
         before, after = generator.exponential(1.5, 40), generator.exponential(1.0, 40)
-        found = interval(before, after, _mean, seed=1, resamples=400)
+        found = bootstrap_interval(before, after, _mean, seed=1, resamples=400)
         assert found.method == "bca"
         covered += found.low <= -0.5 <= found.high
     assert 176 <= covered <= 198
@@ -104,9 +104,9 @@ def test_the_interval_covers_the_true_difference_about_as_often_as_it_says() -> 
 def test_intervals_scale_with_their_data_and_repeat_with_their_seed(seed: int, factor: float) -> None:
     generator = np.random.default_rng(seed)
     before, after = generator.normal(size=12), generator.normal(size=12)
-    one = interval(before, after, _mean, seed=3, resamples=50)
-    assert interval(before, after, _mean, seed=3, resamples=50) == one
-    other = interval(before * factor, after * factor, _mean, seed=3, resamples=50)  # a power of two: exact
+    one = bootstrap_interval(before, after, _mean, seed=3, resamples=50)
+    assert bootstrap_interval(before, after, _mean, seed=3, resamples=50) == one
+    other = bootstrap_interval(before * factor, after * factor, _mean, seed=3, resamples=50)  # a power of two: exact
     assert (other.low, other.high) == (one.low * factor, one.high * factor)
 
 
@@ -114,10 +114,10 @@ def test_infinities_keep_their_place_in_the_order() -> None:
     # Every draw of the first holds an infinite before: the difference is -inf throughout. One sample in ten infinite:
     # a share of about 0.9^10 = 35 % of draws lacks it, so the upper end is finite.
     ones = np.ones(10)
-    assert interval(ones * math.inf, ones, _mean, seed=0, resamples=200).high == -math.inf
+    assert bootstrap_interval(ones * math.inf, ones, _mean, seed=0, resamples=200).high == -math.inf
     some = np.ones(10)
     some[4] = math.inf
-    found = interval(some, ones, _mean, seed=0, resamples=400)
+    found = bootstrap_interval(some, ones, _mean, seed=0, resamples=400)
     assert (found.low, found.high, found.method) == (-math.inf, 0.0, "percentile")
     assert math.isnan(found.error)
 
@@ -134,13 +134,15 @@ def test_many_draws_at_once_are_what_they_are_one_by_one(
     before, after = np.random.default_rng(seed).random((2, samples, 3)) * (1.0, 1.0, 0.0)
     if odd is not None:  # a side whose error or size is nought, or that holds NaN
         before[:, odd[0]], after[0, odd[0]] = 0.0, odd[1]
-    one = interval(before, after, combiner(metric), seed=seed, resamples=40)
-    several = interval(before, after, combiner(metric), seed=seed, resamples=40, combine_draws=pooler(metric))
+    one = bootstrap_interval(before, after, combiner_of_metric(metric), seed=seed, resamples=40)
+    several = bootstrap_interval(
+        before, after, combiner_of_metric(metric), seed=seed, resamples=40, combine_draws=pooler_of_metric(metric)
+    )
     assert repr(several) == repr(one)
 
 
 def test_one_sample_has_no_interval() -> None:
-    found = interval(np.ones(1), np.zeros(1), _mean, seed=0, resamples=100)
+    found = bootstrap_interval(np.ones(1), np.zeros(1), _mean, seed=0, resamples=100)
     assert (found.low, found.high, found.method) == (-math.inf, math.inf, "none")
 
 
@@ -211,7 +213,7 @@ SEEMS_WORSE, SEEMS_BETTER = number("task", "not proved", 1.1, "t"), number("task
     ],
 )
 def test_the_verdict(quantities: list[Quantity], budgets: list[BudgetCheck], verdict: str, needed: int | None) -> None:
-    found = judge(quantities, budgets, ())
+    found = judge_verification(quantities, budgets, ())
     assert (found.verdict, found.needed) == (verdict, needed)
     assert found.because
 
@@ -220,8 +222,8 @@ def test_new_nan_refutes_whatever_became_better() -> None:
     lost = OutputMeasurements(
         output="y", dtype="float32", before={}, after={}, nonfinite_before=9, nonfinite_after=1, decisions=None
     )
-    assert judge([BETTER], (), [lost]).verdict == "beyond"
-    assert "1 NaN or Inf" in judge([BETTER], (), [lost]).because[0]
+    assert judge_verification([BETTER], (), [lost]).verdict == "beyond"
+    assert "1 NaN or Inf" in judge_verification([BETTER], (), [lost]).because[0]
 
 
 # --- latency: the order of runs, with a clock of our own
@@ -250,7 +252,7 @@ def test_the_summary_of_latencies() -> None:
     # 1..19 and one of 100: median 10.5, deviations from it 0.5, 0.5, 1.5, 1.5, ... have median 5, the 95th percentile
     # (the next run above) of 20 runs is the 20th.
     before = [*map(float, range(1, 20)), 100.0]
-    found = summarized((before, [one / 2 for one in before]), seed=0)
+    found = summarize_latency((before, [one / 2 for one in before]), seed=0)
     assert (found.before.median, found.before.mad, found.before.p95) == (10.5, 5.0, 100.0)
     assert found.speedup == 2.0
     assert found.low == found.high == 2.0  # rounds are drawn in pairs, and every pair has this ratio
@@ -290,7 +292,7 @@ def fold(model: ir.Model, node: str) -> str | None:
     finding = Finding(
         code="test", title="", role="cause", claim="", confidence=1.0, confidence_from="", details={"node": node}
     )
-    return repairs()["fold_batch_normalization"].apply(model, finding)
+    return known_repairs()["fold_batch_normalization"].apply(model, finding)
 
 
 @pytest.fixture
@@ -570,12 +572,12 @@ def _verified(folder: Path, samples: int = 8) -> dict[str, object]:
         before=parse_target("sim:f16"),
         after=parse_target(f"sim:f16?model={folder / 'fixed.onnx'}"),
     )
-    found = verify(case, targets, Settings(), folder=folder / "tensors", progress=lambda *_: None)
-    return document(found, case, version="test")
+    found = verify(case, targets, VerificationSettings(), folder=folder / "tensors", progress=lambda *_: None)
+    return verification_document(found, case, version="test")
 
 
 def test_the_page_stands_alone_and_escapes_names(bench: Path) -> None:
-    page = as_html(_verified(bench))
+    page = verification_as_html(_verified(bench))
     assert "<script>alert" not in page
     assert "http" not in page
     assert page.count("<svg") == 1
@@ -583,7 +585,7 @@ def test_the_page_stands_alone_and_escapes_names(bench: Path) -> None:
 
 
 def test_the_text_says_the_verdict_first(bench: Path) -> None:
-    first, second, *_ = as_text(_verified(bench), width=100).splitlines()
+    first, second, *_ = verification_as_text(_verified(bench), width=100).splitlines()
     assert first.endswith("Improved: the repair holds")
     assert second.startswith("The error of y went from")
 
@@ -621,7 +623,7 @@ def test_the_folded_detector_is_proved_on_pages(tmp_path: Path) -> None:
         before=parse_target("sim:f16?overflow=saturate"),
         after=parse_target(f"sim:f16?overflow=saturate&model={tmp_path / 'fixed.onnx'}"),
     )
-    settings = Settings(metrics=(chosen_metric("text_boxes"),))
+    settings = VerificationSettings(metrics=(chosen_metric("text_boxes"),))
     found = verify(case, targets, settings, folder=tmp_path / "tensors", progress=lambda *_: None)
     assert found.verdict == "improved"
     boxes, error = found.quantities

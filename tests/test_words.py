@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from command_line import exit_status
-from parityscope.backends import backends
+from parityscope.backends import known_backends
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.records import Target
 
@@ -50,14 +50,14 @@ def test_a_folder_is_a_recording(tmp_path: Path) -> None:
     assert parse_target(str(tmp_path)) == Target(backend="saved", options=(("path", str(tmp_path)),))
 
 
-@given(st.sampled_from(sorted(backends())), st.sampled_from(["", "f16", "bf16", "f32"]))
+@given(st.sampled_from(sorted(known_backends())), st.sampled_from(["", "f16", "bf16", "f32"]))
 def test_our_own_words_stay_what_they_are(name: str, precision: str) -> None:
     target = Target(backend=name, precision=precision)
     assert parse_target(format_target(target)) == target
 
 
 def test_no_two_backends_share_a_name_or_an_ending() -> None:
-    every = list(backends().values())
+    every = list(known_backends().values())
     names = [word for one in every for word in (one.name, *one.called)]
     endings = [ending for one in every for ending in one.opens]
     assert len(names) == len(set(names))

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case import Sample
 from parityscope.case.model import load_model
@@ -37,7 +37,7 @@ def drawn(model: Model, sample: Sample, number: int, number_format: Format, fold
     if not number:
         return model, sample
     generator = np.random.default_rng((20261121, number))
-    graph = _with_moved_parameters(prepared(model.graph(), OLDEST), number_format, number)
+    graph = _with_moved_parameters(prepare_copy(model.graph(), OLDEST), number_format, number)
     arrays = moved_inputs(sample.arrays, number_format, generator)
     path = folder / f"{sample.name}-{number}.onnx"
     ir.save(graph, path)

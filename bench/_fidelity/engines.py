@@ -11,11 +11,11 @@ import numpy as np
 import openvino as ov
 from openvino.preprocess import PrePostProcessor
 
-from parityscope.arithmetic.fusion.following import ends, follow
+from parityscope.arithmetic.fusion.following import follow_executed, layers_by_end
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.backends.openvino import _executed as executed_graph
-from parityscope.case.graph import values
+from parityscope.backends.openvino import _executed_graph_of as executed_graph
+from parityscope.case.graph import computed_values
 
 if TYPE_CHECKING:
     from parityscope.case import Model, Sample
@@ -44,9 +44,11 @@ def prepared(model: Model, sample: Sample, target: Target) -> Engine:
     if target.backend == "openvino":
         executed = executed_graph(ov.Core().compile_model(str(model.path), "CPU", settings(target)), target.precision)
         kernels = {
-            value: kernel.stored for kernel in follow(executed, model.graph()).kernels for value in kernel.values
+            value: kernel.stored
+            for kernel in follow_executed(executed, model.graph()).kernels
+            for value in kernel.values
         }
-        layers = ends(executed, model.graph())
+        layers = layers_by_end(executed, model.graph())
         places = {tensor: layer.layer_type for tensor, layer in layers.items()}
         stored = {tensor: kernels.get(tensor, "f32") for tensor in layers}
         return Engine(
@@ -58,8 +60,8 @@ def prepared(model: Model, sample: Sample, target: Target) -> Engine:
         )
     with open_target(model, target, Capture()) as session:
         seen = session.executed
-    order = [str(value.name) for value in values(model.graph())]
-    layers = {} if seen is None else ends(seen, model.graph())
+    order = [str(value.name) for value in computed_values(model.graph())]
+    layers = {} if seen is None else layers_by_end(seen, model.graph())
 
     def observe_some(names: Sequence[str]) -> Arrays:
         with open_target(model, target, Capture(tensors=tuple(names))) as session:

@@ -19,10 +19,10 @@ from parityscope.backends.targets import format_target, parse_target, with_optio
 from parityscope.case import load_model
 from parityscope.case.extracting import extract_part
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.graph import computing
+from parityscope.case.graph import computing_nodes
 from parityscope.errors import ParityError
 from parityscope.records import Policy
-from parityscope.study import Request, examine, open_request
+from parityscope.study import Request, examine_request, open_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +93,7 @@ def examine_part(deployed: Deployed, part: Path, folder: Path, *, whole: bool) -
         depth="causes" if whole else "outputs",
     )
     with open_request(request) as asked:
-        return examine(replace(asked, folder=folder / "study"))
+        return examine_request(replace(asked, folder=folder / "study"))
 
 
 def reduce_by_polygraphy(deployed: Deployed, folder: Path) -> Found:
@@ -124,7 +124,7 @@ def reduce_by_polygraphy(deployed: Deployed, folder: Path) -> Found:
     if not path.exists():
         said = (done.stdout + done.stderr).strip().splitlines()[-1:] or [shlex.join(words)]
         return Found(path=None, nodes=0, runs=len(runs), said=said[0])
-    return Found(path=path, nodes=len(computing(load_model(path).graph())), runs=len(runs))
+    return Found(path=path, nodes=len(computing_nodes(load_model(path).graph())), runs=len(runs))
 
 
 class Answering:

@@ -15,10 +15,10 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.movement import MOVES
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.case import load_model
-from parityscope.case.graph import computing
+from parityscope.case.graph import computing_nodes
 from parityscope.repairs.search.costs import flops_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def counted(path: Path, sample: Sample, folder: Path) -> Counted:
     """
     graph = load_model(path).graph()
     infer_types(graph)
-    nodes = [node for node in computing(graph) if _computes(node)]
+    nodes = [node for node in computing_nodes(graph) if _computes(node)]
     shapes = _shapes(path, nodes, sample, folder)
     flops = [(flops_of(node, shapes), _is_full(node)) for node in nodes]
     whole = sum(number for number, _ in flops)
@@ -60,7 +60,7 @@ def counted(path: Path, sample: Sample, folder: Path) -> Counted:
         full=sum(_is_full(node) for node in nodes),
         nodes=len(nodes),
         flops=sum(number for number, full in flops if full) / whole if whole else 0.0,
-        casts=sum(_converts(node) for node in computing(graph)),
+        casts=sum(_converts(node) for node in computing_nodes(graph)),
     )
 
 
@@ -83,7 +83,7 @@ def _converts(node: ir.Node) -> bool:
 def _shapes(path: Path, nodes: Sequence[ir.Node], sample: Sample, folder: Path) -> Mapping[str, Sequence[int]]:
     """Dimensions of what the nodes read and give: the names are those of the typed model, which de-typing keeps."""
     plain = folder / f"{path.stem}-plain.onnx"
-    ir.save(arrange(load_model(path).graph(), None).model, plain)
+    ir.save(arrange_precision(load_model(path).graph(), None).model, plain)
     model = load_model(plain)
     known = set(model.sites)
     wanted = {str(value.name) for node in nodes for value in (*node.inputs, *node.outputs) if value is not None}

@@ -1,6 +1,7 @@
 """How far off a model is, whoever wrote it: by what `parityscope evaluate` does, in units of the budget.
 
-The file is freshly loaded, de-typed (`arithmetic.simulation.arrange`: every value that is float16 or bfloat16 by its own
+The file is freshly loaded, de-typed (`arithmetic.simulation.arrange_precision`: every value that is float16 or bfloat16 by
+its own
 type is really rounded to it) and run in FP32. Beside it stands what ONNX Runtime's CPU provider makes of the file as it is,
 which is what a tool that validates there goes by.
 """
@@ -11,12 +12,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends._onnxruntime import open_path
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.repairs.search.judging import excess
+from parityscope.repairs.search.judging import worst_excess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,7 +51,7 @@ def faithful(path: Path) -> Run:
     Raises:
         ParityError: the file cannot be read, or the runtime refuses the de-typed model.
     """
-    return open_simulation(arrange(load_model(path).graph(), None), threads=THREADS)
+    return open_simulation(arrange_precision(load_model(path).graph(), None), threads=THREADS)
 
 
 def as_it_stands(path: Path) -> Run:
@@ -76,4 +77,4 @@ def _excess(held: Yardstick, reference: Outputs, sample: Sample, run: Run) -> fl
         return math.inf
     # Some writers rename outputs; their order is the interface then.
     named = made if set(made) == set(reference) else dict(zip(reference, made.values(), strict=True))
-    return excess(held, reference, named)
+    return worst_excess(held, reference, named)

@@ -14,8 +14,8 @@ import numpy as np
 
 from _rivals.timing import cpu_seconds
 from parityscope.arithmetic.typed import typed_model
-from parityscope.repairs.search.judging import excess, squared_error
-from parityscope.repairs.search.staging import save
+from parityscope.repairs.search.judging import squared_error, worst_excess
+from parityscope.repairs.search.staging import save_model
 from parityscope.repairs.search.writing import typed_names
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Replay:
         if key not in self._known:
             self._spend()
             pairs = zip(self.samples, self.references, strict=True)
-            self._known[key] = all(excess(self.held, one, self._run(sample, low)) <= 1 for sample, one in pairs)
+            self._known[key] = all(worst_excess(self.held, one, self._run(sample, low)) <= 1 for sample, one in pairs)
         if self._known[key] and (self.best is None or low.sum() > self.best.sum()):
             self.best = low.copy()
         return self._known[key]
@@ -92,4 +92,4 @@ def write(model: Model, low_format: str, names: Sequence[str], low: np.ndarray, 
     graph = model.graph()
     deciding = typed_names(graph, low_format)
     keep = {name: "f32" for name, is_low in zip(names, low, strict=True) if not is_low and name in deciding}
-    save(typed_model(model.graph(), low_format, keep).model, path)
+    save_model(typed_model(model.graph(), low_format, keep).model, path)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 from proving.faults.records import FAMILIES, Bed, Case, Fault, NoEffectError, Outcome, Plant, Subject
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ __all__ = [
 
 def faults() -> dict[str, Fault]:
     """Every fault there is, by name: the files of `planted/`, then outside packages' of the same entry point group."""
-    return {name: found for name, (found, _) in discover("proving.faults.planted", "FAULT", Fault).items()}
+    return {name: found for name, (found, _) in discover_plugins("proving.faults.planted", "FAULT", Fault).items()}
 
 
 def chosen_faults(names: Sequence[str], family: str) -> dict[str, Fault]:

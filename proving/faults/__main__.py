@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli import guarded
+from parityscope.cli import guard_exit_code
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
@@ -98,7 +98,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs the suite from the command line, with the exit codes of `parityscope`."""
     application = typer.Typer(add_completion=False, rich_markup_mode=None)
     application.command()(command)
-    sys.exit(guarded(lambda: application(args=arguments, prog_name="python -m proving.faults", standalone_mode=False)))
+    sys.exit(
+        guard_exit_code(
+            lambda: application(args=arguments, prog_name="python -m proving.faults", standalone_mode=False)
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
@@ -86,7 +86,9 @@ def answers_of(
     """The same of any target."""
     model = load_model(path)
     names = {value.name for value in model.outputs}
-    capture = Capture(tensors=tuple(name for name in observable(model) if name not in names)) if inside else Capture()
+    capture = (
+        Capture(tensors=tuple(name for name in observable_tensors(model) if name not in names)) if inside else Capture()
+    )
     with open_target(model, parse_target(target), capture) as session:
         return [
             dict(session.run(Sample(index=index, name=f"{index:06d}.npz", arrays=arrays)))

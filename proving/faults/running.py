@@ -109,7 +109,7 @@ def _diagnosed(bed: Bed, plant: Plant) -> dict[str, Any]:
     from dataclasses import replace
 
     from parityscope.records import Policy
-    from parityscope.study import Request, examine, open_request
+    from parityscope.study import Request, examine_request, open_request
 
     data = write_samples(bed.samples if plant.samples is None else plant.samples, bed.folder / "inputs")
     own = None if plant.own is None else write_samples(plant.own, bed.folder / "own")
@@ -128,4 +128,4 @@ def _diagnosed(bed: Bed, plant: Plant) -> dict[str, Any]:
         steps=plant.steps,
     )
     with open_request(request) as asked:
-        return examine(replace(asked, folder=bed.folder / "study"))
+        return examine_request(replace(asked, folder=bed.folder / "study"))

@@ -68,7 +68,7 @@ def read_log_at(place: Path, _: Any, content: bytes) -> None:
     path = place / "build.log"
     path.write_bytes(content)
     log = logs.read_log(path)
-    logs.find(log)
+    logs.find_in_log(log)
     pair = logs.compare_logs(log, log)
     logs.find_pair(pair)
     logs.find_between(pair)

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.naming import name_all_nodes
 from proving.tensorrt_replay.facts import numbers
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def make_scene(
         facts: More of the scene (`refused_marks`, `faults`, `profiles`, `renamed`, ...).
     """
     folder.mkdir(parents=True, exist_ok=True)
-    message = onnx.shape_inference.infer_shapes(_parsed(path) if raw else named(path, {}).message)
+    message = onnx.shape_inference.infer_shapes(_parsed(path) if raw else name_all_nodes(path, {}).message)
     told = _told(message, version)
     regions = tuple(regions) or tuple(Region(nodes=(node.name,)) for node in message.graph.node)
     onnx.save(engine or in_regions(message, regions), folder / "engine.onnx")

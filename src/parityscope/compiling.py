@@ -18,12 +18,12 @@ from numba.core.runtime import rtsys
 
 from parityscope.private_folders import is_private
 
-__all__ = ["compiled"]
+__all__ = ["compile_loop"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def compiled(*, reassociate: bool = False, kept: bool = False) -> Callable[[F], F]:
+def compile_loop(*, reassociate: bool = False, kept: bool = False) -> Callable[[F], F]:
     """Compiles with numba; the loop holds no lock while it runs.
 
     Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["libraries", "library_in_use"]
+__all__ = ["libraries_for_session", "library_in_use"]
 
 _in_use: list[str] = []
 
@@ -33,11 +33,11 @@ def library_in_use(path: str) -> Iterator[None]:
         _in_use.remove(path)
 
 
-def libraries(own: str) -> tuple[str, ...]:
+def libraries_for_session(own: str) -> tuple[str, ...]:
     """The libraries that a session gets which names `own` for itself (empty: none), each once."""
-    return tuple(dict.fromkeys(_located(path) for path in (*_in_use, own) if path))
+    return tuple(dict.fromkeys(_locate_library(path) for path in (*_in_use, own) if path))
 
 
-def _located(path: str) -> str:
+def _locate_library(path: str) -> str:
     """A name without a slash is sought on the loader's path only, so a file that is here is named in full."""
     return str(Path(path).resolve()) if Path(path).is_file() else path

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.backends.recording import Progress, silent
-from parityscope.checks import checks
-from parityscope.checks.asking import ask
+from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.checks import known_checks
+from parityscope.checks.asking import ask_check
 from parityscope.errors import ParityError
 from parityscope.records import ROLES, Diagnosis, Skip
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from parityscope.checks import Correction, Scene
-    from parityscope.checks.asking import Nearest, Proposal, Result
+    from parityscope.checks.asking import Nearest, Proposal, TestResult
     from parityscope.records import Evidence, Experiment, Finding
 
 __all__ = [
@@ -92,7 +92,7 @@ def diagnose_scene(
     *,
     seconds: float = float("inf"),
     clock: Callable[[], float] = time.monotonic,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
 ) -> Diagnosis:
     """Runs every check's experiments on `scene`, cheap ones first, until `seconds` are spent."""
     return examine_scene(scene, seconds=seconds, clock=clock, progress=progress).diagnosis
@@ -103,7 +103,7 @@ def examine_scene(
     *,
     seconds: float = float("inf"),
     clock: Callable[[], float] = time.monotonic,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
     number: int = 1,
     only: Collection[str] | None = None,
     thorough: bool = False,
@@ -113,7 +113,7 @@ def examine_scene(
     With `only` just the experiments of these identities are run, and nothing is said of the others. `thorough` runs them all,
     whatever is proved.
     """
-    proposals, skipped = _proposals(scene, number, only)
+    proposals, skipped = _list_proposals(scene, number, only)
     end = clock() + seconds
     supported: list[Finding] = []
     refuted: list[Evidence] = []
@@ -132,7 +132,7 @@ def examine_scene(
         if explained not in {"", proposal.experiment.check} and proposal.experiment.cost_s >= _COSTLY_S:
             skipped.append(Skip(what=name, reason="another experiment explains all of the error already"))
             continue
-        result = _tested(proposal, name, skipped)
+        result = _test_proposal(proposal, name, skipped)
         if result is None:
             continue
         if result.finding is None:
@@ -140,16 +140,16 @@ def examine_scene(
             if result.nearest is not None:
                 nearest.append(result.nearest)
             continue
-        supported += [_with_role(one, scene) for one in (result.finding, *result.further)]
+        supported += [_give_role(one, scene) for one in (result.finding, *result.further)]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
-        if result.finding.role == "cause" and _explains(result.finding) >= _ALL:
+        if result.finding.role == "cause" and _explained_share(result.finding) >= _ALL:
             explained = proposal.experiment.check
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
             if only is None and not thorough:
-                queue = _rivals(scene, result.finding, queue, skipped)
+                queue = _remaining_rivals(scene, result.finding, queue, skipped)
     progress("testing causes", total, total)
-    findings = sorted(_after_variation(_without_repeats(supported)), key=_rank)
+    findings = sorted(_after_variation(_without_repeats(supported)), key=_rank_of_finding)
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
     return Tested(
         diagnosis=Diagnosis(
@@ -163,7 +163,7 @@ def examine_scene(
     )
 
 
-def _inside(scene: Scene, finding: Finding) -> bool:
+def _is_inside_layer(scene: Scene, finding: Finding) -> bool:
     """Whether a finding is of what one layer computes that neither reads the model's inputs nor gives its outputs."""
     if finding.site is None or finding.code not in DESCRIBE or not finding.code.startswith(_OF_LAYERS):
         return False
@@ -181,22 +181,32 @@ def _inside(scene: Scene, finding: Finding) -> bool:
     return not (reading | last) & {finding.site.node, *region}
 
 
-def _rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+def _remaining_rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
     """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing.
 
     Those of the same check tell its other parts.
     """
     if scene.proved:
-        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check == finding.code]
+        kept = [
+            one for one in queue if _stage_of_experiment(one.experiment) == 0 or one.experiment.check == finding.code
+        ]
         proved = scene.proved
     elif finding.code == _FILE:
-        kept = [one for one in queue if _stage(one.experiment) < _STAGES.index("rebuild")]
+        kept = [one for one in queue if _stage_of_experiment(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
     elif finding.code == _BY_SIZE and finding.details.get("grade") in {scene.executed, scene.candidate.precision}:
-        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+        kept = [
+            one
+            for one in queue
+            if _stage_of_experiment(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)
+        ]
         proved = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
-    elif _inside(scene, finding):
-        kept = [one for one in queue if _stage(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)]
+    elif _is_inside_layer(scene, finding):
+        kept = [
+            one
+            for one in queue
+            if _stage_of_experiment(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)
+        ]
         proved = "one layer inside the network was proved to make all of the error"
     else:
         return queue
@@ -217,31 +227,31 @@ def claim_of(finding: Finding) -> tuple[str, str]:
     return finding.code, str(finding.details.get("parameter", finding.claim))
 
 
-def _proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple[list[Proposal], list[Skip]]:
+def _list_proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple[list[Proposal], list[Skip]]:
     """What is to be run, in order. Identities are given in the order in which a check proposes."""
     found: list[Proposal] = []
     skipped: list[Skip] = []
-    for code, check in checks().items():
+    for code, check in known_checks().items():
         if only is not None and not any(identity.startswith(f"{code}-") for identity in only):
             continue
         try:
-            asked = list(ask(check, scene, number=number))
+            asked = list(ask_check(check, scene, number=number))
             found += [one for one in asked if only is None or one.experiment.identity in only]
         except TimeSpentError:
             skipped.append(Skip(what=f"check {code}", reason=SPENT, fix="raise --time", asked=True))
         except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
-            skipped.append(_broken(f"check {code}", error))
-    found.sort(key=lambda proposal: (_stage(proposal.experiment), proposal.experiment.cost_s))
+            skipped.append(_skip_of_broken_check(f"check {code}", error))
+    found.sort(key=lambda proposal: (_stage_of_experiment(proposal.experiment), proposal.experiment.cost_s))
     return found, skipped
 
 
-def _stage(experiment: Experiment) -> int:
+def _stage_of_experiment(experiment: Experiment) -> int:
     runs = experiment.runs or ("reference" if experiment.cost_s > 0 else "nothing")
     # Asking the candidate for a moment decides more than a long search on the reference's side.
     return _STAGES.index("candidate" if runs == "reference" and experiment.cost_s >= _COSTLY_S else runs)
 
 
-def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None:
+def _test_proposal(proposal: Proposal, name: str, skipped: list[Skip]) -> TestResult | None:
     try:
         return proposal.test()
     except TimeSpentError:
@@ -249,11 +259,11 @@ def _tested(proposal: Proposal, name: str, skipped: list[Skip]) -> Result | None
     except ParityError as error:
         skipped.append(Skip(what=name, reason=error.problem, fix=error.fix))
     except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
-        skipped.append(_broken(name, error))
+        skipped.append(_skip_of_broken_check(name, error))
     return None
 
 
-def _broken(what: str, error: Exception) -> Skip:
+def _skip_of_broken_check(what: str, error: Exception) -> Skip:
     return Skip(
         what=what,
         reason=f"the check itself failed: {type(error).__name__}: {error}",
@@ -262,7 +272,7 @@ def _broken(what: str, error: Exception) -> Skip:
     )
 
 
-def _with_role(finding: Finding, scene: Scene) -> Finding:
+def _give_role(finding: Finding, scene: Scene) -> Finding:
     """The role that the explained share allows; nothing is a cause of what is within."""
     role = finding.role
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
@@ -297,16 +307,16 @@ def _after_variation(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _explains(finding: Finding) -> float:
+def _explained_share(finding: Finding) -> float:
     """The share (at most 1) that a finding explains, with those that were proved together with it."""
     return min(1.0, float(finding.details.get("together", finding.share or 0.0)))
 
 
-def _rank(finding: Finding) -> tuple[int, int, float, int, float, float, str]:
+def _rank_of_finding(finding: Finding) -> tuple[int, int, float, int, float, float, str]:
     # Of the same role, answers that vary are told before anything else, whatever part of the error they are, and a size last.
     # What only describes a layer comes after a cause that explains as much, to the percent that is shown.
     turn = {_VARIES: 0, _BY_SIZE: 2}.get(finding.code, 1)
-    share = round(_explains(finding), 2)
+    share = round(_explained_share(finding), 2)
     described = DESCRIBE.index(finding.code) + 1 if finding.code in DESCRIBE else 0
     own = -(finding.share or 0.0) if "together" in finding.details else 0.0
     return (ROLES.index(finding.role), turn, -share, described, own, -finding.confidence, finding.code)

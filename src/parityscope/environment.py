@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["MATTERS", "Difference", "conflicts", "differences", "facts_of"]
+__all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "list_differences"]
 
 # Facts by key, and what a difference in them may do to results. Keys that are not listed (paths, times, a recording's name)
 # are no part of a comparison.
@@ -48,7 +48,7 @@ _SAME_LIBRARY = re.compile(r"^(linked|loaded) (lib[\w+-]+)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class EnvironmentDifference:
     """One fact that is not the same on both sides ("" where a side does not tell it), and why it may matter."""
 
     key: str
@@ -57,19 +57,19 @@ class Difference:
     matters: str
 
 
-def differences(reference: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Difference, ...]:
+def list_differences(reference: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[EnvironmentDifference, ...]:
     """What both sides tell and tell differently, in the order of `MATTERS`.
 
     A fact that only one side tells is no difference: the reference has no engine, and a recording knows little of itself.
     """
     return tuple(
-        Difference(key=key, reference=reference[key], candidate=candidate[key], matters=matters)
+        EnvironmentDifference(key=key, reference=reference[key], candidate=candidate[key], matters=matters)
         for key, matters in MATTERS.items()
         if key in reference and key in candidate and reference[key] != candidate[key]
     )
 
 
-def conflicts(facts: Mapping[str, str]) -> tuple[str, ...]:
+def list_conflicts(facts: Mapping[str, str]) -> tuple[str, ...]:
     """What contradicts itself on one side, in sentences.
 
     "linked libcudnn" and "loaded libcudnn" hold versions ("9", "9.1.0"), the latter several, separated by commas, where

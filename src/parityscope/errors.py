@@ -48,15 +48,15 @@ class ParityError(Exception):
         self.fix = fix
 
     def __str__(self) -> str:
-        lines = [_shortened(self.problem)]
+        lines = [_shorten_text(self.problem)]
         if self.where:
-            lines.append(f"  where: {_shortened(self.where)}")
+            lines.append(f"  where: {_shorten_text(self.where)}")
         if self.fix:
-            lines.append(f"  fix:   {_shortened(self.fix)}")
+            lines.append(f"  fix:   {_shorten_text(self.fix)}")
         return "\n".join(lines)
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """What is too long to be read, because names of somebody's are quoted in it, without its middle.
 
     Further lines are set in, so that no name begins a line as if it were ours.

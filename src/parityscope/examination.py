@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.records import Diagnosis
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.case import Case, Inputs
     from parityscope.comparison import Statistics
     from parityscope.comparison.parts import Parts
-    from parityscope.comparison.tolerance import Outside
+    from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.errors import ParityError
     from parityscope.expectation import Expectation
     from parityscope.explanation import Explanation
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "CauseSequence", "CauseStep", "Examination", "Layers", "OutputRun", "Proof", "Triangle"]
 
 
-def _nothing() -> Mapping[Any, Any]:
+def _empty_mapping() -> Mapping[Any, Any]:
     return MappingProxyType({})
 
 
@@ -62,9 +62,9 @@ class OutputRun:
     reference_environment: Mapping[str, str]
     candidate_environment: Mapping[str, str]
     executed: ExecutedGraph | None
-    outside: Mapping[str, Outside] = field(default_factory=_nothing)
-    kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_nothing)
-    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_nothing)
+    outside: Mapping[str, OutsideTolerance] = field(default_factory=_empty_mapping)
+    kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_empty_mapping)
+    parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,14 +174,14 @@ class Examination:
     reference: Target
     candidate: Target
     folder: Path = Path()
-    progress: Progress = silent
+    progress: Progress = ignore_progress
     peer: Target | None = None
     only: frozenset[str] | None = None
-    question: Mapping[str, Any] = field(default_factory=_nothing)
+    question: Mapping[str, Any] = field(default_factory=_empty_mapping)
     command: str = ""
     # Is it different?
-    names: Mapping[str, str] = field(default_factory=_nothing)
-    how: Mapping[str, str] = field(default_factory=_nothing)
+    names: Mapping[str, str] = field(default_factory=_empty_mapping)
+    how: Mapping[str, str] = field(default_factory=_empty_mapping)
     run: OutputRun | None = None
     expectation: Expectation | None = None
     outputs: tuple[Pair, ...] = ()
@@ -192,19 +192,19 @@ class Examination:
     # Where does the difference begin?
     answers: Answers | None = None
     proof: Proof | None = None
-    tensors: Mapping[str, Pair] = field(default_factory=_nothing)
+    tensors: Mapping[str, Pair] = field(default_factory=_empty_mapping)
     layers: Layers | None = None
     # Why, what repairs it, and is it repaired?
     real: Inputs | None = None
     end: float = math.inf
-    explanations: Mapping[str, Explanation] = field(default_factory=_nothing)
-    triangles: Mapping[str, Triangle] = field(default_factory=_nothing)
+    explanations: Mapping[str, Explanation] = field(default_factory=_empty_mapping)
+    triangles: Mapping[str, Triangle] = field(default_factory=_empty_mapping)
     diagnosis: Diagnosis = field(default_factory=lambda: Diagnosis(findings=()))
     sequence: CauseSequence | None = None
     # What was not done, and what the rest cost.
     unjudged: tuple[Skip, ...] = ()
     skipped: tuple[Skip, ...] = ()
-    timings: Mapping[str, float] = field(default_factory=_nothing)
+    timings: Mapping[str, float] = field(default_factory=_empty_mapping)
     started: float = field(default_factory=time.perf_counter)
 
     @property

@@ -21,7 +21,7 @@ from parityscope.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Forked", "end_with_parent", "flush", "forked"]
+__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIXTEENTH = 1 << 16  # bytes that are read at once
@@ -53,9 +53,9 @@ class Forked:
         os.close(self.pipe)
 
 
-def forked(work: Callable[[], bytes]) -> Forked:
+def fork_child(work: Callable[[], bytes]) -> Forked:
     """A child process that does `work` and sends what that gives, and ends when this process does. Not on Windows."""
-    flush()
+    flush_streams()
     ours, its = os.pipe()
     child = os.fork()
     if child == 0:
@@ -78,7 +78,7 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def flush() -> None:
+def flush_streams() -> None:
     """Hands over what was printed, where that can be done; who prints results minds that they were."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):

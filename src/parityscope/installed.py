@@ -15,7 +15,7 @@ from parityscope.known_faults import RUNTIMES, faults_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "known_problems", "on_gpu"]
+__all__ = ["TF32_OVERRIDE", "Arithmetic", "Known", "Machine", "arithmetic_on_gpu", "known_problems"]
 
 _AMPERE = (8, 0)  # the first compute capability with TF32: NVIDIA's CUDA Programming Guide
 # Builds of ONNX Runtime that bring the same importable package.
@@ -99,7 +99,7 @@ def known_problems(machine: Machine) -> tuple[Known, ...]:
     return tuple(found)
 
 
-def on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
+def arithmetic_on_gpu(machine: Machine, target: str, computes: str, default: str) -> Arithmetic:
     """A way to run on the first GPU, whose own `default` for TF32 is told; Parityscope switches it off."""
     override = machine.variables.get(TF32_OVERRIDE, "")
     if machine.capability is not None and machine.capability < _AMPERE:
@@ -132,12 +132,12 @@ def _known_bugs(machine: Machine) -> list[Known]:
             source=fault.source,
             fix=fault.workaround,
         )
-        for runtime, version in _runtimes(machine).items()
+        for runtime, version in _versions_of_runtimes(machine).items()
         for fault in faults_of(runtime, version, facts)
     ]
 
 
-def _runtimes(machine: Machine) -> dict[str, str]:
+def _versions_of_runtimes(machine: Machine) -> dict[str, str]:
     """The version of each runtime that faults are known of, whichever of its packages is installed."""
     found = {}
     for name, version in machine.versions.items():

@@ -64,7 +64,7 @@ class Fault:
 def every_fault() -> tuple[Fault, ...]:
     """The whole table."""
     document = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    return tuple(_read(one) for one in document["faults"])
+    return tuple(_read_fault(one) for one in document["faults"])
 
 
 def faults_of(runtime: str, version: str, facts: Mapping[str, str]) -> tuple[Fault, ...]:
@@ -74,7 +74,7 @@ def faults_of(runtime: str, version: str, facts: Mapping[str, str]) -> tuple[Fau
         one
         for one in every_fault()
         if one.runtime == runtime
-        and _within(ours, one)
+        and _is_version_within(ours, one)
         and all(any(word in facts.get(key, "") for word in words) for key, words in one.facts)
         and not any(word in facts.get(key, "") for key, words in one.lacks for word in words)
     )
@@ -86,12 +86,12 @@ def numbers_of(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def _within(ours: tuple[int, ...], fault: Fault) -> bool:
+def _is_version_within(ours: tuple[int, ...], fault: Fault) -> bool:
     first, last = numbers_of(fault.first), numbers_of(fault.last)
     return bool(ours) and ours[: len(first)] >= first and (not last or ours[: len(last)] <= last)
 
 
-def _read(one: Mapping[str, Any]) -> Fault:
+def _read_fault(one: Mapping[str, Any]) -> Fault:
     held = dict(one)
     low, high = held.pop("opset", (0, 999))
     held["attributes"] = tuple(held.get("attributes", {}).items())

@@ -1,8 +1,10 @@
 """How much memory may be used, and giving back what is not used any more: one place that everybody asks.
 
-`--memory` is for tensors. Who keeps tensors asks `allowed` and takes its share; what exceeds it goes to a file (`spilling`).
+`--memory` is for tensors. Who keeps tensors asks `allowed_memory` and takes its share; what exceeds it goes to a file
+(`spilling`).
 Freed memory is not the system's again by itself: the C library keeps it for the next array, ONNX Runtime's arena for the next
-tensor, and cycles of objects keep arrays until Python looks for them. `relieve` gives it back where the process holds much.
+tensor, and cycles of objects keep arrays until Python looks for them. `relieve_memory` gives it back where the process holds
+much.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT", "allow", "allowed", "register_holder", "relieve", "resident"]
+__all__ = ["DEFAULT", "allow_memory", "allowed_memory", "register_holder", "relieve_memory", "resident_memory"]
 
 DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
@@ -27,13 +29,13 @@ _holders: list[Callable[[], None]] = []
 _next = 0.0  # on the clock of `time.monotonic`
 
 
-def allow(nbytes: int) -> None:
+def allow_memory(nbytes: int) -> None:
     """Says how many bytes of tensors may be kept from here on."""
     global _budget  # noqa: PLW0603 - the memory is the process's, not an object's
     _budget = nbytes
 
 
-def allowed() -> int:
+def allowed_memory() -> int:
     """Bytes of tensors that may be kept at once."""
     return _budget
 
@@ -43,7 +45,7 @@ def register_holder(give_back: Callable[[], None]) -> None:
     _holders.append(give_back)
 
 
-def resident() -> int:
+def resident_memory() -> int:
     """Bytes of memory that this process holds; 0 where that cannot be asked."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -51,21 +53,21 @@ def resident() -> int:
         return 0
 
 
-def relieve() -> None:
+def relieve_memory() -> None:
     """Gives back memory that is not used, if this process holds much and was not relieved just before."""
     global _next  # noqa: PLW0603 - as above
     started = time.monotonic()
-    if started < _next or resident() < _OURS + _budget // 4:
+    if started < _next or resident_memory() < _OURS + _budget // 4:
         return
     gc.collect()
     for give_back in _holders:
         give_back()
-    _trim()
+    _trim_allocator()
     ended = time.monotonic()
     _next = ended + _SHARE * (ended - started)
 
 
-def _trim() -> None:
+def _trim_allocator() -> None:
     """Lets the C library give back what it keeps (glibc; others keep little)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:

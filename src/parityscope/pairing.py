@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.sizing import plan_chunks
 from parityscope.case import Sample
 from parityscope.errors import ParityError
@@ -54,8 +54,8 @@ def pair_graphs(
     Raises:
         ParityError: an explicit name is in neither graph.
     """
-    mine = [*observable(reference), *(value.name for value in reference.outputs)]
-    its = [*observable(candidate), *(value.name for value in candidate.outputs)]
+    mine = [*observable_tensors(reference), *(value.name for value in reference.outputs)]
+    its = [*observable_tensors(candidate), *(value.name for value in candidate.outputs)]
     _check_explicit(explicit, set(mine), set(its))
     names = dict(explicit)
     how = dict.fromkeys(explicit, "map")
@@ -71,18 +71,18 @@ def pair_graphs(
     left_its = [name for name in its if name not in taken]
     skipped: list[Skip] = []
     if left_mine and left_its:
-        proved, problem = _by_value(reference, candidate, inputs, left_mine, left_its, memory)
+        proved, problem = _pair_by_value(reference, candidate, inputs, left_mine, left_its, memory)
         names.update(proved)
         how.update(dict.fromkeys(proved, "value"))
         if problem:
             skipped.append(Skip(what="pairing tensors by value", reason=problem))
-    skipped.extend(_left_over(names, mine, its))
+    skipped.extend(_skips_of_left_over(names, mine, its))
     return PairedGraphs(names=names, how=how, skipped=tuple(skipped))
 
 
-def _check_explicit(explicit: Mapping[str, str], mine: set[str], its: set[str]) -> None:
+def _check_explicit(explicit: Mapping[str, str], reference: set[str], candidate: set[str]) -> None:
     for old, new in explicit.items():
-        for name, known, side in ((old, mine, "reference"), (new, its, "candidate")):
+        for name, known, side in ((old, reference, "reference"), (new, candidate, "candidate")):
             if name not in known:
                 raise ParityError(
                     f"--map {old}={new}: the {side}'s graph has no tensor {name!r}",
@@ -90,24 +90,24 @@ def _check_explicit(explicit: Mapping[str, str], mine: set[str], its: set[str]) 
                 )
 
 
-def _left_over(names: Mapping[str, str], mine: Sequence[str], its: Sequence[str]) -> list[Skip]:
+def _skips_of_left_over(names: Mapping[str, str], reference: Sequence[str], candidate: Sequence[str]) -> list[Skip]:
     taken = set(names.values())
     reason = "no tensor of the other graph has this name, or is proved to have these values"
     return [
         *(
             Skip(what=f"tensor {name} of the reference", reason=reason, fix="--map")
-            for name in mine
+            for name in reference
             if name not in names
         ),
         *(
             Skip(what=f"tensor {name} of the candidate", reason=reason, fix="--map")
-            for name in its
+            for name in candidate
             if name not in taken
         ),
     ]
 
 
-def _by_value(
+def _pair_by_value(
     reference: Model, candidate: Model, inputs: Inputs, mine: Sequence[str], its: Sequence[str], memory: int
 ) -> tuple[dict[str, str], str]:
     """Pairs that are proved by value, and why none could be sought (empty when they were)."""
@@ -115,19 +115,19 @@ def _by_value(
     if len(samples) < 2:
         return {}, "one sample without float inputs proves nothing; give more samples"
     try:
-        marks = _fingerprints(reference, samples, mine, memory // 4)
-        other = _fingerprints(candidate, samples, its, memory // 4)
+        marks = _fingerprint_tensors(reference, samples, mine, memory // 4)
+        other = _fingerprint_tensors(candidate, samples, its, memory // 4)
     except ParityError as error:
         return {}, f"both graphs must run in ONNX Runtime for that: {error.problem}"
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name, mark in marks.items():
         for partner, its_mark in other.items():
-            if partner not in taken and _alike(mark, its_mark):
+            if partner not in taken and _are_alike(mark, its_mark):
                 found[name] = partner
                 taken.add(partner)
                 break
-    return _proved(reference, candidate, samples, found, memory // 4), ""
+    return _prove_pairs(reference, candidate, samples, found, memory // 4), ""
 
 
 def _proof_samples(inputs: Inputs) -> list[Sample]:
@@ -149,7 +149,7 @@ class _Mark:
     numbers: np.ndarray
 
 
-def _fingerprints(model: Model, samples: Sequence[Sample], names: Sequence[str], limit: int) -> dict[str, _Mark]:
+def _fingerprint_tensors(model: Model, samples: Sequence[Sample], names: Sequence[str], limit: int) -> dict[str, _Mark]:
     shapes: dict[str, list[tuple[int, ...]]] = {name: [] for name in names}
     numbers: dict[str, list[float]] = {name: [] for name in names}
     dtypes: dict[str, str] = {}
@@ -158,7 +158,7 @@ def _fingerprints(model: Model, samples: Sequence[Sample], names: Sequence[str],
         for sample in samples:
             for name, array in run(sample.arrays).items():
                 shapes[name].append(array.shape)
-                numbers[name].extend(_functionals(array))
+                numbers[name].extend(_functionals_of(array))
                 dtypes[name] = array.dtype.name
     return {
         name: _Mark(shapes=tuple(shapes[name]), dtype=dtypes[name], numbers=np.array(numbers[name]))
@@ -167,7 +167,7 @@ def _fingerprints(model: Model, samples: Sequence[Sample], names: Sequence[str],
     }
 
 
-def _functionals(array: np.ndarray) -> tuple[float, float, float, float]:
+def _functionals_of(array: np.ndarray) -> tuple[float, float, float, float]:
     if array.dtype.kind in "OUS" or array.size == 0:
         return (0.0, 0.0, 0.0, 0.0)
     flat = array.astype(np.float64).ravel()
@@ -182,14 +182,16 @@ def _functionals(array: np.ndarray) -> tuple[float, float, float, float]:
         )
 
 
-def _alike(mine: _Mark, its: _Mark) -> bool:
-    if mine.shapes != its.shapes or mine.dtype != its.dtype:
+def _are_alike(reference: _Mark, candidate: _Mark) -> bool:
+    if reference.shapes != candidate.shapes or reference.dtype != candidate.dtype:
         return False
-    scale = max(float(np.abs(mine.numbers[1::4]).max(initial=0.0)), np.finfo(np.float64).tiny)
-    return bool(np.isfinite(mine.numbers).all() and (np.abs(mine.numbers - its.numbers) <= _SAME * scale).all())
+    scale = max(float(np.abs(reference.numbers[1::4]).max(initial=0.0)), np.finfo(np.float64).tiny)
+    return bool(
+        np.isfinite(reference.numbers).all() and (np.abs(reference.numbers - candidate.numbers) <= _SAME * scale).all()
+    )
 
 
-def _proved(
+def _prove_pairs(
     reference: Model, candidate: Model, samples: Sequence[Sample], found: Mapping[str, str], limit: int
 ) -> dict[str, str]:
     """Those of `found` whose elements agree on every sample."""
@@ -202,17 +204,17 @@ def _proved(
         for sample in samples:
             left, right = mine(sample.arrays), its(sample.arrays)
             for name in chunk:
-                agree[name] = agree[name] and _same(left[name], right[found[name]])
-        proved.update((name, found[name]) for name in _true(agree))
+                agree[name] = agree[name] and _are_same(left[name], right[found[name]])
+        proved.update((name, found[name]) for name in _names_flagged(agree))
     return proved
 
 
-def _true(flags: Mapping[str, bool]) -> Iterable[str]:
+def _names_flagged(flags: Mapping[str, bool]) -> Iterable[str]:
     return (name for name, flag in flags.items() if flag)
 
 
-def _same(mine: np.ndarray, its: np.ndarray) -> bool:
-    if mine.dtype.kind != "f":
-        return bool(np.array_equal(mine, its))
-    size = float(np.linalg.norm(mine.astype(np.float64)))
-    return float(np.linalg.norm(its.astype(np.float64) - mine.astype(np.float64))) <= _SAME * size
+def _are_same(reference: np.ndarray, candidate: np.ndarray) -> bool:
+    if reference.dtype.kind != "f":
+        return bool(np.array_equal(reference, candidate))
+    size = float(np.linalg.norm(reference.astype(np.float64)))
+    return float(np.linalg.norm(candidate.astype(np.float64) - reference.astype(np.float64))) <= _SAME * size

@@ -61,11 +61,11 @@ def parse_json(
             fix="check that this is the file that was meant",
         )
     try:
-        return json.loads(text, strict=strict, object_pairs_hook=_once)
+        return json.loads(text, strict=strict, object_pairs_hook=_object_without_repeats)
     except RecursionError:
         said = "it is nested too deep"
     except ValueError as error:
-        said = _short(str(error))
+        said = _shorten_message(str(error))
     raise ParityError(f"{what} is no whole JSON: {said}", where=str(path), fix=fix)
 
 
@@ -84,7 +84,7 @@ def read_toml_file(path: str | Path, what: str) -> dict[str, Any]:
     except RecursionError:
         said = "it is nested too deep"
     except ValueError as error:
-        said = _short(str(error))
+        said = _shorten_message(str(error))
     if not said and (large := _large_integer(held)):
         said = f"an integer has {large} bits"
     if said:
@@ -92,7 +92,7 @@ def read_toml_file(path: str | Path, what: str) -> dict[str, Any]:
     return held
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     held = dict(pairs)
     if len(held) < len(pairs):
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
@@ -114,5 +114,5 @@ def _large_integer(held: Any) -> int:
     return 0
 
 
-def _short(said: str) -> str:
+def _shorten_message(said: str) -> str:
     return said if len(said) <= 300 else f"{said[:300]} ..."

@@ -19,56 +19,56 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["discover", "find"]
+__all__ = ["discover_plugins", "find_plugin"]
 
 T = TypeVar("T")
 
 
-def discover(package: str, constant: str, kind: type[T]) -> dict[str, tuple[T, ModuleType]]:
+def discover_plugins(package: str, constant: str, kind: type[T]) -> dict[str, tuple[T, ModuleType]]:
     """Plug-ins of `package` ("parityscope.checks") by module name, in the order of their names.
 
     Raises:
         ParityError: a plug-in cannot be imported, or its constant is not of type `kind`.
     """
     found: dict[str, tuple[T, ModuleType]] = {}
-    for name, path in _modules(package).items():
-        value, module = _loaded(path, constant, kind)
+    for name, path in _plugin_modules(package).items():
+        value, module = _load_plugin(path, constant, kind)
         if value is not None:
             found[name] = (value, module)
     return found
 
 
-def find(package: str, constant: str, kind: type[T], name: str) -> T | None:
+def find_plugin(package: str, constant: str, kind: type[T], name: str) -> T | None:
     """The plug-in whose `name` is `name`, or None; the file of that name ("html", "as_html") is all that is imported.
 
     Raises:
         ParityError: the file cannot be imported, or its constant is not of type `kind`.
     """
-    modules = _modules(package)
+    modules = _plugin_modules(package)
     for candidate in (name, f"as_{name}"):
         if candidate in modules:
-            value, _ = _loaded(modules[candidate], constant, kind)
+            value, _ = _load_plugin(modules[candidate], constant, kind)
             if value is not None and getattr(value, "name", None) == name:
                 return value
-    named = {getattr(value, "name", None): value for value, _ in discover(package, constant, kind).values()}
+    named = {getattr(value, "name", None): value for value, _ in discover_plugins(package, constant, kind).values()}
     return named.get(name)
 
 
-def _modules(package: str) -> dict[str, str]:
+def _plugin_modules(package: str) -> dict[str, str]:
     """The modules that may hold plug-ins, by name; the folder's own come before outside packages' of the same name."""
     folder = importlib.import_module(package)
     modules = {info.name: f"{package}.{info.name}" for info in pkgutil.iter_modules(folder.__path__)}
-    for point in _points(tuple(sys.path)).select(group=package):
+    for point in _read_entry_points(tuple(sys.path)).select(group=package):
         modules.setdefault(point.name, point.value.partition(":")[0])
     return {name: path for name, path in sorted(modules.items()) if not name.startswith("_")}
 
 
 @functools.lru_cache(maxsize=1)  # every look reads the records of all packages that are installed
-def _points(_path: tuple[str, ...]) -> Any:  # EntryPoints, for which Python 3.11 has another name
+def _read_entry_points(_path: tuple[str, ...]) -> Any:  # EntryPoints, for which Python 3.11 has another name
     return entry_points()
 
 
-def _loaded(path: str, constant: str, kind: type[T]) -> tuple[T | None, ModuleType]:
+def _load_plugin(path: str, constant: str, kind: type[T]) -> tuple[T | None, ModuleType]:
     try:
         module = importlib.import_module(path)
     except ImportError as error:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MARKER", "is_private", "open_lock", "open_marker", "scratch_folder", "sweep"]
+__all__ = ["MARKER", "is_private", "open_lock", "open_marker", "scratch_folder", "sweep_scratch"]
 
 MARKER = ".parityscope-scratch"
 _PREFIX = "parityscope-"
@@ -58,7 +58,7 @@ def scratch_folder(what: str) -> Iterator[Path]:
     Raises:
         OSError: the system's temporary folder cannot be written to.
     """
-    sweep(tempfile.gettempdir())
+    sweep_scratch(tempfile.gettempdir())
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{what}-"))
     marker = open_marker(folder)
     fcntl.flock(marker, fcntl.LOCK_EX)
@@ -86,7 +86,7 @@ def open_lock(path: Path) -> int:
 
 
 @functools.cache
-def sweep(place: str) -> None:
+def sweep_scratch(place: str) -> None:
     """Takes away the scratch folders that processes left which ended without doing so; once a process."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(place):

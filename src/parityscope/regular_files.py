@@ -41,7 +41,7 @@ def open_regular_file(path: str | Path, what: str, *, limit: int | None = None) 
         # Nothing that has taken its place since then blocks or becomes the terminal of this process.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError) as error:
-        raise _unopened(path, what, error) from error
+        raise _unopened_error(path, what, error) from error
     file = os.fdopen(descriptor, "rb")
     try:
         found = os.fstat(descriptor)
@@ -64,7 +64,7 @@ def read_regular_file(path: str | Path, what: str, *, limit: int) -> bytes:
         try:
             return file.read(limit)
         except OSError as error:
-            raise _unopened(path, what, error) from error
+            raise _unopened_error(path, what, error) from error
 
 
 def read_text_file(path: str | Path, what: str, *, limit: int) -> str:
@@ -123,7 +123,7 @@ def _check_size(found: os.stat_result, path: str | Path, what: str, limit: int |
         )
 
 
-def _unopened(path: str | Path, what: str, error: OSError | ValueError) -> ParityError:
+def _unopened_error(path: str | Path, what: str, error: OSError | ValueError) -> ParityError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return ParityError(f"there is no {what.removeprefix('the ')} at {path}", fix="check the path")
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)

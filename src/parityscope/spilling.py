@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from parityscope.memory import allowed, register_holder
+from parityscope.memory import allowed_memory, register_holder
 
 __all__ = ["Keeper", "note_read"]
 
@@ -31,7 +31,7 @@ class Keeper:
     """Keeps arrays in memory up to its share, and in files beyond."""
 
     def __init__(self) -> None:
-        self._left = allowed() // _SHARE
+        self._left = allowed_memory() // _SHARE
         self._extent: _Extent | None = None
 
     def keep(self, value: Any) -> Any:
@@ -89,11 +89,11 @@ def note_read(nbytes: int) -> None:
     """Says that so much was read that may have been spilled; drops pages where it was a share of the memory."""
     global _read  # noqa: PLW0603 - pages are the process's, not an object's
     _read += nbytes
-    if _read > allowed() // _SHARE:
-        _drop()
+    if _read > allowed_memory() // _SHARE:
+        _drop_spilled_pages()
 
 
-def _drop() -> None:
+def _drop_spilled_pages() -> None:
     """Takes all spilled pages off this process; they are read again when they are touched."""
     global _read  # noqa: PLW0603 - as above
     _read = 0
@@ -102,4 +102,4 @@ def _drop() -> None:
             one.madvise(mmap.MADV_DONTNEED)
 
 
-register_holder(_drop)
+register_holder(_drop_spilled_pages)

@@ -148,17 +148,17 @@ def read_safetensors(path: Path) -> dict[str, StoredTensor]:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if length > min(size - 8, _HEADER_LIMIT):
-            raise _incomplete(path)
+            raise _incomplete_error(path)
         text = text_of(file.read(length), f"the header of {path.name}", path)
     header = parse_json(text, f"the header of {path.name}", path)
     try:
         listed = {name: entry for name, entry in header.items() if name != "__metadata__"}
-        return {name: _placed(path, entry, 8 + length, size) for name, entry in listed.items()}
+        return {name: _place_tensor(path, entry, 8 + length, size) for name, entry in listed.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _incomplete(path) from error
+        raise _incomplete_error(path) from error
 
 
-def _placed(path: Path, entry: Any, start: int, size: int) -> StoredTensor:
+def _place_tensor(path: Path, entry: Any, start: int, size: int) -> StoredTensor:
     """The tensor of an entry of the header, whose elements lie between `start` and `size`."""
     begin, end = entry["data_offsets"]
     if not all(type(number) is int and number >= 0 for number in (begin, end, *entry["shape"])):
@@ -171,7 +171,7 @@ def _placed(path: Path, entry: Any, start: int, size: int) -> StoredTensor:
     return tensor
 
 
-def _incomplete(path: Path) -> ParityError:
+def _incomplete_error(path: Path) -> ParityError:
     return ParityError(f"{path.name} is not a complete safetensors file", where=str(path), fix="write it again")
 
 

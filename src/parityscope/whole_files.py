@@ -6,7 +6,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from parityscope.visible import encodable
+from parityscope.visible import make_encodable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
         unfinished.unlink(missing_ok=True)  # of a process that had this number before
         # Made anew: nobody's file is written to through a link that stands there.
         with unfinished.open("xb") as file:
-            file.write(encodable(content, "utf-8").encode() if isinstance(content, str) else content)
+            file.write(make_encodable(content, "utf-8").encode() if isinstance(content, str) else content)
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)

@@ -40,10 +40,10 @@ def model_file(model: Network) -> Iterator[Path]:
         yield Path(model)
         return
     with scratch_folder("model") as folder:
-        yield _written(model, Path(folder))
+        yield _write_model(model, Path(folder))
 
 
-def _written(model: Network, folder: Path) -> Path:
+def _write_model(model: Network, folder: Path) -> Path:
     graph = getattr(model, "graph", None)
     name = "".join(sign if sign.isalnum() else "_" for sign in str(getattr(graph, "name", "") or ""))
     path = folder / f"{name[:60] or 'model'}.onnx"
@@ -63,7 +63,7 @@ def _written(model: Network, folder: Path) -> Path:
         onnx_ir.save(model, path, external_data=f"{path.name}.data" if external else None)
         return path
     fix = f"give {_FORMS}; export a module of torch first: torch.onnx.export(module, args, 'model.onnx')"
-    raise ParityError(f"a {_kind(model)} is no model", fix=fix)
+    raise ParityError(f"a {_type_name(model)} is no model", fix=fix)
 
 
 def data_source(inputs: Data, names: Callable[[], Sequence[str]]) -> str | Path | Stream | None:
@@ -79,28 +79,28 @@ def data_source(inputs: Data, names: Callable[[], Sequence[str]]) -> str | Path 
     if inputs is None or isinstance(inputs, str | Path):
         return inputs
     if isinstance(inputs, Mapping) or _is_array(inputs):
-        return Stream(origin="Python", samples=iter([_streamed(inputs, 0, names)]))
+        return Stream(origin="Python", samples=iter([_make_sample(inputs, 0, names)]))
     if isinstance(inputs, Iterable) or (hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__")):
-        return Stream(origin=f"Python ({_kind(inputs)})", samples=_stream(inputs, names))
+        return Stream(origin=f"Python ({_type_name(inputs)})", samples=_stream_samples(inputs, names))
     fix = "give a path, a dict of arrays by input name, or an iterable of those"
-    raise ParityError(f"a {_kind(inputs)} is no data", fix=fix)
+    raise ParityError(f"a {_type_name(inputs)} is no data", fix=fix)
 
 
-def _stream(items: Any, names: Callable[[], Sequence[str]]) -> Iterator[Streamed]:
+def _stream_samples(items: Any, names: Callable[[], Sequence[str]]) -> Iterator[Streamed]:
     every = items if isinstance(items, Iterable) else (items[index] for index in range(len(items)))
     for index, item in enumerate(every):
-        yield _streamed(item, index, names)
+        yield _make_sample(item, index, names)
 
 
-def _streamed(item: Any, index: int, names: Callable[[], Sequence[str]]) -> Streamed:
+def _make_sample(item: Any, index: int, names: Callable[[], Sequence[str]]) -> Streamed:
     where = f"sample {index}"
     several = isinstance(item, Sequence) and not isinstance(item, str | bytes) and any(map(_is_array, item))
-    given = item if isinstance(item, Mapping) else _in_order(item if several else [item], names(), where)
+    given = item if isinstance(item, Mapping) else _order_by_names(item if several else [item], names(), where)
     arrays = {str(name): as_array(value, f"{where}, input {name!r}") for name, value in given.items()}
     return Streamed(label=where, arrays=arrays)
 
 
-def _in_order(values: Sequence[Any], names: Sequence[str], where: str) -> dict[str, Any]:
+def _order_by_names(values: Sequence[Any], names: Sequence[str], where: str) -> dict[str, Any]:
     if len(values) != len(names):
         held = f"{len(values)} array{'s' * (len(values) != 1)}"
         fix = "give dicts by input name: {" + ", ".join(f"'{name}': array" for name in names) + "}"
@@ -123,11 +123,11 @@ def candidate_target(candidate: Candidate) -> Iterator[str]:
         return
     from parityscope.backends.python import handed_over
 
-    with handed_over(_runner(candidate)) as target:
+    with handed_over(_runner_of_candidate(candidate)) as target:
         yield target
 
 
-def _runner(candidate: Candidate) -> Callable[[Sample], object]:
+def _runner_of_candidate(candidate: Candidate) -> Callable[[Sample], object]:
     if hasattr(candidate, "get_providers") and hasattr(candidate, "run"):
         names = [each.name for each in candidate.get_outputs()]
         taken = {each.name for each in candidate.get_inputs()}
@@ -135,14 +135,14 @@ def _runner(candidate: Candidate) -> Callable[[Sample], object]:
             zip(names, candidate.run(None, {k: v for k, v in sample.arrays.items() if k in taken}), strict=True)
         )
     if callable(candidate):
-        return lambda sample: _called(candidate, sample)
+        return lambda sample: _call_candidate(candidate, sample)
     if isinstance(candidate, Mapping) or _is_array(candidate):
         answers: list[Any] = [candidate]
     elif isinstance(candidate, Iterable):
         answers = list(candidate)
     else:
         fix = "give a target ('ort', 'trt:f16' ...), a callable, an onnxruntime.InferenceSession, or answers"
-        raise ParityError(f"a {_kind(candidate)} is no candidate", fix=fix)
+        raise ParityError(f"a {_type_name(candidate)} is no candidate", fix=fix)
 
     def answer(sample: Sample) -> object:
         if sample.index >= len(answers):
@@ -154,7 +154,7 @@ def _runner(candidate: Candidate) -> Callable[[Sample], object]:
     return answer
 
 
-def _called(candidate: Callable[[dict[str, np.ndarray]], object], sample: Sample) -> object:
+def _call_candidate(candidate: Callable[[dict[str, np.ndarray]], object], sample: Sample) -> object:
     try:
         return candidate(dict(sample.arrays))
     except ParityError:
@@ -171,5 +171,5 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "__array__") or hasattr(value, "__dlpack__")
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__

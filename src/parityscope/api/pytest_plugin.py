@@ -87,7 +87,7 @@ class Parity:
             return
         if not path.is_file():
             return
-        grown = _grown(_read(path), measured)
+        grown = _errors_grown(_read_baseline(path), measured)
         if grown:
             told = "; ".join(f"{name!r} differs by {now:.3g}, and did by {was:.3g}" for name, was, now in grown)
             failure = ParityFailure(f"still within, and worse than the baseline {path.name}: {told}")
@@ -113,7 +113,7 @@ class Parity:
         return report / "report.html"
 
 
-def _read(path: Path) -> Mapping[str, float]:
+def _read_baseline(path: Path) -> Mapping[str, float]:
     """The errors of a baseline.
 
     Raises:
@@ -131,7 +131,7 @@ def _read(path: Path) -> Mapping[str, float]:
     return errors
 
 
-def _grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[tuple[str, float, float]]:
+def _errors_grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[tuple[str, float, float]]:
     """The outputs whose error has grown by more than `GROWTH` and by more than one rounding of FP32."""
     from parityscope.expectation import FLOAT32_ROUNDING
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from parityscope.api.failing import ParityFailure
 from parityscope.errors import ParityError
-from parityscope.report.words import number
+from parityscope.report.words import as_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,12 +116,12 @@ class Result:
     @property
     def findings(self) -> tuple[CauseFound, ...]:
         """Causes first, as they are ranked."""
-        return tuple(_cause(one) for one in self.document.get("findings", ()))
+        return tuple(_cause_of_finding(one) for one in self.document.get("findings", ()))
 
     @property
     def outputs(self) -> TensorTable:
         """The outputs that were compared."""
-        return TensorTable([_row(one, is_output=True) for one in self.document.get("outputs", ())])
+        return TensorTable([_row_of_tensor(one, is_output=True) for one in self.document.get("outputs", ())])
 
     @property
     def tensors(self) -> TensorTable:
@@ -130,7 +130,7 @@ class Result:
 
     def _inside(self) -> list[TensorError]:
         held = self.document.get("tensors", ())
-        return [_row(one, is_output=False) for one in held if not one.get("is_output")]
+        return [_row_of_tensor(one, is_output=False) for one in held if not one.get("is_output")]
 
     def __repr__(self) -> str:
         """The first line of the answer."""
@@ -148,9 +148,9 @@ class Result:
 
     def to_html(self) -> str:
         """The report, one page that needs nothing beside it."""
-        from parityscope.report import renderer
+        from parityscope.report import renderer_named
 
-        return renderer("html").render(self.document)
+        return renderer_named("html").render(self.document)
 
     def _repr_html_(self) -> str:
         """The report in a frame of its own, so that neither its style nor the notebook's disturbs the other."""
@@ -167,12 +167,12 @@ class Result:
         """
         from pathlib import Path
 
-        from parityscope.report import renderer
+        from parityscope.report import renderer_named
         from parityscope.study import prepare_folder, write_study
 
         folder = Path(folder)
         with prepare_folder(folder) as scratch:
-            write_study(scratch, self.document, renderer("html").render)
+            write_study(scratch, self.document, renderer_named("html").render)
         return Result(document=self.document, folder=folder)
 
     def raise_if_beyond(self) -> None:
@@ -185,7 +185,7 @@ class Result:
             raise ParityFailure(self.first_screen())
 
 
-def _cause(finding: Mapping[str, Any]) -> CauseFound:
+def _cause_of_finding(finding: Mapping[str, Any]) -> CauseFound:
     site = finding.get("site") or {}
     offered: Mapping[str, Any] = next(iter(finding.get("repairs") or ()), {})
     return CauseFound(
@@ -193,15 +193,15 @@ def _cause(finding: Mapping[str, Any]) -> CauseFound:
         role=str(finding.get("role", "")),
         title=str(finding.get("title", "")),
         claim=str(finding.get("claim", "")),
-        confidence=number(finding.get("confidence")),
-        share=number(finding.get("share")),
+        confidence=as_number(finding.get("confidence")),
+        share=as_number(finding.get("share")),
         node=str(site.get("node") or ""),
         tensor=str(site.get("tensor") or ""),
         repair=str(offered.get("command") or offered.get("text") or ""),
     )
 
 
-def _row(held: Mapping[str, Any], *, is_output: bool) -> TensorError:
+def _row_of_tensor(held: Mapping[str, Any], *, is_output: bool) -> TensorError:
     return TensorError(
         name=str(held.get("name", "")),
         node=str(held.get("node") or ""),
@@ -210,8 +210,8 @@ def _row(held: Mapping[str, Any], *, is_output: bool) -> TensorError:
         is_output=is_output,
         verdict=str(held.get("verdict") or ""),
         grade=str(held.get("grade") or ""),
-        rel_l2=number(held.get("rel_l2")),
-        max_abs=number(held.get("max_abs")),
-        introduced=number(held.get("introduced")),
-        inherited=number(held.get("inherited")),
+        rel_l2=as_number(held.get("rel_l2")),
+        max_abs=as_number(held.get("max_abs")),
+        introduced=as_number(held.get("introduced")),
+        inherited=as_number(held.get("inherited")),
     )

@@ -54,7 +54,7 @@ def diagnose(
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
     asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
-    return _answered(model, candidate, reference, inputs, budgets, **asked)
+    return _answer_request(model, candidate, reference, inputs, budgets, **asked)
 
 
 def compare(
@@ -73,7 +73,7 @@ def compare(
     """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`."""
     asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
     depth = "tensors" if all_tensors else "outputs"
-    return _answered(model, candidate, reference, inputs, budgets, **asked, depth=depth)
+    return _answer_request(model, candidate, reference, inputs, budgets, **asked, depth=depth)
 
 
 def localize(
@@ -90,7 +90,7 @@ def localize(
 ) -> Result:
     """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
     asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
-    return _answered(model, candidate, reference, inputs, budgets, **asked, depth="layers")
+    return _answer_request(model, candidate, reference, inputs, budgets, **asked, depth="layers")
 
 
 def predict(
@@ -113,9 +113,9 @@ def predict(
     from parityscope.study import Request, open_request
 
     with model_file(model) as path:
-        request = Request(model=path, candidate="ort", inputs=data_source(inputs, _names(path)), memory=memory)
+        request = Request(model=path, candidate="ort", inputs=data_source(inputs, _input_names(path)), memory=memory)
         with open_request(request) as asked:
-            settings = forecasting.Settings(profile=profile, memory=memory)
+            settings = forecasting.ForecastSettings(profile=profile, memory=memory)
             return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
 
 
@@ -140,7 +140,7 @@ def verify(
     from pathlib import Path
 
     from parityscope import verification
-    from parityscope.backends.recording import silent
+    from parityscope.backends.recording import ignore_progress
     from parityscope.backends.targets import parse_target
     from parityscope.private_folders import scratch_folder
     from parityscope.study import Request, open_request
@@ -151,17 +151,17 @@ def verify(
         candidate_target(after) as second,
         candidate_target(reference) as original,
     ):
-        data = data_source(inputs, _names(path))
+        data = data_source(inputs, _input_names(path))
         request = Request(model=path, candidate=second, reference=original, inputs=data, policy=policy)
         with open_request(request) as asked, scratch_folder("verify") as scratch:
-            settings = verification.Settings(
+            settings = verification.VerificationSettings(
                 metrics=tuple(verification.chosen_metric(name) for name in metrics),
                 labels=None
                 if labels is None
                 else verification.load_labels(Path(labels), asked.case.inputs, limited=False),
             )
             targets = verification.Targets(reference=asked.reference, before=parse_target(first), after=asked.candidate)
-            return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=silent)
+            return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=ignore_progress)
 
 
 def load_study(folder: str | Path) -> Result:
@@ -178,7 +178,7 @@ def load_study(folder: str | Path) -> Result:
     return Result(document=found.document, folder=found.folder)
 
 
-def _answered(
+def _answer_request(
     model: Network,
     candidate: Candidate,
     reference: Candidate,
@@ -191,7 +191,7 @@ def _answered(
     from pathlib import Path
 
     from parityscope.private_folders import scratch_folder
-    from parityscope.study import Request, examine, open_request
+    from parityscope.study import Request, examine_request, open_request
 
     with (
         model_file(model) as path,
@@ -202,12 +202,12 @@ def _answered(
             model=path,
             candidate=tested,
             reference=original,
-            inputs=data_source(inputs, _names(path)),
-            budgets=_budgets(budgets or {}),
+            inputs=data_source(inputs, _input_names(path)),
+            budgets=_stated_budgets(budgets or {}),
             **asked,
         )
         with scratch_folder("run") as scratch, open_request(request) as examination:
-            return Result(document=_without_copies(examine(replace(examination, folder=Path(scratch)))))
+            return Result(document=_without_copies(examine_request(replace(examination, folder=Path(scratch)))))
 
 
 def _without_copies(document: dict[str, Any]) -> dict[str, Any]:
@@ -219,20 +219,20 @@ def _without_copies(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
+def _stated_budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
     if not limits:
         return ()
     from parityscope.study import stated_budget
 
-    return tuple(stated_budget(head, _limit(limit), "budgets") for head, limit in limits.items())
+    return tuple(stated_budget(head, _limit_as_float(limit), "budgets") for head, limit in limits.items())
 
 
-def _limit(value: object) -> float:
+def _limit_as_float(value: object) -> float:
     """A limit as a float; NaN, which `stated_budget` refuses, where it is no number."""
     return float(value) if isinstance(value, SupportsFloat) else math.nan
 
 
-def _names(path: Path) -> Callable[[], Sequence[str]]:
+def _input_names(path: Path) -> Callable[[], Sequence[str]]:
     """Gives the names of the model's inputs, in order; the model is read when they are first asked for."""
 
     @functools.cache

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["input_at", "integer", "integers", "number", "required", "text"]
+__all__ = [
+    "float_attribute",
+    "input_at",
+    "integer_attribute",
+    "integers_attribute",
+    "required_input",
+    "string_attribute",
+]
 
 
 def input_at(node: ir.Node, index: int) -> ir.Value | None:
@@ -15,7 +22,7 @@ def input_at(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
 
-def required(node: ir.Node, index: int) -> ir.Value:
+def required_input(node: ir.Node, index: int) -> ir.Value:
     """Input `index`, which the operator cannot do without.
 
     Raises:
@@ -27,21 +34,21 @@ def required(node: ir.Node, index: int) -> ir.Value:
     return value
 
 
-def integer(node: ir.Node, name: str, default: int) -> int:
+def integer_attribute(node: ir.Node, name: str, default: int) -> int:
     """The integer attribute `name`."""
     return node.attributes[name].as_int() if name in node.attributes else default
 
 
-def number(node: ir.Node, name: str, default: float) -> float:
+def float_attribute(node: ir.Node, name: str, default: float) -> float:
     """The float attribute `name`."""
     return node.attributes[name].as_float() if name in node.attributes else default
 
 
-def integers(node: ir.Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+def integers_attribute(node: ir.Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
     """The attribute `name`, a list of integers."""
     return tuple(node.attributes[name].as_ints()) if name in node.attributes else default
 
 
-def text(node: ir.Node, name: str, default: str) -> str:
+def string_attribute(node: ir.Node, name: str, default: str) -> str:
     """The string attribute `name`."""
     return node.attributes[name].as_string() if name in node.attributes else default

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic._attributes import float_attribute
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic._graphs import Names
 
-__all__ = ["ACTIVATIONS", "GATES", "Activation", "Cell", "Weights", "activations_of"]
+__all__ = ["ACTIVATIONS", "GATES", "Activation", "Cell", "CellWeights", "activations_of"]
 
 # Gates in the order in which weights are stacked, by operator.
 GATES = {name: STANDARD[name].gates for name in of_kind("recurrent")}
@@ -53,7 +53,7 @@ class Activation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class CellWeights:
     """One direction's weights as values that a step reads.
 
     `inputs` is (inputs, gates * hidden), transposed, `input_bias` (gates * hidden). `state` and `state_bias` are the same
@@ -142,7 +142,7 @@ class Cell:
 
     def bounded(self, value: ir.Value) -> ir.Value:
         """A value within the operator's `clip`, if it has one."""
-        limit = number(self.node, "clip", 0.0)
+        limit = float_attribute(self.node, "clip", 0.0)
         if limit <= 0.0:
             return value
         return self.add("Min", self.add("Max", value, self.number(-limit)), self.number(limit))

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Names",
     "all_values",
-    "bodies",
+    "bodies_of_node",
     "constant_like",
     "constant_tensor",
-    "divided",
-    "feed",
+    "divided_nodes",
     "give_back",
     "held_tensor",
-    "prepend",
+    "prepend_nodes",
+    "redirect_uses",
 ]
 
 
@@ -72,7 +72,7 @@ def all_values(model: ir.Model) -> Iterator[ir.Value]:
             yield from (value for value in node.outputs if value.name)
 
 
-def bodies(node: ir.Node) -> list[ir.Graph]:
+def bodies_of_node(node: ir.Node) -> list[ir.Graph]:
     """The graphs inside a node; empty for all but control flow."""
     found: list[ir.Graph] = []
     for attribute in node.attributes.values():
@@ -83,13 +83,13 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     return found
 
 
-def divided(graph: ir.Graph) -> Iterator[ir.Node]:
+def divided_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """If, Loop and Scan, inside each other too: nodes whose bodies can be of several formats, since Casts may stand in them."""
     for node in graph:
         if node.op_type in _DIVIDED and node.domain in {"", "ai.onnx"}:
             yield node
-            for body in bodies(node):
-                yield from divided(body)
+            for body in bodies_of_node(node):
+                yield from divided_nodes(body)
 
 
 def constant_tensor(value: ir.Value) -> ir.TensorProtocol | None:
@@ -143,7 +143,7 @@ def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
     return node.outputs[0]
 
 
-def feed(uses: Iterable[tuple[ir.Node, int]], replacement: ir.Value) -> None:
+def redirect_uses(uses: Iterable[tuple[ir.Node, int]], replacement: ir.Value) -> None:
     """Makes the inputs `uses` (node, index) read `replacement`."""
     for node, index in uses:
         node.replace_input_with(index, replacement)
@@ -158,7 +158,7 @@ def give_back(value: ir.Value, replacement: ir.Value) -> None:
                 graph.outputs[position] = replacement
 
 
-def prepend(graph: ir.Graph, nodes: list[ir.Node]) -> None:
+def prepend_nodes(graph: ir.Graph, nodes: list[ir.Node]) -> None:
     """Puts `nodes` before all others."""
     if len(graph):
         graph.insert_before(graph[0], nodes)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer
-from parityscope.arithmetic._graphs import constant_like, constant_tensor, feed, give_back
+from parityscope.arithmetic._attributes import integer_attribute
+from parityscope.arithmetic._graphs import constant_like, constant_tensor, give_back, redirect_uses
 
 if TYPE_CHECKING:
     from parityscope.arithmetic._graphs import Names
@@ -28,7 +28,11 @@ _QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
 
 def is_float8(node: ir.Node) -> bool:
     """Whether a node quantizes to float8, or dequantizes from it, with a scale a tensor or a channel."""
-    if node.op_type not in _QUANTIZERS or node.domain not in {"", "ai.onnx"} or integer(node, "block_size", 0):
+    if (
+        node.op_type not in _QUANTIZERS
+        or node.domain not in {"", "ai.onnx"}
+        or integer_attribute(node, "block_size", 0)
+    ):
         return False
     value = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
     return value is not None and value.type is not None and value.dtype in FLOAT8
@@ -37,7 +41,7 @@ def is_float8(node: ir.Node) -> bool:
 def written_out(model: ir.Model, names: Names) -> None:
     """Replaces such nodes of `model`, whose types are inferred, in place."""
     for node in [node for node in model.graph.all_nodes() if is_float8(node)]:
-        (_quantize if node.op_type == "QuantizeLinear" else _dequantize)(node, names)
+        (_write_quantize if node.op_type == "QuantizeLinear" else _write_dequantize)(node, names)
 
 
 def without_float8(model: ir.Model, names: Names) -> None:
@@ -52,7 +56,7 @@ def without_float8(model: ir.Model, names: Names) -> None:
         if origin is None or origin.dtype != node.outputs[0].dtype or node.outputs[0].is_graph_output():
             continue
         graph = node.graph
-        feed(list(node.outputs[0].uses()), origin)
+        redirect_uses(list(node.outputs[0].uses()), origin)
         if graph is not None:
             graph.remove(node, safe=True)
         if maker is not None and maker.graph is not None and not maker.outputs[0].uses():
@@ -60,43 +64,49 @@ def without_float8(model: ir.Model, names: Names) -> None:
     written_out(model, names)
 
 
-def _quantize(node: ir.Node, names: Names) -> None:
+def _write_quantize(node: ir.Node, names: Names) -> None:
     value, scale = node.inputs[0], node.inputs[1]
     if value is None or scale is None:
         return
     output = node.outputs[0]
-    wide = _cast(value, ir.DataType.FLOAT, names)
-    divided = _node("Div", [wide[-1].outputs[0] if wide else value, _scale(node, scale, value, names)], value, names)
+    wide = _cast_to(value, ir.DataType.FLOAT, names)
+    divided = _make_float_node(
+        "Div", [wide[-1].outputs[0] if wide else value, _scale_for_broadcast(node, scale, value, names)], value, names
+    )
     down = ir.Node(
         "",
         "Cast",
         divided.outputs,
-        [ir.AttrInt64("to", int(output.dtype or 0)), ir.AttrInt64("saturate", integer(node, "saturate", 1))],
+        [ir.AttrInt64("to", int(output.dtype or 0)), ir.AttrInt64("saturate", integer_attribute(node, "saturate", 1))],
         num_outputs=1,
         name=node.name,
     )
     down.outputs[0].type, down.outputs[0].shape = output.type, output.shape
-    _replace(node, [*wide, divided, down])
+    _replace_node(node, [*wide, divided, down])
 
 
-def _dequantize(node: ir.Node, names: Names) -> None:
+def _write_dequantize(node: ir.Node, names: Names) -> None:
     value, scale, output = node.inputs[0], node.inputs[1], node.outputs[0]
     if value is None or scale is None:
         return
     held, factor = constant_tensor(value), constant_tensor(scale)
     if held is not None and factor is not None and held.dtype in FLOAT8:
-        array = held.numpy().astype(np.float32) * _along(node, factor.numpy().astype(np.float32), held.numpy().ndim)
+        array = held.numpy().astype(np.float32) * _reshape_along_axis(
+            node, factor.numpy().astype(np.float32), held.numpy().ndim
+        )
         made = constant_like(value, array, names.fresh(value.name, "dequantized"))
         made.type, made.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(array.shape)
-        last = _as(made, output, names, node.name)
-        _replace(node, [last])
+        last = _cast_like(made, output, names, node.name)
+        _replace_node(node, [last])
         return
-    wide = _cast(value, ir.DataType.FLOAT, names)
-    product = _node("Mul", [wide[0].outputs[0], _scale(node, scale, value, names)], value, names)
-    _replace(node, [*wide, product, _as(product.outputs[0], output, names, node.name)])
+    wide = _cast_to(value, ir.DataType.FLOAT, names)
+    product = _make_float_node(
+        "Mul", [wide[0].outputs[0], _scale_for_broadcast(node, scale, value, names)], value, names
+    )
+    _replace_node(node, [*wide, product, _cast_like(product.outputs[0], output, names, node.name)])
 
 
-def _as(value: ir.Value, like: ir.Value, names: Names, name: str | None) -> ir.Node:
+def _cast_like(value: ir.Value, like: ir.Value, names: Names, name: str | None) -> ir.Node:
     """`value` with the type of `like`: a Cast, which may have nothing to do."""
     dtype = like.dtype or ir.DataType.FLOAT
     node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1, name=name)
@@ -105,7 +115,7 @@ def _as(value: ir.Value, like: ir.Value, names: Names, name: str | None) -> ir.N
     return node
 
 
-def _cast(value: ir.Value, dtype: ir.DataType, names: Names) -> list[ir.Node]:
+def _cast_to(value: ir.Value, dtype: ir.DataType, names: Names) -> list[ir.Node]:
     if value.dtype == dtype:
         return []
     node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1)
@@ -114,27 +124,27 @@ def _cast(value: ir.Value, dtype: ir.DataType, names: Names) -> list[ir.Node]:
     return [node]
 
 
-def _node(op_type: str, inputs: list[ir.Value], like: ir.Value, names: Names) -> ir.Node:
+def _make_float_node(op_type: str, inputs: list[ir.Value], like: ir.Value, names: Names) -> ir.Node:
     node = ir.Node("", op_type, inputs, num_outputs=1)
     node.outputs[0].name = node.name = names.fresh(like.name, "scaled")
     node.outputs[0].type, node.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), like.shape
     return node
 
 
-def _scale(node: ir.Node, scale: ir.Value, value: ir.Value, names: Names) -> ir.Value:
+def _scale_for_broadcast(node: ir.Node, scale: ir.Value, value: ir.Value, names: Names) -> ir.Value:
     """The scale as float32, in a shape that broadcasts over the value; a computed one is of the whole tensor."""
     tensor = constant_tensor(scale)
     if tensor is None:
         return scale
     rank = len(value.shape) if value.shape is not None else 0
-    array = _along(node, tensor.numpy().astype(np.float32), rank)
+    array = _reshape_along_axis(node, tensor.numpy().astype(np.float32), rank)
     made = constant_like(scale, array, names.fresh(scale.name, "wide"))
     made.type, made.shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape(array.shape)
     return made
 
 
-def _along(node: ir.Node, scale: np.ndarray, rank: int) -> np.ndarray:
-    axis = integer(node, "axis", 1)
+def _reshape_along_axis(node: ir.Node, scale: np.ndarray, rank: int) -> np.ndarray:
+    axis = integer_attribute(node, "axis", 1)
     return (
         scale.reshape([-1 if each == axis % rank else 1 for each in range(rank)])
         if scale.size > 1
@@ -142,13 +152,13 @@ def _along(node: ir.Node, scale: np.ndarray, rank: int) -> np.ndarray:
     )
 
 
-def _replace(node: ir.Node, nodes: list[ir.Node]) -> None:
+def _replace_node(node: ir.Node, nodes: list[ir.Node]) -> None:
     """Puts `nodes` in the place of one; the last gives what it gave, under its name."""
     graph, old, new = node.graph, node.outputs[0], nodes[-1].outputs[0]
     if graph is None:
         raise ValueError(f"{node.name} belongs to no graph")
     graph.insert_before(node, nodes)
-    feed(list(old.uses()), new)
+    redirect_uses(list(old.uses()), new)
     give_back(old, new)
     name, old.name = old.name, None
     graph.remove(node, safe=True)

@@ -16,50 +16,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic._cells import Activation, Cell, Weights
+    from parityscope.arithmetic._cells import Activation, Cell, CellWeights
 
-__all__ = ["apart", "step"]
+__all__ = ["has_own_reset", "state_after_step"]
 
 
-def apart(node: ir.Node) -> bool:
+def has_own_reset(node: ir.Node) -> bool:
     """Whether the last gate reads another state than the others: GRU resets it before the product."""
-    return node.op_type == "GRU" and not integer(node, "linear_before_reset", 0)
+    return node.op_type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
 
 
-def step(
-    cell: Cell, activations: Sequence[Activation], weights: Weights, entering: ir.Value, state: Sequence[ir.Value]
+def state_after_step(
+    cell: Cell, activations: Sequence[Activation], weights: CellWeights, entering: ir.Value, state: Sequence[ir.Value]
 ) -> tuple[ir.Value, ...]:
     """The state after one step: H', and C' behind it for LSTM.
 
     `entering` is (batch, inputs), each of `state` is (1, batch, hidden).
     """
-    after = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[cell.node.op_type](cell, activations, weights, entering, state)
+    after = {"LSTM": _lstm_step, "GRU": _gru_step, "RNN": _rnn_step}[cell.node.op_type](
+        cell, activations, weights, entering, state
+    )
     cell.states.extend(after)
     return after
 
 
-def _rnn(
-    cell: Cell, activations: Sequence[Activation], weights: Weights, entering: ir.Value, state: Sequence[ir.Value]
+def _rnn_step(
+    cell: Cell, activations: Sequence[Activation], weights: CellWeights, entering: ir.Value, state: Sequence[ir.Value]
 ) -> tuple[ir.Value, ...]:
     first = cell.product(entering, weights.inputs, weights.input_bias)
     second = cell.product(state[0], weights.state[0], weights.state_bias[0])
     return (cell.activated(activations[0], cell.bounded(cell.add("Add", first, second))),)
 
 
-def _gru(
-    cell: Cell, activations: Sequence[Activation], weights: Weights, entering: ir.Value, state: Sequence[ir.Value]
+def _gru_step(
+    cell: Cell, activations: Sequence[Activation], weights: CellWeights, entering: ir.Value, state: Sequence[ir.Value]
 ) -> tuple[ir.Value, ...]:
     from_input = cell.split(cell.product(entering, weights.inputs, weights.input_bias), 3)
     before = state[0]
     outer, inner = activations
-    if integer(cell.node, "linear_before_reset", 0):
+    if integer_attribute(cell.node, "linear_before_reset", 0):
         from_state = cell.split(cell.product(before, weights.state[0], weights.state_bias[0]), 3)
         update, reset = (
             cell.gate(outer, cell.add("Add", *each)) for each in zip(from_input[:2], from_state[:2], strict=True)
@@ -76,8 +78,8 @@ def _gru(
     return (cell.add("Add", cell.add("Mul", cell.add("Sub", cell.number(1.0), update), fresh), kept),)
 
 
-def _lstm(
-    cell: Cell, activations: Sequence[Activation], weights: Weights, entering: ir.Value, state: Sequence[ir.Value]
+def _lstm_step(
+    cell: Cell, activations: Sequence[Activation], weights: CellWeights, entering: ir.Value, state: Sequence[ir.Value]
 ) -> tuple[ir.Value, ...]:
     before, memory = state
     total = cell.add(
@@ -91,7 +93,7 @@ def _lstm(
         entered = cell.add("Add", entered, cell.add("Mul", weights.peephole[0], memory))
         forgotten = cell.add("Add", forgotten, cell.add("Mul", weights.peephole[2], memory))
     opened = cell.gate(outer, entered)
-    if integer(cell.node, "input_forget", 0):
+    if integer_attribute(cell.node, "input_forget", 0):
         kept = cell.add("Sub", cell.number(1.0), opened)
     else:
         kept = cell.gate(outer, forgotten)

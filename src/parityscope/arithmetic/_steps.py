@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer, required, text
-from parityscope.arithmetic._cells import GATES, Cell, Weights, activations_of
-from parityscope.arithmetic._graphs import constant_tensor, feed, give_back
-from parityscope.arithmetic._recurrences import apart, step
+from parityscope.arithmetic._attributes import integer_attribute, required_input, string_attribute
+from parityscope.arithmetic._cells import GATES, Cell, CellWeights, activations_of
+from parityscope.arithmetic._graphs import constant_tensor, give_back, redirect_uses
+from parityscope.arithmetic._recurrences import has_own_reset, state_after_step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.arithmetic._graphs import Names
 
-__all__ = ["as_scan", "directions_of", "hidden_of"]
+__all__ = ["directions_of", "hidden_of", "replace_by_scan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _ScanWork:
     """The operator, its body under construction, and the nodes that go before the Scan."""
 
     node: ir.Node
@@ -64,7 +64,7 @@ class _Work:
 
 def directions_of(node: ir.Node) -> int:
     """1, or 2 for a bidirectional operator."""
-    return 2 if text(node, "direction", "forward") == "bidirectional" else 1
+    return 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
 
 
 def hidden_of(node: ir.Node) -> int | None:
@@ -73,10 +73,10 @@ def hidden_of(node: ir.Node) -> int | None:
     tensor = None if weights is None else constant_tensor(weights)
     shape = tensor.shape if tensor is not None else None if weights is None else weights.shape
     size = None if shape is None or len(shape) != 3 else shape[2]
-    return size if isinstance(size, int) else integer(node, "hidden_size", 0) or None
+    return size if isinstance(size, int) else integer_attribute(node, "hidden_size", 0) or None
 
 
-def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir.Node, Cell]:
+def replace_by_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir.Node, Cell]:
     """Puts a Scan where a recurrent operator is, in place; gives it and its body (of which `Cell` tells `terms`).
 
     Raises:
@@ -85,17 +85,17 @@ def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir
     hidden = hidden_of(node)
     if hidden is None:
         raise ValueError(f"the weights of {node.name} are of unknown shape")
-    dtype = required(node, 0).dtype or ir.DataType.FLOAT
+    dtype = required_input(node, 0).dtype or ir.DataType.FLOAT
     cell = Cell(node=node, hidden=hidden, dtype=dtype, names=names, opset=opset, terms=terms)
-    work = _Work(node=node, cell=cell, count=directions_of(node))
+    work = _ScanWork(node=node, cell=cell, count=directions_of(node))
     both = range(work.count)
-    initial = [_initial(work, index) for index in ((5, 6) if node.op_type == "LSTM" else (5,))]
+    initial = [_initial_state(work, index) for index in ((5, 6) if node.op_type == "LSTM" else (5,))]
     lengths = work.input(4)
-    mask = None if lengths is None else _mask(work, lengths)
+    mask = None if lengths is None else _step_mask(work, lengths)
     states = [work.entering("state") for _ in initial]
     reads = [work.entering("input") for _ in both]
     within = [] if mask is None else [work.entering("within", ir.DataType.BOOL) for _ in both]
-    carried, given = _body(work, states, reads, within)
+    carried, given = _step_body(work, states, reads, within)
     for value, rows in [*((each, work.count) for each in (*states, *carried)), *((each, 1) for each in given)]:
         value.shape = ir.Shape([rows, None, hidden])  # ONNX Runtime makes room for what comes out of a body by its rank
     cell.states.extend([*states, *carried, *given])
@@ -107,8 +107,8 @@ def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir
         opset_imports={"": opset},
         name=f"{node.name or node.op_type}::step",
     )
-    ways = [0, 1] if work.count == 2 else [int(text(node, "direction", "forward") == "reverse")]
-    scanned = [required(node, 0)] * work.count + ([] if mask is None else [mask] * work.count)
+    ways = [0, 1] if work.count == 2 else [int(string_attribute(node, "direction", "forward") == "reverse")]
+    scanned = [required_input(node, 0)] * work.count + ([] if mask is None else [mask] * work.count)
     attributes = [
         ir.AttrGraph("body", body),
         ir.AttrInt64("num_scan_inputs", len(scanned)),
@@ -120,8 +120,8 @@ def as_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir
     return scan, cell
 
 
-def _body(
-    work: _Work, states: Sequence[ir.Value], reads: Sequence[ir.Value], within: Sequence[ir.Value]
+def _step_body(
+    work: _ScanWork, states: Sequence[ir.Value], reads: Sequence[ir.Value], within: Sequence[ir.Value]
 ) -> tuple[list[ir.Value], list[ir.Value]]:
     """The step of each direction: what is carried on, each state for all directions, and what is given."""
     cell, count = work.cell, work.count
@@ -132,7 +132,9 @@ def _body(
     given = []
     for at in range(count):
         held = [parts[at] for parts in before]
-        after = step(cell, activations[at * each : (at + 1) * each], _weights(work, at), reads[at], held)
+        after = state_after_step(
+            cell, activations[at * each : (at + 1) * each], _direction_weights(work, at), reads[at], held
+        )
         if within:
             carried.append([cell.add("Where", within[at], new, old) for new, old in zip(after, held, strict=True)])
             given.append(cell.add("Where", within[at], after[0], cell.number(0.0)))
@@ -148,12 +150,12 @@ def _body(
     return joined, given
 
 
-def _initial(work: _Work, index: int) -> ir.Value:
+def _initial_state(work: _ScanWork, index: int) -> ir.Value:
     """The state before the first step, (directions, batch, hidden); 0 where nothing is given."""
     value = work.input(index)
     if value is not None:
         return value
-    sizes = work.ahead("Shape", required(work.node, 0), dtype=ir.DataType.INT64)
+    sizes = work.ahead("Shape", required_input(work.node, 0), dtype=ir.DataType.INT64)
     batch = work.ahead("Gather", sizes, work.number(np.array([1])), dtype=ir.DataType.INT64)
     one = work.number(np.array([1]))
     shape = work.ahead("Concat", one, batch, one, dtype=ir.DataType.INT64, attributes=[ir.AttrInt64("axis", 0)])
@@ -161,10 +163,10 @@ def _initial(work: _Work, index: int) -> ir.Value:
     return work.ahead("Expand", work.number(nothing), shape)
 
 
-def _mask(work: _Work, lengths: ir.Value) -> ir.Value:
+def _step_mask(work: _ScanWork, lengths: ir.Value) -> ir.Value:
     """Whether a step lies within each sequence: bool, (steps, batch, 1)."""
     whole, flag = ir.DataType.INT64, ir.DataType.BOOL
-    sizes = work.ahead("Shape", required(work.node, 0), dtype=whole)
+    sizes = work.ahead("Shape", required_input(work.node, 0), dtype=whole)
     count = work.ahead("Gather", sizes, work.number(np.array(0)), dtype=whole)
     steps = work.ahead("Range", work.number(np.array(0)), count, work.number(np.array(1)), dtype=whole)
     steps = work.ahead("Reshape", steps, work.number(np.array([-1, 1, 1])), dtype=whole)
@@ -173,28 +175,32 @@ def _mask(work: _Work, lengths: ir.Value) -> ir.Value:
     return work.ahead("Less", steps, lengths, dtype=flag)
 
 
-def _weights(work: _Work, at: int) -> Weights:
+def _direction_weights(work: _ScanWork, at: int) -> CellWeights:
     """The weights of one direction."""
     gates, hidden, node = GATES[work.node.op_type], work.cell.hidden, work.node
     whole = range(gates * hidden)
-    pieces = [whole[: 2 * hidden], whole[2 * hidden :]] if apart(node) else [whole]
+    pieces = [whole[: 2 * hidden], whole[2 * hidden :]] if has_own_reset(node) else [whole]
     bias = work.input(3)
     peephole = work.input(7) if node.op_type == "LSTM" else None
-    return Weights(
-        inputs=_part(work, required(node, 1), at, whole),
-        input_bias=None if bias is None else _part(work, bias, at, whole),
-        state=tuple(_part(work, required(node, 2), at, rows) for rows in pieces),
+    return CellWeights(
+        inputs=_rows_of_parameter(work, required_input(node, 1), at, whole),
+        input_bias=None if bias is None else _rows_of_parameter(work, bias, at, whole),
+        state=tuple(_rows_of_parameter(work, required_input(node, 2), at, rows) for rows in pieces),
         state_bias=tuple(
-            None if bias is None else _part(work, bias, at, range(len(whole) + rows.start, len(whole) + rows.stop))
+            None
+            if bias is None
+            else _rows_of_parameter(work, bias, at, range(len(whole) + rows.start, len(whole) + rows.stop))
             for rows in pieces
         ),
         peephole=()
         if peephole is None
-        else tuple(_part(work, peephole, at, range(gate * hidden, (gate + 1) * hidden)) for gate in range(3)),
+        else tuple(
+            _rows_of_parameter(work, peephole, at, range(gate * hidden, (gate + 1) * hidden)) for gate in range(3)
+        ),
     )
 
 
-def _part(work: _Work, value: ir.Value, at: int, rows: range) -> ir.Value:
+def _rows_of_parameter(work: _ScanWork, value: ir.Value, at: int, rows: range) -> ir.Value:
     """Some rows of one direction of a parameter, transposed where it is a matrix.
 
     Of a constant a constant of the body, so that the Scan needs nothing from outside; else it is taken in every step.
@@ -208,7 +214,7 @@ def _part(work: _Work, value: ir.Value, at: int, rows: range) -> ir.Value:
     return cell.add("Transpose", chosen)
 
 
-def _hand_over(work: _Work, scan: ir.Node) -> None:
+def _hand_over(work: _ScanWork, scan: ir.Node) -> None:
     """Lets the outputs of `scan`, put together over the directions, take the place of the operator's."""
     node, count, graph = work.node, work.count, work.node.graph
     if graph is None:
@@ -227,7 +233,7 @@ def _hand_over(work: _Work, scan: ir.Node) -> None:
             new.name = new.name or work.fresh("joined")
             continue
         new.type, new.shape = old.type or ir.TensorType(work.cell.dtype), old.shape
-        feed(list(old.uses()), new)
+        redirect_uses(list(old.uses()), new)
         give_back(old, new)
         new.name, old.name = old.name, work.fresh("replaced")
     graph.insert_before(node, [*work.before, scan, *behind])

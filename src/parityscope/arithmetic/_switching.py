@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.rounding import changed_by
 from parityscope.arithmetic.standard import SHAPE_READERS
@@ -27,12 +27,12 @@ from parityscope.case.graph import node_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from parityscope.arithmetic.float8 import Scaling
+    from parityscope.arithmetic.float8 import OperandScaling
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.arithmetic.sites import Plan
+    from parityscope.arithmetic.sites import RoundingPlan
 
-__all__ = ["Border", "Decision", "Gated", "Switching", "decide", "inner_nodes", "inner_values"]
+__all__ = ["Border", "Gated", "NodeDecision", "Switching", "decide_nodes", "inner_nodes", "inner_values"]
 
 _ALWAYS: frozenset[int] = frozenset()
 # What they give does not depend on how the numbers they read are rounded: NaN stays NaN, and nothing becomes one.
@@ -40,7 +40,7 @@ _UNMOVED = SHAPE_READERS | {"IsNaN"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class NodeDecision:
     """A node that can be low: its name (unique), its operator, and the first tensor that it gives."""
 
     name: str
@@ -64,7 +64,7 @@ class Gated:
     operands: tuple[tuple[int, Format], ...]
     captures: tuple[tuple[ir.Value, Format], ...]
     results: Mapping[ir.Value, Format]
-    scaled: Mapping[int, Scaling] = field(default_factory=lambda: MappingProxyType({}))
+    scaled: Mapping[int, OperandScaling] = field(default_factory=lambda: MappingProxyType({}))
     eighth: int | None = None
 
 
@@ -85,18 +85,18 @@ class Border:
 class Switching:
     """The nodes that decide, the gates (positions of the nodes that must all be low), and what stands behind them."""
 
-    decisions: tuple[Decision, ...]
+    decisions: tuple[NodeDecision, ...]
     gates: tuple[tuple[int, ...], ...]
     gated: tuple[Gated, ...]
     borders: tuple[Border, ...] = ()
 
 
-def decide(
-    plan: Plan,
+def decide_nodes(
+    plan: RoundingPlan,
     settled: frozenset[ir.Value],
     model: ir.Model,
     overflow: Overflow,
-    products: Mapping[str, Mapping[int, Scaling]],
+    products: Mapping[str, Mapping[int, OperandScaling]],
     divided: Collection[ir.Node] = (),
 ) -> Switching:
     """Says of every node of the main graph whether it decides, follows or stands outside.
@@ -105,16 +105,16 @@ def decide(
     `products` (by the name of its node) decides once more, behind all others: whether it takes its operands in FP8.
     Nodes with bodies among `divided` decide about their border, and the nodes inside for themselves.
     """
-    search = _Search(plan=plan, settled=settled, overflow=overflow, divided=frozenset(divided))
+    search = _SwitchingSearch(plan=plan, settled=settled, overflow=overflow, divided=frozenset(divided))
     search.needs.update(dict.fromkeys(value for value in model.graph.inputs if value in plan.storage))
-    _visit(model.graph, search)
+    _visit_graph(model.graph, search)
     for node in model.graph:
         if (
             node.name
             and node.name in products
             and any(value.uses() or value.is_graph_output() for value in node.outputs)
         ):
-            _scale(node, products[node.name], search)
+            _decide_scaling(node, products[node.name], search)
     return Switching(
         decisions=tuple(search.decisions),
         gates=tuple(search.gates),
@@ -125,7 +125,7 @@ def decide(
 
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
     """Every node inside the bodies of `node`, however deep, in order."""
-    for body in bodies(node):
+    for body in bodies_of_node(node):
         for inner in body:
             yield inner
             yield from inner_nodes(inner)
@@ -133,7 +133,7 @@ def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
 
 def inner_values(node: ir.Node) -> Iterator[ir.Value]:
     """Every value that the bodies of `node` define, however deep, in order."""
-    for body in bodies(node):
+    for body in bodies_of_node(node):
         yield from body.inputs
         yield from body.initializers.values()
         for inner in body:
@@ -142,15 +142,15 @@ def inner_values(node: ir.Node) -> Iterator[ir.Value]:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Search:
+class _SwitchingSearch:
     """What is known on the way through the graph. `needs` is None for what is never stored rounded."""
 
-    plan: Plan
+    plan: RoundingPlan
     settled: frozenset[ir.Value]
     overflow: Overflow
     divided: frozenset[ir.Node]
     needs: dict[ir.Value, frozenset[int] | None] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[NodeDecision] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
     gates: dict[tuple[int, ...], int] = field(default_factory=dict)
     gated: list[Gated] = field(default_factory=list)
@@ -165,20 +165,20 @@ class _Search:
         name = node_name(node, index)
         name = f"{name}#{index}" if name in self.taken else name
         self.taken.add(name)
-        self.decisions.append(Decision(name=name, op_type=node.op_type, tensor=str(node.outputs[0].name)))
+        self.decisions.append(NodeDecision(name=name, op_type=node.op_type, tensor=str(node.outputs[0].name)))
         return len(self.decisions) - 1
 
 
-def _visit(graph: ir.Graph, search: _Search) -> None:
+def _visit_graph(graph: ir.Graph, search: _SwitchingSearch) -> None:
     for index, node in enumerate(node for node in graph if node.op_type != "Constant"):
         if any(value.uses() or value.is_graph_output() for value in node.outputs):
-            (_enter if node in search.divided else _examine)(node, index, search)
+            (_enter_divided if node in search.divided else _examine_node)(node, index, search)
 
 
-def _enter(node: ir.Node, index: int, search: _Search) -> None:
+def _enter_divided(node: ir.Node, index: int, search: _SwitchingSearch) -> None:
     """A node with bodies that is divided: it decides about its border, the nodes inside for themselves."""
-    plan, inside = search.plan, bodies(node)
-    operands = _operands(node, plan)
+    plan, inside = search.plan, bodies_of_node(node)
+    operands = _rounded_operands(node, plan)
     given = [
         (number, position, plan.storage[value])
         for number, body in enumerate(inside)
@@ -189,15 +189,15 @@ def _enter(node: ir.Node, index: int, search: _Search) -> None:
     own = frozenset({search.decision(node, index)}) if operands or given or entering else _ALWAYS
     search.needs.update(dict.fromkeys(entering, own))
     for body in inside:
-        _visit(body, search)
+        _visit_graph(body, search)
     if own:
         search.borders.append(Border(node=node, low=search.gate(own), operands=tuple(operands), given=tuple(given)))
-    search.needs.update({value: own if _carries(value, plan) else _ALWAYS for value in node.outputs})
+    search.needs.update({value: own if _carries_numbers(value, plan) else _ALWAYS for value in node.outputs})
 
 
-def _examine(node: ir.Node, index: int, search: _Search) -> None:
+def _examine_node(node: ir.Node, index: int, search: _SwitchingSearch) -> None:
     plan = search.plan
-    operands, captures = _operands(node, plan), _captures(node, plan)
+    operands, captures = _rounded_operands(node, plan), _rounded_captures(node, plan)
     results = {value: plan.storage[value] for value in node.outputs if _is_rounded(value, search)}
     read = {node.inputs[position]: number_format for position, number_format in operands} | dict(captures)
     computed = [value for value in read if value is not None and constant_tensor(value) is None]
@@ -207,7 +207,7 @@ def _examine(node: ir.Node, index: int, search: _Search) -> None:
     decides = bool(results) or bool(plan.operands and operands) or _rounds_inside(node, plan)
     if node.op_type in _UNMOVED or not (decides or None in before or _reads_changed(read, search)):
         moved = members if None not in before else None
-        search.needs.update({value: moved if _carries(value, plan) else _ALWAYS for value in node.outputs})
+        search.needs.update({value: moved if _carries_numbers(value, plan) else _ALWAYS for value in node.outputs})
         return
     plain = search.gate(members) if surely and members else None
     if decides or not members:
@@ -219,12 +219,12 @@ def _examine(node: ir.Node, index: int, search: _Search) -> None:
         plain = None
     gated = Gated(node=node, low=low, plain=plain, operands=tuple(operands), captures=tuple(captures), results=results)
     search.gated.append(gated)
-    search.needs.update({value: members if _carries(value, plan) else _ALWAYS for value in node.outputs})
+    search.needs.update({value: members if _carries_numbers(value, plan) else _ALWAYS for value in node.outputs})
 
 
-def _scale(node: ir.Node, scalings: Mapping[int, Scaling], search: _Search) -> None:
+def _decide_scaling(node: ir.Node, scalings: Mapping[int, OperandScaling], search: _SwitchingSearch) -> None:
     """Lets a product decide whether it takes its operands in FP8; it may not have been gated before."""
-    decision = Decision(name=f"{node.name}{IN_FP8}", op_type=node.op_type, tensor=str(node.outputs[0].name))
+    decision = NodeDecision(name=f"{node.name}{IN_FP8}", op_type=node.op_type, tensor=str(node.outputs[0].name))
     search.decisions.append(decision)
     gate = search.gate(frozenset({len(search.decisions) - 1}))
     for place, one in enumerate(search.gated):
@@ -235,7 +235,7 @@ def _scale(node: ir.Node, scalings: Mapping[int, Scaling], search: _Search) -> N
     search.gated.append(alone)
 
 
-def _operands(node: ir.Node, plan: Plan) -> list[tuple[int, Format]]:
+def _rounded_operands(node: ir.Node, plan: RoundingPlan) -> list[tuple[int, Format]]:
     """The inputs that a low node takes rounded."""
     found = []
     for index, value in enumerate(node.inputs):
@@ -246,7 +246,7 @@ def _operands(node: ir.Node, plan: Plan) -> list[tuple[int, Format]]:
     return found
 
 
-def _captures(node: ir.Node, plan: Plan) -> list[tuple[ir.Value, Format]]:
+def _rounded_captures(node: ir.Node, plan: RoundingPlan) -> list[tuple[ir.Value, Format]]:
     """What the bodies of a node read from outside and get rounded."""
     inside = set(inner_values(node))
     found: dict[ir.Value, Format] = {}
@@ -259,20 +259,20 @@ def _captures(node: ir.Node, plan: Plan) -> list[tuple[ir.Value, Format]]:
     return list(found.items())
 
 
-def _is_rounded(value: ir.Value, search: _Search) -> bool:
+def _is_rounded(value: ir.Value, search: _SwitchingSearch) -> bool:
     """Whether a computed value is rounded for storage: it is to be, anything reads that, and it is not so anyway."""
     if value not in search.plan.storage or value in search.settled:
         return False
     return value.is_graph_output() or any(search.plan.reads_rounded(*use) for use in value.uses())
 
 
-def _rounds_inside(node: ir.Node, plan: Plan) -> bool:
+def _rounds_inside(node: ir.Node, plan: RoundingPlan) -> bool:
     if any(value in plan.storage for value in inner_values(node)):
         return True
     return any((inner, index) in plan.operands for inner in inner_nodes(node) for index in range(len(inner.inputs)))
 
 
-def _reads_changed(read: Mapping[ir.Value | None, Format], search: _Search) -> bool:
+def _reads_changed(read: Mapping[ir.Value | None, Format], search: _SwitchingSearch) -> bool:
     """Whether rounding changes a constant among `read`."""
     for value, number_format in read.items():
         tensor = constant_tensor(value) if value is not None else None
@@ -281,6 +281,6 @@ def _reads_changed(read: Mapping[ir.Value | None, Format], search: _Search) -> b
     return False
 
 
-def _carries(value: ir.Value, plan: Plan) -> bool:
+def _carries_numbers(value: ir.Value, plan: RoundingPlan) -> bool:
     """Whether a value holds numbers that are rounded: tensors that the plan stores, and sequences of tensors."""
     return value in plan.storage or (value.type is not None and not isinstance(value.type, ir.TensorType))

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute
 from parityscope.arithmetic._graphs import Names
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def attention_apart(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> i
 
     `shapes` are those of values by name; the copy holds for them alone.
     """
-    if not any(is_attention(node) and _known(node, shapes) for node in model.graph):
+    if not any(is_attention(node) and _has_known_shapes(node, shapes) for node in model.graph):
         return model
     copy = model.clone()
     names = Names(copy)
-    for node in [node for node in copy.graph if is_attention(node) and _known(node, shapes)]:
+    for node in [node for node in copy.graph if is_attention(node) and _has_known_shapes(node, shapes)]:
         made = _Parts(node=node, model=copy, names=names)
         output = node.outputs[0]
-        result = _parts(made, shapes)
+        result = _build_parts(made, shapes)
         node.append(made.nodes)
         name = str(output.name)
         output.name = names.fresh(name, "whole")
@@ -60,7 +60,7 @@ def attention_apart(model: ir.Model, shapes: Mapping[str, tuple[int, ...]]) -> i
     return copy
 
 
-def _known(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def _has_known_shapes(node: ir.Node, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     inputs, further = node.inputs[:_INPUTS], node.inputs[_INPUTS:]
     if any(value is not None for value in further) or any(value.uses() for value in node.outputs[1:]):
         return False
@@ -100,12 +100,12 @@ class _Parts:
         return self.add("Reshape", value, self.constant(np.array(shape, np.int64), "shape"))
 
 
-def _parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Value:
+def _build_parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Value:
     node = made.node
     sources = [value for value in node.inputs[:3] if value is not None]
     sizes = [shapes[str(value.name)] for value in sources]
     flat = len(sizes[0]) == len(("batch", "sequence", "heads and size"))
-    counts = [integer(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    counts = [integer_attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     if flat:
         sizes = [
             (batch, count, length, width // count) for (batch, length, width), count in zip(sizes, counts, strict=True)
@@ -120,26 +120,26 @@ def _parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Value:
         sources[1:] = [made.add("Gather", value, which, attributes=(ir.AttrInt64("axis", 1),)) for value in sources[1:]]
     queries, keys, values = sources
     scores = made.add("MatMul", queries, made.moved(keys, 0, 1, 3, 2))
-    scale = number(node, "scale", 0.0) or 1.0 / math.sqrt(width)
+    scale = float_attribute(node, "scale", 0.0) or 1.0 / math.sqrt(width)
     scores = made.add("Mul", scores, made.constant(np.array(scale, np.float32), "scale"))
-    scores = _masked(made, _capped(made, scores), rows, columns)
+    scores = _mask_scores(made, _cap_scores(made, scores), rows, columns)
     chances = made.add("Softmax", scores, attributes=(ir.AttrInt64("axis", -1),))
     result = made.add("MatMul", chances, values)
     return made.shaped(made.moved(result, 0, 2, 1, 3), batch, rows, -1) if flat else result
 
 
-def _capped(made: _Parts, scores: ir.Value) -> ir.Value:
-    cap = number(made.node, "softcap", 0.0)
+def _cap_scores(made: _Parts, scores: ir.Value) -> ir.Value:
+    cap = float_attribute(made.node, "softcap", 0.0)
     if not cap:
         return scores
     limit = made.constant(np.array(cap, np.float32), "cap")
     return made.add("Mul", made.add("Tanh", made.add("Div", scores, limit)), limit)
 
 
-def _masked(made: _Parts, scores: ir.Value, rows: int, columns: int) -> ir.Value:
+def _mask_scores(made: _Parts, scores: ir.Value, rows: int, columns: int) -> ir.Value:
     mask = made.node.inputs[3] if len(made.node.inputs) > 3 else None
     outside = made.constant(np.array(-np.inf, np.float32), "outside")
-    if integer(made.node, "is_causal", 0):
+    if integer_attribute(made.node, "is_causal", 0):
         seen = made.constant(np.tril(np.ones((rows, columns), np.bool_)), "causal")
         scores = made.add("Where", seen, scores, outside)
     if mask is None:

@@ -1,7 +1,7 @@
 """A graph whose Clips and Relus take their bounds as inputs, so that each can be lost without a new session.
 
-`loosened(model)` gives the edited graph and its bounds. A bound that is lost is infinite: `feeds(bounds, lost)` gives the inputs.
-`without_bounds(model, lost)` takes some away for good.
+`loosen_bounds(model)` gives the edited graph and its bounds. A bound that is lost is infinite: `feed_bounds(bounds, lost)`
+gives the inputs. `without_bounds(model, lost)` takes some away for good.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, constant_tensor, feed, give_back
+from parityscope.arithmetic._graphs import Names, constant_tensor, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.operators import moving
+from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["Bound", "feeds", "loosened", "without_bounds"]
+__all__ = ["Bound", "feed_bounds", "loosen_bounds", "without_bounds"]
 
 _BROADCASTS = 8  # the opset
 # Operators that hand on what they read, so that what stands before them is what a fused bound belongs to.
-_HANDED_ON = moving("in order", "permuted") | {"BatchNormalization"}
+_HANDED_ON = operators_that_move("in order", "permuted") | {"BatchNormalization"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Bound:
         return f"the {'upper' if self.upper else 'lower'} bound {self.value:g} of {self.tensor!r}"
 
 
-def loosened(model: ir.Model) -> list[Bound]:
+def loosen_bounds(model: ir.Model) -> list[Bound]:
     """Edits `model`: each Clip and Relu of its main graph with constant bounds becomes a Max and a Min of new scalar inputs.
 
     Nothing is edited before opset 8, where Max and Min do not broadcast.
@@ -57,20 +57,20 @@ def loosened(model: ir.Model) -> list[Bound]:
         value = node.inputs[0] if node.op_type in {"Clip", "Relu"} and not node.domain else None
         if value is None or value.dtype is None or not value.dtype.is_floating_point():
             continue
-        ends = _ends(node)
+        ends = _constant_bounds(node)
         if ends is None:
             continue
         current = value
         for op_type, end in zip(("Max", "Min"), ends, strict=True):
             if np.isfinite(end):
-                bound, current = _with_input(model, node, current, op_type, end, names)
+                bound, current = _bound_by_input(model, node, current, op_type, end, names)
                 found.append(bound)
         if current is not value:
             _take_over(node, current, names)
     return found
 
 
-def feeds(bounds: Iterable[Bound], lost: Collection[Bound] = ()) -> Mapping[str, np.ndarray]:
+def feed_bounds(bounds: Iterable[Bound], lost: Collection[Bound] = ()) -> Mapping[str, np.ndarray]:
     """The new inputs by name, scalars of the bounds' own dtypes: the bounds, or for those that are `lost` an infinity."""
     infinite = {bound.source: np.inf if bound.upper else -np.inf for bound in lost}
     return {one.source: np.asarray(infinite.get(one.source, one.value), one.dtype) for one in bounds}
@@ -90,7 +90,7 @@ def without_bounds(model: ir.Model, lost: Collection[Bound]) -> None:
                     node.replace_input_with(1 + upper, None)
 
 
-def _ends(node: ir.Node) -> tuple[float, float] | None:
+def _constant_bounds(node: ir.Node) -> tuple[float, float] | None:
     """The two bounds, infinite where there is none; None where one is computed."""
     if node.op_type == "Relu":
         return 0.0, np.inf
@@ -109,7 +109,7 @@ def _ends(node: ir.Node) -> tuple[float, float] | None:
     return (-np.inf if ends[0] <= -largest else ends[0], np.inf if ends[1] >= largest else ends[1])
 
 
-def _with_input(
+def _bound_by_input(
     model: ir.Model, node: ir.Node, value: ir.Value, op_type: str, end: float, names: Names
 ) -> tuple[Bound, ir.Value]:
     """The bound, and `value` bounded by a new input."""
@@ -125,7 +125,7 @@ def _with_input(
         upper=op_type == "Min",
         value=end,
         source=str(source.name),
-        behind=_behind(node),
+        behind=_operators_in_front(node),
         dtype=dtype.numpy(),
     )
     return bound, made.outputs[0]
@@ -136,11 +136,11 @@ def _take_over(node: ir.Node, value: ir.Value, names: Names) -> None:
     old = node.outputs[0]
     name, old.name = old.name, names.fresh(old.name, "clipped")
     value.name = name
-    feed(list(old.uses()), value)
+    redirect_uses(list(old.uses()), value)
     give_back(old, value)
 
 
-def _behind(node: ir.Node) -> str:
+def _operators_in_front(node: ir.Node) -> str:
     """The operators that a fused bound belongs to: "Conv", "Gemm", "MatMul, Add", or what stands in front."""
     seen: list[str] = []
     current: ir.Node | None = node

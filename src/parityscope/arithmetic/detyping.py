@@ -15,23 +15,23 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, feed, give_back, prepend
+from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, give_back, prepend_nodes, redirect_uses
 from parityscope.arithmetic._quantizers import FLOAT8, written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT, infer_types
 from parityscope.arithmetic.formats import FORMATS, Format
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.standard import DOMAINS
-from parityscope.arithmetic.tables import gathering
+from parityscope.arithmetic.tables import nodes_reading_tables
 from parityscope.records import Skip
 
-__all__ = ["HALF", "is_wide", "retype", "wide"]
+__all__ = ["HALF", "float32_copy", "is_wide", "retype_to_float"]
 
 HALF = {ir.DataType.FLOAT16: FORMATS["f16"], ir.DataType.BFLOAT16: FORMATS["bf16"]}
 # Attributes of ONNX operators whose integer is an element type.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype", "output_dtype", "stash_type", "precision", "softmax_precision")
 
 
-def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
+def retype_to_float(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
     """Makes every float16 and bfloat16 value of `model` (edited in place, types inferred) float32.
 
     Returns:
@@ -43,36 +43,38 @@ def retype(model: ir.Model, names: Names) -> tuple[dict[ir.Value, Format], froze
     kept: set[ir.Value] = set()
     rounded: dict[ir.Value, Format] = {}
     for node in foreign:
-        rounded.update(_fence(node, names, kept))
-    tables = gathering(model, HALF)
+        rounded.update(_fence_node(node, names, kept))
+    tables = nodes_reading_tables(model, HALF)
     kept.update(value for node in tables if (value := node.inputs[0]) is not None)
     for node in tables:
         rounded.update(_taken_out(node, names, kept))
-    rounded.update(_enter(model, names, kept))
+    rounded.update(_cast_inputs_up(model, names, kept))
     typed = {
-        value: HALF[dtype] for value in all_values(model) if value not in kept and (dtype := _half(value)) is not None
+        value: HALF[dtype]
+        for value in all_values(model)
+        if value not in kept and (dtype := _half_type_of(value)) is not None
     }
     for value in typed:
         _make_float(value)
     for node in model.graph.all_nodes():
         if node not in foreign and not (node.op_type == "Cast" and node.outputs[0] in kept):
             _retype_attributes(node)
-    _leave(model, names, typed)
-    return {**typed, **rounded}, frozenset(rounded), _fenced(foreign)
+    _cast_outputs_back(model, names, typed)
+    return {**typed, **rounded}, frozenset(rounded), _skips_of_fenced(foreign)
 
 
 def is_wide(model: ir.Model) -> bool:
-    """Whether `wide` would change nothing in a model that is `prepared` and whose types are inferred."""
+    """Whether `float32_copy` would change nothing in a model that `prepare_copy` gave and whose types are inferred."""
     sixteen = {int(dtype) for dtype in HALF}
     return not (
-        any(value.type is None or _narrow(value.dtype) for value in all_values(model))
+        any(value.type is None or _is_narrow(value.dtype) for value in all_values(model))
         or any(
             _asks_for(attribute, sixteen) for node in model.graph.all_nodes() for attribute in node.attributes.values()
         )
     )
 
 
-def _narrow(dtype: ir.DataType | None) -> bool:
+def _is_narrow(dtype: ir.DataType | None) -> bool:
     return dtype in HALF or dtype in FLOAT8
 
 
@@ -83,18 +85,18 @@ def _asks_for(attribute: ir.Attr, types: set[int]) -> bool:
     return attribute.type == ir.AttributeType.TENSOR and int(attribute.value.dtype) in types
 
 
-def wide(model: ir.Model) -> ir.Model:
+def float32_copy(model: ir.Model) -> ir.Model:
     """A copy of `model` whose float16 and bfloat16 values are float32 and rounded nowhere: what ONNX Runtime's CPU makes of it.
 
     Values keep their names; functions are inlined and constants are initializers.
     """
-    copy = prepared(model, OLDEST)
+    copy = prepare_copy(model, OLDEST)
     infer_types(copy)
-    retype(copy, Names(copy))
+    retype_to_float(copy, Names(copy))
     return copy
 
 
-def _half(value: ir.Value | None) -> ir.DataType | None:
+def _half_type_of(value: ir.Value | None) -> ir.DataType | None:
     """The element type of a float16 or bfloat16 value (or sequence), None for any other."""
     dtype = value.dtype if value is not None and value.type is not None else None
     return dtype if dtype in HALF else None
@@ -105,10 +107,10 @@ def _is_foreign(node: ir.Node) -> bool:
 
 
 def _touches_half(node: ir.Node) -> bool:
-    return any(_half(value) for value in (*node.inputs, *node.outputs))
+    return any(_half_type_of(value) for value in (*node.inputs, *node.outputs))
 
 
-def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
+def _make_cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
     node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1)
     node.outputs[0].name = name
     node.outputs[0].type = ir.TensorType(dtype)
@@ -116,23 +118,23 @@ def _cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
     return node
 
 
-def _enter(model: ir.Model, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
+def _cast_inputs_up(model: ir.Model, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
     """Casts the model's own float16 and bfloat16 inputs up; they keep their types."""
     entered = {}
     for value in model.graph.inputs:
-        dtype = _half(value)
+        dtype = _half_type_of(value)
         if dtype is None:
             continue
         uses = list(value.uses())
-        node = _cast(value, ir.DataType.FLOAT, names.fresh(value.name, "f32"))
-        feed(uses, node.outputs[0])
-        prepend(model.graph, [node])
+        node = _make_cast(value, ir.DataType.FLOAT, names.fresh(value.name, "f32"))
+        redirect_uses(uses, node.outputs[0])
+        prepend_nodes(model.graph, [node])
         kept.add(value)
         entered[node.outputs[0]] = HALF[dtype]
     return entered
 
 
-def _leave(model: ir.Model, names: Names, typed: dict[ir.Value, Format]) -> None:
+def _cast_outputs_back(model: ir.Model, names: Names, typed: dict[ir.Value, Format]) -> None:
     """Casts outputs that were float16 or bfloat16 back to it, under their own names."""
     for position, value in enumerate(model.graph.outputs):
         if value not in typed:
@@ -140,20 +142,20 @@ def _leave(model: ir.Model, names: Names, typed: dict[ir.Value, Format]) -> None
         name = str(value.name)
         value.name = names.fresh(name, "f32")
         dtype = next(dtype for dtype, number_format in HALF.items() if number_format == typed[value])
-        node = _cast(value, dtype, name)
+        node = _make_cast(value, dtype, name)
         model.graph.append(node)
         model.graph.outputs[position] = node.outputs[0]
 
 
-def _fence(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
+def _fence_node(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
     """Puts Casts around a node that keeps its types; gives the float32 values that stand for its outputs."""
     graph = node.graph
     if graph is None:
         raise ValueError(f"{node.name} belongs to no graph")
     for index, value in enumerate(node.inputs):
-        dtype = _half(value)
+        dtype = _half_type_of(value)
         if value is not None and dtype is not None:
-            down = _cast(value, dtype, names.fresh(value.name, "typed"))
+            down = _make_cast(value, dtype, names.fresh(value.name, "typed"))
             graph.insert_before(node, down)
             node.replace_input_with(index, down.outputs[0])
             kept.add(down.outputs[0])
@@ -167,13 +169,13 @@ def _taken_out(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Valu
         raise ValueError(f"{node.name} belongs to no graph")
     stand_ins = {}
     for value in node.outputs:
-        dtype = _half(value)
+        dtype = _half_type_of(value)
         if dtype is not None:
             name = str(value.name)
             value.name = names.fresh(name, "typed")
             uses = list(value.uses())
-            up = _cast(value, ir.DataType.FLOAT, name)
-            feed(uses, up.outputs[0])
+            up = _make_cast(value, ir.DataType.FLOAT, name)
+            redirect_uses(uses, up.outputs[0])
             give_back(value, up.outputs[0])
             graph.insert_after(node, up)
             kept.add(value)
@@ -181,7 +183,7 @@ def _taken_out(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Valu
     return stand_ins
 
 
-def _fenced(foreign: list[ir.Node]) -> list[Skip]:
+def _skips_of_fenced(foreign: list[ir.Node]) -> list[Skip]:
     return [
         Skip(
             what=f"de-typing of node {node.name or node.outputs[0].name}",

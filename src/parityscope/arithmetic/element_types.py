@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.standard import key_of_schema, schema_called
 from parityscope.errors import ParityError
 from parityscope.operators import CONTRIBUTED, STANDARD
@@ -42,64 +42,64 @@ _MAKE_SEQUENCES = frozenset(one.name for one in STANDARD.values() if one.gives =
 
 def infer_types(model: ir.Model) -> None:
     """Sets the type of every value whose type can be told; others keep what the model declares, or nothing."""
-    _visit(model.graph, model.opset_imports)
+    _infer_graph(model.graph, model.opset_imports)
 
 
-def _visit(graph: ir.Graph, opsets: dict[str, int]) -> None:
+def _infer_graph(graph: ir.Graph, opsets: dict[str, int]) -> None:
     for node in graph:
-        _enter(node)
-        for body in bodies(node):
-            _visit(body, opsets)
-        for index, (value, dtype) in enumerate(zip(node.outputs, _types(node, opsets), strict=False)):
+        _type_body_inputs(node)
+        for body in bodies_of_node(node):
+            _infer_graph(body, opsets)
+        for index, (value, dtype) in enumerate(zip(node.outputs, _output_types(node, opsets), strict=False)):
             if dtype is not None and (value.type is None or value.dtype != dtype):
-                value.type = _held(node, index, dtype)
+                value.type = _wrap_type(node, index, dtype)
 
 
-def _enter(node: ir.Node) -> None:
+def _type_body_inputs(node: ir.Node) -> None:
     """Gives the inputs of a Loop's or Scan's body the types of what is fed to them."""
     carries = STANDARD[node.op_type].carries if node.op_type in STANDARD else None
     if carries is None:
         return
     offset = carries[0]
-    for body in bodies(node):
+    for body in bodies_of_node(node):
         for inner, outer in zip(body.inputs[offset:], node.inputs[offset:], strict=False):
             if inner.type is None and outer is not None:
                 inner.type = outer.type
 
 
-def _types(node: ir.Node, opsets: dict[str, int]) -> list[ir.DataType | None]:
+def _output_types(node: ir.Node, opsets: dict[str, int]) -> list[ir.DataType | None]:
     """The element type of each output, as far as it can be told."""
-    if inner := bodies(node):
+    if inner := bodies_of_node(node):
         skipped = 1 if node.op_type == "Loop" else 0
         return [value.dtype for value in inner[0].outputs[skipped:]]
-    schema = _schema(*key_of_schema(node, opsets))
+    schema = _schema_types(*key_of_schema(node, opsets))
     if schema is None:
         return [_input_type(node, 0)] * len(node.outputs) if node.op_type in LIKE_FIRST_INPUT else []
-    bound = _bound(node, schema)
-    found = [_output_type(formal, bound, schema.allowed) for formal in _formals(schema.outputs, len(node.outputs))]
+    bound = _bind_type_variables(node, schema)
+    found = [_output_type(formal, bound, schema.allowed) for formal in _formals_of(schema.outputs, len(node.outputs))]
     if node.op_type == "LayerNormalization":  # mean and deviation, in the type they were computed in
-        found[1:] = [_said(node, "stash_type") or ir.DataType.FLOAT] * (len(node.outputs) - 1)
-    special = _special(node)
+        found[1:] = [_attribute_type(node, "stash_type") or ir.DataType.FLOAT] * (len(node.outputs) - 1)
+    special = _special_type(node)
     return [special, *found[1:]] if special is not None else found
 
 
-def _special(node: ir.Node) -> ir.DataType | None:
+def _special_type(node: ir.Node) -> ir.DataType | None:
     """The type of the first output where an attribute says it, or an input in a way that variables do not."""
     if node.op_type in _SAID_BY_ATTRIBUTE:
         name, default = _SAID_BY_ATTRIBUTE[node.op_type]
-        return _said(node, name) or default or _input_type(node, 0)
+        return _attribute_type(node, name) or default or _input_type(node, 0)
     if node.op_type in {"ConstantOfShape", "Constant"}:
         if "value" in node.attributes:
             return ir.DataType(node.attributes["value"].value.dtype)
         return ir.DataType.FLOAT if node.op_type == "ConstantOfShape" or _holds_floats(node) else None
     if node.op_type == "QuantizeLinear":
-        return _said(node, "output_dtype")
+        return _attribute_type(node, "output_dtype")
     if node.op_type == "DequantizeLinear":
-        return _said(node, "output_dtype") or _input_type(node, 1)
+        return _attribute_type(node, "output_dtype") or _input_type(node, 1)
     return _input_type(node, _ELEMENTS[node.op_type]) if node.op_type in _ELEMENTS else None
 
 
-def _said(node: ir.Node, name: str) -> ir.DataType | None:
+def _attribute_type(node: ir.Node, name: str) -> ir.DataType | None:
     """The element type in an attribute; None where it is absent or 0."""
     number = node.attributes[name].as_int() if name in node.attributes else 0
     if number not in {*ir.DataType}:
@@ -133,7 +133,7 @@ class _Schema:
 
 
 @functools.cache  # a schema's lists are made anew each time that they are looked at
-def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
+def _schema_types(op_type: str, version: int, domain: str) -> _Schema | None:
     schema = schema_called(op_type, version, domain)
     if schema is None:
         return None
@@ -152,10 +152,10 @@ def _schema(op_type: str, version: int, domain: str) -> _Schema | None:
     return _Schema(inputs=inputs, outputs=outputs, allowed=allowed)
 
 
-def _bound(node: ir.Node, schema: _Schema) -> dict[str, ir.DataType]:
+def _bind_type_variables(node: ir.Node, schema: _Schema) -> dict[str, ir.DataType]:
     """Type variable -> element type, from the inputs."""
     bound: dict[str, ir.DataType] = {}
-    for index, formal in enumerate(_formals(schema.inputs, len(node.inputs))):
+    for index, formal in enumerate(_formals_of(schema.inputs, len(node.inputs))):
         dtype = _input_type(node, index)
         if dtype is not None and formal is not None and formal.is_homogeneous:
             bound.setdefault(formal.type_str, dtype)
@@ -170,10 +170,10 @@ def _output_type(
     if formal.type_str in bound:
         return bound[formal.type_str]
     choices = allowed.get(formal.type_str, [formal.type_str])
-    return _named(choices[0]) if len(choices) == 1 else None
+    return _type_called(choices[0]) if len(choices) == 1 else None
 
 
-def _formals(formals: tuple[_Formal, ...], count: int) -> list[_Formal | None]:
+def _formals_of(formals: tuple[_Formal, ...], count: int) -> list[_Formal | None]:
     """The formal parameter of each of `count` actual ones: the last one is repeated if it is variadic."""
     found: list[_Formal | None] = list(formals[:count])
     variadic = bool(formals) and formals[-1].is_variadic
@@ -185,12 +185,14 @@ def _input_type(node: ir.Node, index: int) -> ir.DataType | None:
     return None if value is None or value.type is None else value.dtype
 
 
-def _held(node: ir.Node, index: int, dtype: ir.DataType) -> ir.TypeProtocol:
+def _wrap_type(node: ir.Node, index: int, dtype: ir.DataType) -> ir.TypeProtocol:
     """The type of an output with elements of `dtype`: a tensor, or what the operator wraps tensors in."""
     first = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
     if node.op_type in _MAKE_SEQUENCES:
         return ir.SequenceType(ir.TensorType(dtype))
-    if (inner := bodies(node)) and (declared := inner[0].outputs[index + (node.op_type == "Loop")].type) is not None:
+    if (inner := bodies_of_node(node)) and (
+        declared := inner[0].outputs[index + (node.op_type == "Loop")].type
+    ) is not None:
         return declared
     if node.op_type == "Optional":
         return ir.OptionalType(first or ir.TensorType(dtype))
@@ -201,7 +203,7 @@ def _held(node: ir.Node, index: int, dtype: ir.DataType) -> ir.TypeProtocol:
     return ir.TensorType(dtype)
 
 
-def _named(text: str) -> ir.DataType | None:
+def _type_called(text: str) -> ir.DataType | None:
     """The element type that a schema calls "tensor(float)"; None for what is not a tensor."""
     if not text.startswith("tensor("):
         return None

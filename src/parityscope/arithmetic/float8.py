@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
@@ -36,7 +36,7 @@ from parityscope.operators import CONTRACTIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["IN_FP8", "Scaling", "Scalings", "dequantized", "scalings_of"]
+__all__ = ["IN_FP8", "OperandScaling", "Scalings", "quantize_and_back", "scalings_of"]
 
 IN_FP8 = " in FP8"  # behind the name of a node: the decision that its operands are rounded to E4M3
 E4M3 = FORMATS["f8e4m3"]
@@ -46,7 +46,7 @@ _OPERANDS = (0, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scaling:
+class OperandScaling:
     """The scale of an operand: float32, () for a whole tensor, or (channels,) along `axis`."""
 
     scale: np.ndarray
@@ -61,7 +61,7 @@ class Scaling:
         )
 
 
-Scalings = dict[int, Scaling]  # by input of the product
+Scalings = dict[int, OperandScaling]  # by input of the product
 
 
 def scalings_of(
@@ -79,66 +79,66 @@ def scalings_of(
         if (
             node.op_type in CONTRACTIONS - {"ConvTranspose"}
             and node.domain in {"", "ai.onnx"}
-            and _aligned(node, shapes)
+            and _is_aligned(node, shapes)
         ):
-            held = {index: _scaling(node, index, largest) for index in _OPERANDS}
+            held = {index: _operand_scaling(node, index, largest) for index in _OPERANDS}
             scalings = {index: one for index, one in held.items() if one is not None}
             if len(scalings) == len(_OPERANDS):
                 found[node.name or ""] = scalings
     return found
 
 
-def dequantized(array: np.ndarray, scaling: Scaling) -> np.ndarray:
+def quantize_and_back(array: np.ndarray, scaling: OperandScaling) -> np.ndarray:
     """What a product reads in the place of `array` (float32 or float64, any shape)."""
     scale = scaling.along(array.ndim).astype(array.dtype)
     rounded: np.ndarray = round_to(array / scale, E4M3, overflow="saturate") * scale
     return rounded
 
 
-def _scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> Scaling | None:
+def _operand_scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> OperandScaling | None:
     value = node.inputs[index]
     tensor = constant_tensor(value) if value is not None else None
     if value is None or value.dtype != ir.DataType.FLOAT:
         return None
     if tensor is None:
         size = largest.get(str(value.name), math.nan)
-        return Scaling(scale=_powers(np.array(size))) if math.isfinite(size) else None
+        return OperandScaling(scale=_power_of_two_scales(np.array(size))) if math.isfinite(size) else None
     array = np.abs(tensor.numpy())
-    axis = _channels(node, index, array.ndim)
+    axis = _channel_axis(node, index, array.ndim)
     others = tuple(each for each in range(array.ndim) if each != axis)
     size = array.max(axis=others if axis >= 0 else None, initial=0.0)
-    return Scaling(scale=_powers(size), axis=max(axis, 0)) if np.isfinite(size).all() else None
+    return OperandScaling(scale=_power_of_two_scales(size), axis=max(axis, 0)) if np.isfinite(size).all() else None
 
 
-def _channels(node: ir.Node, index: int, rank: int) -> int:
+def _channel_axis(node: ir.Node, index: int, rank: int) -> int:
     """The axis of a constant operand that comes out; -1 where one scale is for all of it."""
     if node.op_type == "Conv":
         return 0 if index == 1 else -1
     if node.op_type == "Gemm" and index == 1:
-        return 0 if integer(node, "transB", 0) else 1
+        return 0 if integer_attribute(node, "transB", 0) else 1
     return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else -1
 
 
-def _powers(largest: np.ndarray) -> np.ndarray:
+def _power_of_two_scales(largest: np.ndarray) -> np.ndarray:
     """The least powers of two that are at least `largest` / 448, within their bounds. Of 0 it is the least of all."""
     wanted = np.maximum(np.asarray(largest, np.float64) / E4M3.largest, _SMALLEST)
     return np.minimum(np.exp2(np.ceil(np.log2(wanted))), _LARGEST).astype(np.float32)
 
 
-def _aligned(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> bool:
+def _is_aligned(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> bool:
     """Whether what is summed over and what comes out are multiples of what kernels take."""
-    sizes = [_dimensions(node.inputs[index], shapes) for index in _OPERANDS]
+    sizes = [_dimensions_of(node.inputs[index], shapes) for index in _OPERANDS]
     first, second = sizes
     if first is None or second is None or min(len(first), len(second)) < 2:
         return False
     if node.op_type == "Conv":
-        return integer(node, "group", 1) == 1 and second[0] % _ALIGNED == 0 and second[1] % _ALIGNED == 0
-    depth = first[0] if integer(node, "transA", 0) else first[-1]
-    width = second[-2] if integer(node, "transB", 0) else second[-1]
+        return integer_attribute(node, "group", 1) == 1 and second[0] % _ALIGNED == 0 and second[1] % _ALIGNED == 0
+    depth = first[0] if integer_attribute(node, "transA", 0) else first[-1]
+    width = second[-2] if integer_attribute(node, "transB", 0) else second[-1]
     return depth % _ALIGNED == 0 and width % _ALIGNED == 0
 
 
-def _dimensions(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> Sequence[int] | None:
+def _dimensions_of(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> Sequence[int] | None:
     tensor = constant_tensor(value) if value is not None else None
     if tensor is not None:
         return [int(dim) for dim in tensor.shape.numpy()]

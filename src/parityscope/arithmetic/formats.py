@@ -123,7 +123,7 @@ _TITLES = {
 }
 
 
-def _ieee(name: str, dtype: str, *, bits: int, precision: int, emax: int, source: str) -> Format:
+def _ieee_format(name: str, dtype: str, *, bits: int, precision: int, emax: int, source: str) -> Format:
     """A format after IEEE 754: emin = 1 - emax, and only the all-ones exponent is kept for infinity and NaN."""
     largest = (2.0 - 2.0 ** (1 - precision)) * 2.0**emax
     return Format(
@@ -139,11 +139,11 @@ def _ieee(name: str, dtype: str, *, bits: int, precision: int, emax: int, source
 
 
 _ALL = (
-    _ieee("f64", "float64", bits=64, precision=53, emax=1023, source="IEEE 754-2019 binary64"),
-    _ieee("f32", "float32", bits=32, precision=24, emax=127, source="IEEE 754-2019 binary32"),
-    _ieee("tf32", "float32", bits=19, precision=11, emax=127, source="NVIDIA A100 whitepaper 1.0"),
-    _ieee("f16", "float16", bits=16, precision=11, emax=15, source="IEEE 754-2019 binary16"),
-    _ieee("bf16", "bfloat16", bits=16, precision=8, emax=127, source="Intel BFLOAT16 definition 1.0"),
+    _ieee_format("f64", "float64", bits=64, precision=53, emax=1023, source="IEEE 754-2019 binary64"),
+    _ieee_format("f32", "float32", bits=32, precision=24, emax=127, source="IEEE 754-2019 binary32"),
+    _ieee_format("tf32", "float32", bits=19, precision=11, emax=127, source="NVIDIA A100 whitepaper 1.0"),
+    _ieee_format("f16", "float16", bits=16, precision=11, emax=15, source="IEEE 754-2019 binary16"),
+    _ieee_format("bf16", "bfloat16", bits=16, precision=8, emax=127, source="Intel BFLOAT16 definition 1.0"),
     # E4M3 gives up infinity, and of the all-ones exponent only the all-ones significand is NaN: largest is 1.75·2^8.
     Format(
         name="f8e4m3",

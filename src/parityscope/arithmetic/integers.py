@@ -29,10 +29,10 @@ __all__ = [
     "IntegerFormat",
     "Quantization",
     "Quantizer",
-    "dequantize",
+    "dequantize_integers",
     "fake_quantize",
     "quantization_of",
-    "quantize",
+    "quantize_array",
 ]
 
 
@@ -96,7 +96,7 @@ class Quantizer:
         return steps
 
 
-def quantize(array: np.ndarray, how: Quantization) -> np.ndarray:
+def quantize_array(array: np.ndarray, how: Quantization) -> np.ndarray:
     """The integers that stand for `array`.
 
     Args:
@@ -106,7 +106,7 @@ def quantize(array: np.ndarray, how: Quantization) -> np.ndarray:
     Returns:
         The format's dtype, same shape. Infinities saturate; NaN becomes the lowest integer, as in ONNX Runtime.
     """
-    scale, zero_point = _along(how, array.ndim)
+    scale, zero_point = _broadcast_quantization(how, array.ndim)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # saturates; 0 / 0 is NaN
         levels = np.rint(np.asarray(array, np.float32) / scale) + zero_point.astype(np.float32)
     lowest, highest = how.number_format.lowest, how.number_format.highest
@@ -114,16 +114,16 @@ def quantize(array: np.ndarray, how: Quantization) -> np.ndarray:
     return levels.astype(how.number_format.dtype)
 
 
-def dequantize(integers: np.ndarray, how: Quantization) -> np.ndarray:
+def dequantize_integers(integers: np.ndarray, how: Quantization) -> np.ndarray:
     """The float32 numbers that `integers`, of the format's dtype, stand for."""
-    scale, zero_point = _along(how, integers.ndim)
+    scale, zero_point = _broadcast_quantization(how, integers.ndim)
     numbers: np.ndarray = (integers.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
     return numbers
 
 
 def fake_quantize(array: np.ndarray, how: Quantization) -> np.ndarray:
     """The float32 numbers that are left of `array`, float32, after quantization: what a quantized network computes with."""
-    return dequantize(quantize(array, how), how)
+    return dequantize_integers(quantize_array(array, how), how)
 
 
 def quantization_of(
@@ -144,18 +144,18 @@ def quantization_of(
         middle = 0 if number_format.signed else 1 << (number_format.bits - 1)
         scale = np.maximum(-low, high) / np.float32(highest - middle)
         zero_point = np.full(scale.shape, middle, number_format.dtype)
-        scale = _positive(scale)
+        scale = _positive_scale(scale)
     else:
-        scale = _positive((high - low) / np.float32(highest - lowest))
+        scale = _positive_scale((high - low) / np.float32(highest - lowest))
         zero_point = np.clip(np.rint(lowest - low / scale), lowest, highest).astype(number_format.dtype)
     return Quantization(number_format=number_format, scale=scale, zero_point=zero_point, axis=axis)
 
 
-def _positive(scale: np.ndarray) -> np.ndarray:
+def _positive_scale(scale: np.ndarray) -> np.ndarray:
     return np.where(scale > 0, scale, np.float32(1)).astype(np.float32)
 
 
-def _along(how: Quantization, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _broadcast_quantization(how: Quantization, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """Scale and zero point in a shape that broadcasts with a tensor of this rank."""
     scale, zero_point = np.asarray(how.scale, np.float32), np.asarray(how.zero_point)
     if how.axis is None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, bodies, constant_tensor, feed, give_back
+from parityscope.arithmetic._graphs import Names, bodies_of_node, constant_tensor, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["Island", "islands", "not_honouring"]
+__all__ = ["Island", "find_islands", "model_ignoring_islands"]
 
 _HALVES = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 # What crosses the border of an island, and what makes constants: neither computes.
@@ -35,14 +35,14 @@ class Island:
     around: str
 
 
-def islands(model: ir.Model) -> tuple[Island, ...]:
+def find_islands(model: ir.Model) -> tuple[Island, ...]:
     """The islands of the main graph, in its order. Types of values are set as a side effect where there are Casts."""
     if not any(node.op_type == "Cast" for node in model.graph):
         return ()
     infer_types(model)
     wide = [node for node in model.graph if _is_wide(node)]
     found = []
-    for group in _connected(wide):
+    for group in _connected_groups(wide):
         around = {source for node in group for source in _entered_from(node)}
         if around:
             half = _HALVES[0] if _HALVES[0] in around else _HALVES[1]
@@ -51,7 +51,7 @@ def islands(model: ir.Model) -> tuple[Island, ...]:
     return tuple(found)
 
 
-def not_honouring(model: ir.Model, ignored: Collection[Island]) -> ir.Model:
+def model_ignoring_islands(model: ir.Model, ignored: Collection[Island]) -> ir.Model:
     """`model`, edited: the nodes of the `ignored` islands compute in the format around them.
 
     What they read is cast to it, constants are rounded to it, and what others read of them is cast back to float32.
@@ -65,7 +65,7 @@ def not_honouring(model: ir.Model, ignored: Collection[Island]) -> ir.Model:
             half = narrow[str(node.outputs[0].name)]
             for place, value in enumerate(node.inputs):
                 if value is not None and value.dtype == ir.DataType.FLOAT and value.producer() not in inside:
-                    node.replace_input_with(place, _narrowed(model, node, value, half, names))
+                    node.replace_input_with(place, _narrow_value(model, node, value, half, names))
     for node in inside:
         half = narrow[str(node.outputs[0].name)]
         for value in node.outputs:
@@ -77,7 +77,7 @@ def not_honouring(model: ir.Model, ignored: Collection[Island]) -> ir.Model:
 
 def _is_wide(node: ir.Node) -> bool:
     results = [value.dtype for value in node.outputs if value.name]
-    return node.op_type not in _NOT_COMPUTING and not bodies(node) and ir.DataType.FLOAT in results
+    return node.op_type not in _NOT_COMPUTING and not bodies_of_node(node) and ir.DataType.FLOAT in results
 
 
 def _entered_from(node: ir.Node) -> Iterator[ir.DataType]:
@@ -90,7 +90,7 @@ def _entered_from(node: ir.Node) -> Iterator[ir.DataType]:
                 yield dtype
 
 
-def _connected(nodes: list[ir.Node]) -> list[list[ir.Node]]:
+def _connected_groups(nodes: list[ir.Node]) -> list[list[ir.Node]]:
     """Groups of nodes that hand float32 values to each other, each in the graph's order."""
     above = {node: node for node in nodes}  # each node's group, by a chain of nodes that ends in itself
 
@@ -110,7 +110,7 @@ def _connected(nodes: list[ir.Node]) -> list[list[ir.Node]]:
     return list(groups.values())
 
 
-def _narrowed(model: ir.Model, before: ir.Node, value: ir.Value, half: ir.DataType, names: Names) -> ir.Value:
+def _narrow_value(model: ir.Model, before: ir.Node, value: ir.Value, half: ir.DataType, names: Names) -> ir.Value:
     """`value` in the narrow format: a rounded constant, or what a new Cast in front of `before` makes of it."""
     constant = constant_tensor(value)
     if constant is not None:
@@ -125,7 +125,7 @@ def _narrowed(model: ir.Model, before: ir.Node, value: ir.Value, half: ir.DataTy
         )
         model.graph.register_initializer(made)
         return made
-    return _cast(model, value, half, names, "narrow", before=before)
+    return _insert_cast(model, value, half, names, "narrow", before=before)
 
 
 def _widen_behind(model: ir.Model, node: ir.Node, value: ir.Value, inside: Collection[ir.Node], names: Names) -> None:
@@ -137,14 +137,14 @@ def _widen_behind(model: ir.Model, node: ir.Node, value: ir.Value, inside: Colle
     name = str(value.name)
     if is_output:
         value.name = names.fresh(name, "narrow")
-    wide = _cast(model, value, ir.DataType.FLOAT, names, "wide", after=node, source=name)
+    wide = _insert_cast(model, value, ir.DataType.FLOAT, names, "wide", after=node, source=name)
     if is_output:
         wide.name = name
         give_back(value, wide)
-    feed(uses, wide)
+    redirect_uses(uses, wide)
 
 
-def _cast(
+def _insert_cast(
     model: ir.Model,
     value: ir.Value,
     dtype: ir.DataType,

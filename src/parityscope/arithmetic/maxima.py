@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import feed, give_back
+from parityscope.arithmetic._graphs import give_back, redirect_uses
 from parityscope.arithmetic.standard import opset_of
-from parityscope.case.graph import computing, node_name
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
@@ -44,15 +44,15 @@ def propagate_nans(model: ir.Model, names: Names) -> None:
     losing = [node for node in model.graph.all_nodes() if node.op_type in _LOSES and node.domain in {"", "ai.onnx"}]
     if losing:
         # A node without a name goes by its place, which the new nodes would move.
-        for index, node in enumerate(computing(model)):
+        for index, node in enumerate(computing_nodes(model)):
             node.name = node_name(node, index)
     for node in losing:
         source, output = node.inputs[0], node.outputs[0]
         if source is not None and isinstance(source.type, ir.TensorType) and source.dtype in _FLOATS and output.name:
-            _replace(node, source, output, model, names)
+            _replace_maximum(node, source, output, model, names)
 
 
-def _replace(node: ir.Node, source: ir.Value, output: ir.Value, model: ir.Model, names: Names) -> None:
+def _replace_maximum(node: ir.Node, source: ir.Value, output: ir.Value, model: ir.Model, names: Names) -> None:
     dtype = source.dtype
     if node.graph is None or dtype is None:
         raise ValueError(f"{node.name} belongs to no graph")
@@ -74,8 +74,8 @@ def _replace(node: ir.Node, source: ir.Value, output: ir.Value, model: ir.Model,
     same = tuple(attribute for attribute in node.attributes.values())
     among = add(_LOSES[node.op_type], ir.DataType.FLOAT, number, *node.inputs[1:], attributes=same)
     zero, nan = (
-        _scalar(model, "zero", np.zeros((), np.float32)),
-        _scalar(model, f"nan_{dtype.name}", np.array(np.nan).astype(_FLOATS[dtype])),
+        _scalar_constant(model, "zero", np.zeros((), np.float32)),
+        _scalar_constant(model, f"nan_{dtype.name}", np.array(np.nan).astype(_FLOATS[dtype])),
     )
     kept = add("Where", dtype, add("Greater", ir.DataType.BOOL, among, zero), nan, output)
     for made in (isnan, number):
@@ -84,12 +84,12 @@ def _replace(node: ir.Node, source: ir.Value, output: ir.Value, model: ir.Model,
     where = nodes[-1]
     uses = [use for use in output.uses() if use[0] is not where]
     node.append(nodes)
-    feed(uses, kept)
+    redirect_uses(uses, kept)
     give_back(output, kept)
     kept.name, output.name = output.name, names.fresh(output.name, "of numbers")
 
 
-def _scalar(model: ir.Model, suffix: str, number: np.ndarray) -> ir.Value:
+def _scalar_constant(model: ir.Model, suffix: str, number: np.ndarray) -> ir.Value:
     """A constant of the main graph, made once."""
     name = f"parityscope::{suffix}"
     if name not in model.graph.initializers:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.operators import STANDARD, with_trait
 
 if TYPE_CHECKING:
-    from parityscope.arithmetic.sites import Plan
+    from parityscope.arithmetic.sites import RoundingPlan
 
 __all__ = ["LOOPS", "MOVES", "already_rounded", "carried_end"]
 
@@ -37,27 +37,27 @@ _INTEGER_BITS = {
 }
 
 
-def already_rounded(model: ir.Model, plan: Plan) -> frozenset[ir.Value]:
+def already_rounded(model: ir.Model, plan: RoundingPlan) -> frozenset[ir.Value]:
     """The values that, with every other one rounded as `plan` says, hold only numbers of their own format."""
     found: set[ir.Value] = set()
     for node in model.graph.all_nodes():
-        inner = bodies(node)
+        inner = bodies_of_node(node)
         found.update(value for body in inner for value in body.inputs if _enters_rounded(value, node, body, plan))
         if inner:
             found.update(value for value in node.outputs if _leaves_rounded(value, node, inner, plan))
-        elif _moves(node):
+        elif _only_moves(node):
             found.update(value for value in node.outputs if _copies_rounded(value, node, plan))
         elif node.op_type == "Cast" and not node.domain and _is_exact(node, plan):
             found.add(node.outputs[0])
     return frozenset(found)
 
 
-def _moves(node: ir.Node) -> bool:
+def _only_moves(node: ir.Node) -> bool:
     computes = any(name in node.attributes for name in _COMPUTES_WITH.get(node.op_type, ()))
     return node.op_type in MOVES and not node.domain and not computes
 
 
-def _is_exact(node: ir.Node, plan: Plan) -> bool:
+def _is_exact(node: ir.Node, plan: RoundingPlan) -> bool:
     """Whether a Cast gives integers that the format it is stored in holds."""
     source, held = node.inputs[0], plan.storage.get(node.outputs[0])
     if source is None or held is None or not isinstance(source.type, ir.TensorType):
@@ -66,12 +66,12 @@ def _is_exact(node: ir.Node, plan: Plan) -> bool:
     return bits is not None and bits <= held.precision and held.largest >= 2**bits
 
 
-def _copies_rounded(value: ir.Value, node: ir.Node, plan: Plan) -> bool:
+def _copies_rounded(value: ir.Value, node: ir.Node, plan: RoundingPlan) -> bool:
     data = [each for index, each in enumerate(node.inputs) if each is not None and plan.reads_rounded(node, index)]
-    return all(_same_format(each, value, plan) for each in data if not _no_float(each))
+    return all(_have_same_format(each, value, plan) for each in data if not _holds_no_float(each))
 
 
-def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: Plan) -> bool:
+def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: RoundingPlan) -> bool:
     """An input of a body: rounded if what is fed to it is, at the start and from one iteration to the next."""
     if node.op_type not in LOOPS or len(node.inputs) != len(body.inputs):
         return False
@@ -80,10 +80,10 @@ def _enters_rounded(value: ir.Value, node: ir.Node, body: ir.Graph, plan: Plan) 
     feeds = [node.inputs[position]]
     if first_input <= position < carried_end(node, body):
         feeds.append(body.outputs[position - first_input + first_output])
-    return all(each is not None and _same_format(each, value, plan) for each in feeds)
+    return all(each is not None and _have_same_format(each, value, plan) for each in feeds)
 
 
-def _leaves_rounded(value: ir.Value, node: ir.Node, inner: list[ir.Graph], plan: Plan) -> bool:
+def _leaves_rounded(value: ir.Value, node: ir.Node, inner: list[ir.Graph], plan: RoundingPlan) -> bool:
     """An output of control flow: rounded if every body gives it rounded, and what comes out after no iteration is."""
     position = next(index for index, each in enumerate(node.outputs) if each is value)
     first_input, first_output = LOOPS.get(node.op_type, (0, 0))
@@ -91,7 +91,7 @@ def _leaves_rounded(value: ir.Value, node: ir.Node, inner: list[ir.Graph], plan:
     if node.op_type in LOOPS and position + first_input < min(carried_end(node, inner[0]), len(node.inputs)):
         start = node.inputs[position + first_input]
         sources.extend([] if start is None else [start])
-    return all(_same_format(each, value, plan) for each in sources)
+    return all(_have_same_format(each, value, plan) for each in sources)
 
 
 def carried_end(node: ir.Node, body: ir.Graph) -> int:
@@ -100,11 +100,11 @@ def carried_end(node: ir.Node, body: ir.Graph) -> int:
     return len(body.inputs) - scanned
 
 
-def _same_format(source: ir.Value, value: ir.Value, plan: Plan) -> bool:
+def _have_same_format(source: ir.Value, value: ir.Value, plan: RoundingPlan) -> bool:
     return source in plan.storage and plan.storage[source] == plan.storage.get(value)
 
 
-def _no_float(value: ir.Value) -> bool:
+def _holds_no_float(value: ir.Value) -> bool:
     """Whether a value certainly holds no floats of its own: a tensor of another type, or a sequence of tensors.
 
     What goes into a sequence was rounded before it went in.

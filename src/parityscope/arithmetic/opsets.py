@@ -16,7 +16,7 @@ from parityscope.arithmetic._graphs import held_tensor
 from parityscope.arithmetic.standard import opset_of
 from parityscope.errors import ParityError
 
-__all__ = ["BATCHED_SCAN", "OLDEST", "prepare", "prepared"]
+__all__ = ["BATCHED_SCAN", "OLDEST", "prepare_copy", "prepare_in_place"]
 
 _SMALL = 1024  # bytes; the converter looks into small constants (axes, scales), never into weights. Chosen.
 OLDEST = 7  # the oldest opset that ONNX Runtime runs
@@ -26,36 +26,36 @@ BATCHED_SCAN = 8
 _IR_VERSION = 9  # the first that may hold float8 (ONNX 1.14); all runtimes of interest read it
 
 
-def prepared(model: ir.Model, opset: int) -> ir.Model:
+def prepare_copy(model: ir.Model, opset: int) -> ir.Model:
     """A copy of `model` of at least `opset`, without functions and with constants as initializers where possible.
 
     Raises:
         ParityError: the model's opset cannot be converted up.
     """
     model.graph.sort()  # some converters append their Casts at the end; that is no order to clone or to walk in
-    return prepare(model.clone(), opset)
+    return prepare_in_place(model.clone(), opset)
 
 
-def prepare(model: ir.Model, opset: int) -> ir.Model:
-    """As `prepared`, out of `model` itself, of which nothing can be used any more.
+def prepare_in_place(model: ir.Model, opset: int) -> ir.Model:
+    """As `prepare_copy`, out of `model` itself, of which nothing can be used any more.
 
     Raises:
-        ParityError: as `prepared`.
+        ParityError: as `prepare_copy`.
     """
     model.graph.sort()
     copy = model
     for change in (common.InlinePass(), common.RemoveInitializersFromInputsPass()):
         copy = change(copy).model
-    copy = _lifted(copy)
+    copy = _lift_constants(copy)
     copy.ir_version = max(copy.ir_version or 0, _IR_VERSION)  # before IR version 4 weights had to be inputs as well
     if not {"", "ai.onnx"} & set(copy.opset_imports):  # no node of ONNX's own domain, so any opset will do
         copy.opset_imports[""] = opset
     elif opset_of(copy) < opset:
-        copy = _lifted(_converted(copy, opset))
+        copy = _lift_constants(_convert_opset(copy, opset))
     return copy
 
 
-def _lifted(model: ir.Model) -> ir.Model:
+def _lift_constants(model: ir.Model) -> ir.Model:
     """Constants as initializers where possible, in place.
 
     onnx_ir's own pass asks of each tensor whether it follows a protocol, which takes longer than everything else here.
@@ -78,7 +78,7 @@ def _lifted(model: ir.Model) -> ir.Model:
     return model
 
 
-def _converted(model: ir.Model, opset: int) -> ir.Model:
+def _convert_opset(model: ir.Model, opset: int) -> ir.Model:
     if opset_of(model) == BATCHED_SCAN and any(node.op_type == "Scan" for node in model.graph.all_nodes()):
         raise ParityError(
             "Scan of opset 8 loops over a batch as well, and cannot be converted to the Scan of later opsets",

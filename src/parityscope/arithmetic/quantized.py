@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["QUANTIZED", "known_format"]
 
 
-def _scaled(name: str, dtype: str, precision: int, source: str) -> Format:
+def _scaled_format(name: str, dtype: str, precision: int, source: str) -> Format:
     """A format whose scales give it FP32's range. `precision` is of the largest numbers of a tensor."""
     wide = FORMATS["f32"]
     return Format(
@@ -33,8 +33,8 @@ def _scaled(name: str, dtype: str, precision: int, source: str) -> Format:
 
 QUANTIZED: Mapping[str, Format] = MappingProxyType(
     {
-        "int8": _scaled("int8", "int8", 7, "ONNX QuantizeLinear-10"),
-        "fp8": _scaled("fp8", "float8_e4m3fn", 4, "OCP OFP8 1.0, E4M3"),
+        "int8": _scaled_format("int8", "int8", 7, "ONNX QuantizeLinear-10"),
+        "fp8": _scaled_format("fp8", "float8_e4m3fn", 4, "OCP OFP8 1.0, E4M3"),
     }
 )
 """What products alone are computed in, by name."""

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic._graphs import constant_tensor
-from parityscope.arithmetic.float8 import dequantized, scalings_of
+from parityscope.arithmetic.float8 import quantize_and_back, scalings_of
 from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
 from parityscope.arithmetic.quantized import QUANTIZED
-from parityscope.arithmetic.simulation import Arrangement, arrange
+from parityscope.arithmetic.simulation import Arrangement, arrange_precision
 from parityscope.errors import ParityError
 from parityscope.operators import CONTRACTIONS
 from parityscope.records import Skip
@@ -49,7 +49,7 @@ def operands_of(model: ir.Model) -> tuple[str, ...]:
     return tuple(
         dict.fromkeys(
             str(value.name)
-            for node, index in _uses(model)
+            for node, index in _operand_uses(model)
             if (value := node.inputs[index]) is not None and constant_tensor(value) is None
         )
     )
@@ -68,19 +68,19 @@ def quantize_products(model: ir.Model, name: str, largest: Mapping[str, float]) 
     """
     if name not in QUANTIZED:
         raise ParityError(f"{name} quantizes no products", fix=f"use one of: {', '.join(QUANTIZED)}")
-    typed = arrange(model, None)
-    found = _int8(typed.model, largest) if name == "int8" else _fp8(typed.model, largest)
+    typed = arrange_precision(model, None)
+    found = _int8_operands(typed.model, largest) if name == "int8" else _fp8_operands(typed.model, largest)
     constants = {place: what for place, what in found.items() if isinstance(what, np.ndarray)}
     return replace(
         typed,
         precision=name,
         plan=replace(typed.plan, constants={**typed.plan.constants, **constants}),
         quantizers={place: what for place, what in found.items() if isinstance(what, Quantizer)},
-        notes=(*typed.notes, *_left(model, typed.model, largest)),
+        notes=(*typed.notes, *_skips_of_unquantized(model, typed.model, largest)),
     )
 
 
-def _uses(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
+def _operand_uses(model: ir.Model) -> Iterator[tuple[ir.Node, int]]:
     for node in model.graph:
         if _is_product(node):
             yield from ((node, index) for index in _OPERANDS)
@@ -90,14 +90,16 @@ def _is_product(node: ir.Node) -> bool:
     return node.op_type in CONTRACTIONS and node.domain in {"", "ai.onnx"} and len(node.inputs) > 1
 
 
-def _int8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
+def _int8_operands(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
     """What products read in the place of each operand."""
     found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
-    for node in [one for one in copy.graph if _is_product(one) and _takes(one, largest)]:
-        for index, value in _read(node):
+    for node in [one for one in copy.graph if _is_product(one) and _can_be_quantized(one, largest)]:
+        for index, value in _operands_read(node):
             tensor = constant_tensor(value)
             if tensor is not None:
-                how = quantization_of(tensor.numpy(), _INT8, axis=_channel(node, index, value), symmetric=True)
+                how = quantization_of(
+                    tensor.numpy(), _INT8, axis=_weight_channel_axis(node, index, value), symmetric=True
+                )
                 found[node, index] = fake_quantize(tensor.numpy(), how)
             else:
                 size = largest[str(value.name)]
@@ -106,36 +108,36 @@ def _int8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, i
     return found
 
 
-def _fp8(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
+def _fp8_operands(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
     """The same, with the products and the scales of `float8`. Sizes that the model leaves open are taken to fit."""
     found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
     names = {node: node.name for node in copy.graph}
     for number, node in enumerate(names):
         node.name = f"product {number}"  # unique, for `scalings_of`
-    scalings = scalings_of(copy, largest, _shapes(copy))
+    scalings = scalings_of(copy, largest, _product_shapes(copy))
     for node in [one for one in names if one.name in scalings]:
-        for index, value in _read(node):
+        for index, value in _operands_read(node):
             scaling = scalings[str(node.name)][index]
             tensor = constant_tensor(value)
             found[node, index] = (
-                Quantizer(float(scaling.scale), None) if tensor is None else dequantized(tensor.numpy(), scaling)
+                Quantizer(float(scaling.scale), None) if tensor is None else quantize_and_back(tensor.numpy(), scaling)
             )
     for node, name in names.items():
         node.name = name
     return found
 
 
-def _read(node: ir.Node) -> Iterator[tuple[int, ir.Value]]:
+def _operands_read(node: ir.Node) -> Iterator[tuple[int, ir.Value]]:
     for index in _OPERANDS:
         value = node.inputs[index]
         if value is not None:
             yield index, value
 
 
-def _shapes(copy: ir.Model) -> dict[str, tuple[int, ...]]:
+def _product_shapes(copy: ir.Model) -> dict[str, tuple[int, ...]]:
     """Dimensions of what products read, 0 (a multiple of everything) for those that are open; the depth of weights is known."""
     found: dict[str, tuple[int, ...]] = {}
-    for node, index in _uses(copy):
+    for node, index in _operand_uses(copy):
         value = node.inputs[index]
         if value is None or constant_tensor(value) is not None:
             continue
@@ -144,14 +146,14 @@ def _shapes(copy: ir.Model) -> dict[str, tuple[int, ...]]:
         second = node.inputs[1]
         weight = constant_tensor(second) if second is not None else None
         if node.op_type in {"Gemm", "MatMul"} and index == 0 and weight is not None and len(sizes) > 1:
-            transposed = node.op_type == "Gemm" and integer(node, "transB", 0)
-            depth = -2 if node.op_type == "Gemm" and integer(node, "transA", 0) else -1
+            transposed = node.op_type == "Gemm" and integer_attribute(node, "transB", 0)
+            depth = -2 if node.op_type == "Gemm" and integer_attribute(node, "transA", 0) else -1
             sizes[depth] = int(weight.shape.numpy()[-1 if transposed else -2])
         found[str(value.name)] = tuple(sizes)
     return found
 
 
-def _takes(node: ir.Node, largest: Mapping[str, float]) -> bool:
+def _can_be_quantized(node: ir.Node, largest: Mapping[str, float]) -> bool:
     """Whether both operands are float32 and have a scale."""
     for index in _OPERANDS:
         value = node.inputs[index]
@@ -162,20 +164,20 @@ def _takes(node: ir.Node, largest: Mapping[str, float]) -> bool:
     return True
 
 
-def _channel(node: ir.Node, index: int, value: ir.Value) -> int | None:
+def _weight_channel_axis(node: ir.Node, index: int, value: ir.Value) -> int | None:
     """The axis of a weight along which its product's channels lie; None where one scale is for all of it."""
     rank = len(value.shape) if value.shape is not None else 0
     if node.op_type == "Conv" and index == 1:
         return 0
     if node.op_type == "ConvTranspose" and index == 1:
         # (in, out / groups, ...): with groups a channel is no single index of the axis.
-        return 1 if integer(node, "group", 1) == 1 else None
+        return 1 if integer_attribute(node, "group", 1) == 1 else None
     if node.op_type == "Gemm" and index == 1:
-        return 0 if integer(node, "transB", 0) else 1
+        return 0 if integer_attribute(node, "transB", 0) else 1
     return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else None
 
 
-def _left(model: ir.Model, copy: ir.Model, largest: Mapping[str, float]) -> Iterator[Skip]:
+def _skips_of_unquantized(model: ir.Model, copy: ir.Model, largest: Mapping[str, float]) -> Iterator[Skip]:
     """What is not quantized although it multiplies."""
     lacking = [name for name in operands_of(model) if not math.isfinite(largest.get(name, math.nan))]
     if lacking:

@@ -9,7 +9,7 @@ Both directions of a bidirectional operator stand in one body, the second scanne
 state stays as it is where a sequence has ended, and what is given there is 0. Computed in FP32 the results are those of
 ONNX Runtime's own operators but for the order of sums (tested).
 
-Left as they are (`refusal`): operators with the batch first (`layout`, which ONNX Runtime's CPU provider refuses too), with
+Left as they are (`why_not_apart`): operators with the batch first (`layout`, which ONNX Runtime's CPU provider refuses too), with
 activations outside of the standard set, and with weights of unknown shape.
 """
 
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic._cells import GATES, activations_of
-from parityscope.arithmetic._steps import as_scan, directions_of, hidden_of
+from parityscope.arithmetic._steps import directions_of, hidden_of, replace_by_scan
 from parityscope.arithmetic.standard import opset_of
-from parityscope.case.graph import computing, node_name
+from parityscope.case.graph import computing_nodes, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -32,7 +32,16 @@ if TYPE_CHECKING:
     from parityscope.arithmetic._cells import Cell
     from parityscope.arithmetic._graphs import Names
 
-__all__ = ["Recurrence", "TakenApart", "inside", "is_recurrent", "opset_for", "refusal", "registers", "take_apart"]
+__all__ = [
+    "Recurrence",
+    "TakenApart",
+    "is_recurrent",
+    "opset_for",
+    "recurrence_of_format",
+    "take_apart",
+    "values_in_registers",
+    "why_not_apart",
+]
 
 _OPSET = 11  # Scan without a batch axis (9), Range and Where (11, 9)
 
@@ -69,7 +78,7 @@ class TakenApart:
     values: Mapping[str, frozenset[ir.Value]]
 
 
-def inside(precision: str) -> Recurrence:
+def recurrence_of_format(precision: str) -> Recurrence:
     """What the format called `precision` costs inside a recurrent operator, where no engine is named.
 
     In FP16 everything, since GPUs compute so; in other formats the state that is kept between steps.
@@ -87,11 +96,11 @@ def is_recurrent(node: ir.Node) -> bool:
     return node.op_type in GATES and node.domain in {"", "ai.onnx"}
 
 
-def refusal(node: ir.Node, opset: int) -> str:
+def why_not_apart(node: ir.Node, opset: int) -> str:
     """Why a recurrent operator cannot be taken apart; empty if it can."""
     if opset < _OPSET:
         return f"opset {opset} has no Scan to take it apart into"
-    if integer(node, "layout", 0):
+    if integer_attribute(node, "layout", 0):
         return "its batch comes first (layout)"
     if hidden_of(node) is None:
         return "its weights are of unknown shape"
@@ -112,20 +121,20 @@ def take_apart(model: ir.Model, names: Names, *, terms: int = 0, typed: bool = F
     chosen = [
         node
         for node in model.graph.all_nodes()
-        if is_recurrent(node) and not refusal(node, opset) and (not typed or _is_half(node))
+        if is_recurrent(node) and not why_not_apart(node, opset) and (not typed or _is_half(node))
     ]
     if chosen:
         # A node without a name goes by its operator and its place, which the new nodes would change.
-        for index, node in enumerate(computing(model)):
+        for index, node in enumerate(computing_nodes(model)):
             node.name = node_name(node, index)
     found = []
     for node in chosen:
-        scan, cell = as_scan(node, names, opset, terms)
-        found.append(TakenApart(scan=scan, values=_by_kind(cell)))
+        scan, cell = replace_by_scan(node, names, opset, terms)
+        found.append(TakenApart(scan=scan, values=_values_by_kind(cell)))
     return tuple(found)
 
 
-def registers(taken: Iterable[TakenApart], stored: Collection[str]) -> frozenset[ir.Value]:
+def values_in_registers(taken: Iterable[TakenApart], stored: Collection[str]) -> frozenset[ir.Value]:
     """The values inside that are not rounded, where an engine rounds those kinds that are named in `stored`."""
     return frozenset(
         value for each in taken for kind, values in each.values.items() if kind not in stored for value in values
@@ -136,7 +145,7 @@ def _is_half(node: ir.Node) -> bool:
     return node.inputs[0] is not None and node.inputs[0].dtype in {ir.DataType.FLOAT16, ir.DataType.BFLOAT16}
 
 
-def _by_kind(cell: Cell) -> dict[str, frozenset[ir.Value]]:
+def _values_by_kind(cell: Cell) -> dict[str, frozenset[ir.Value]]:
     found: dict[str, frozenset[ir.Value]] = {}
     known: set[ir.Value] = set()
     made = [value for each in cell.nodes for value in each.outputs if value.dtype == cell.dtype]

@@ -108,7 +108,7 @@ def _round_block(
     subnormals: bool,
 ) -> np.ndarray:
     if flat.dtype == np.float32 and subnormals and mode == "nearest-even" and number_format.name in _CAST:
-        return _cast(flat, number_format, overflow)
+        return _round_by_cast(flat, number_format, overflow)
     integer, precision, emin = _CONTAINERS[flat.dtype]
     rounded = _round_normal(flat, integer, precision - number_format.precision, mode, generator)
     magnitude = np.abs(flat)
@@ -119,13 +119,13 @@ def _round_block(
         small = np.abs(rounded) < number_format.smallest_normal
         rounded[small] = np.copysign(flat.dtype.type(0), flat[small])
     beyond = np.flatnonzero(np.abs(rounded) > number_format.largest)
-    rounded[beyond] = _overflowed(flat[beyond], number_format, overflow, mode)
+    rounded[beyond] = _round_overflow(flat[beyond], number_format, overflow, mode)
     nan = np.isnan(flat)
     rounded[nan] = flat[nan]
     return rounded
 
 
-def _cast(flat: np.ndarray, number_format: Format, overflow: Overflow) -> np.ndarray:
+def _round_by_cast(flat: np.ndarray, number_format: Format, overflow: Overflow) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         rounded: np.ndarray = flat.astype(_CAST[number_format.name]).astype(np.float32)
     if overflow == "saturate":
@@ -172,7 +172,7 @@ def _round_subnormal(
     return rounded
 
 
-def _overflowed(flat: np.ndarray, number_format: Format, overflow: Overflow, mode: Mode) -> np.ndarray:
+def _round_overflow(flat: np.ndarray, number_format: Format, overflow: Overflow, mode: Mode) -> np.ndarray:
     """What numbers that are too large become; `flat` holds them as they were, infinities among them."""
     size = np.full(flat.shape, number_format.largest, flat.dtype)
     if overflow == "infinity":

@@ -7,7 +7,7 @@ happens to models that hold float16 values themselves; `evaluation.simulating` r
 
 Engines fuse operators and keep the tensors between them in registers, so that rounding after every operator is an upper
 estimate for chains of pointwise operators and for normalizations that run in FP32. `fusion` says what an engine fuses;
-with a profile of it, or with the `Fusion` of a graph that an engine executed, only what leaves a kernel is rounded.
+with a profile of it, or with the `GraphFusion` of a graph that an engine executed, only what leaves a kernel is rounded.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import Names
-from parityscope.arithmetic.detyping import retype
+from parityscope.arithmetic.detyping import retype_to_float
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
-from parityscope.arithmetic.fusion import Fusion, profile_named
-from parityscope.arithmetic.fusion.planning import planned
-from parityscope.arithmetic.fusion.static import with_moved_constants
+from parityscope.arithmetic.fusion import GraphFusion, profile_named
+from parityscope.arithmetic.fusion.planning import plan_fusion
+from parityscope.arithmetic.fusion.static import fold_moved_constants
 from parityscope.arithmetic.maxima import propagate_nans
 from parityscope.arithmetic.movement import already_rounded
-from parityscope.arithmetic.opsets import OLDEST, prepared
-from parityscope.arithmetic.recurrent import inside, opset_for, registers, take_apart
-from parityscope.arithmetic.sites import Plan, not_simulated, uniform, untabled
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
+from parityscope.arithmetic.recurrent import opset_for, recurrence_of_format, take_apart, values_in_registers
+from parityscope.arithmetic.sites import RoundingPlan, leave_tables_unrounded, skips_of_not_simulated, uniform_plan
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion import Profile
+    from parityscope.arithmetic.fusion import FusionProfile
     from parityscope.arithmetic.integers import Quantizer
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["PRECISIONS", "Arrangement", "arrange", "arrange_everywhere"]
+__all__ = ["PRECISIONS", "Arrangement", "arrange_everywhere", "arrange_precision"]
 
 PRECISIONS = ("tf32", "f16", "bf16", "f8e4m3", "f8e5m2")  # that can be simulated
 
@@ -58,7 +58,7 @@ class Arrangement:
 
     model: ir.Model
     precision: str
-    plan: Plan
+    plan: RoundingPlan
     settled: frozenset[ir.Value]
     overflow: Overflow
     typed: Mapping[ir.Value, Format] = field(default_factory=lambda: MappingProxyType({}))
@@ -67,13 +67,13 @@ class Arrangement:
     notes: tuple[Skip, ...] = ()
 
 
-def arrange(
+def arrange_precision(
     model: ir.Model,
     precision: Format | str | None,
     *,
     overflow: Overflow = "infinity",
     bounded: bool = True,
-    profile: Profile | Fusion | str = "none",
+    profile: FusionProfile | GraphFusion | str = "none",
 ) -> Arrangement:
     """What is rounded in `model` in a uniform precision; `model` itself is only put in topological order.
 
@@ -88,8 +88,8 @@ def arrange(
         bounded: False simulates the rounding of float16 alone and leaves it FP32's range, also where the model's own types
             are float16: what the format costs where nothing overflows or underflows. The other formats have FP32's
             range, or are not simulated so.
-        profile: Which engine's fusion is simulated: a profile or its name, or the `Fusion` that an engine was seen to
-            use (`fusion.following.follow`). "none" rounds behind every operator. TF32 rounds at products alone, where
+        profile: Which engine's fusion is simulated: a profile or its name, or the `GraphFusion` that an engine was seen to
+            use (`fusion.following.follow_executed`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
 
     Raises:
@@ -104,26 +104,28 @@ def arrange(
         )
     # TF32 has float16's significand and FP32's range: stored everywhere, it is float16's rounding without its range.
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
-    fusion = _fusion(model, number_format.name, profile)
+    fusion = _fusion_of_profile(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
         return arrange_everywhere(model, number_format, overflow=overflow, bounded=bounded)
     formats = {**FORMATS, number_format.name: rounded}
-    return _fused(model, fusion, rounded, formats, overflow, bounded=bounded)
+    return _arrange_fused(model, fusion, rounded, formats, overflow, bounded=bounded)
 
 
-def _fusion(model: ir.Model, precision: str, profile: Profile | Fusion | str) -> Fusion | None:
-    if isinstance(profile, Fusion):
+def _fusion_of_profile(
+    model: ir.Model, precision: str, profile: FusionProfile | GraphFusion | str
+) -> GraphFusion | None:
+    if isinstance(profile, GraphFusion):
         return profile
     if profile == "none":
         return None
     engine = profile_named(profile) if isinstance(profile, str) else profile
     # Engines match the graph as it was exported: a conversion between opsets takes operators apart.
-    return engine.predict(with_moved_constants(prepared(model, OLDEST)), precision)
+    return engine.predict(fold_moved_constants(prepare_copy(model, OLDEST)), precision)
 
 
-def _fused(
+def _arrange_fused(
     model: ir.Model,
-    fusion: Fusion,
+    fusion: GraphFusion,
     number_format: Format,
     formats: Mapping[str, Format],
     overflow: Overflow,
@@ -131,17 +133,17 @@ def _fused(
     bounded: bool,
 ) -> Arrangement:
     rounds = fusion.recurrence
-    copy = with_moved_constants(prepared(model, opset_for(model, OLDEST) if rounds else OLDEST))
+    copy = fold_moved_constants(prepare_copy(model, opset_for(model, OLDEST) if rounds else OLDEST))
     infer_types(copy)
     names = Names(copy)
     taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
     if fusion.keeps_nan:
         propagate_nans(copy, names)
-    typed, settled, kept = _retyped(copy, names, bounded=bounded)
-    notes = [*kept, *not_simulated(copy, number_format)]
+    typed, settled, kept = _retype_bounded(copy, names, bounded=bounded)
+    notes = [*kept, *skips_of_not_simulated(copy, number_format)]
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
-    held = registers(taken, rounds.stored if rounds else ())
-    plan = planned(copy, fusion, reduced, typed, overflow, held)
+    held = values_in_registers(taken, rounds.stored if rounds else ())
+    plan = plan_fusion(copy, fusion, reduced, typed, overflow, held)
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
     settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
@@ -162,22 +164,22 @@ def arrange_everywhere(
     overflow: Overflow = "infinity",
     bounded: bool = True,
 ) -> Arrangement:
-    """What `arrange` finds without a profile."""
+    """What `arrange_precision` finds without a profile."""
     narrow = number_format is not None and number_format.name == "f16" and not bounded
     rounded = format_named("tf32") if narrow else number_format
-    copy = prepared(model, opset_for(model, OLDEST))
+    copy = prepare_copy(model, opset_for(model, OLDEST))
     infer_types(copy)
     names = Names(copy)
-    rounds = inside("f16" if number_format is None else number_format.name)
+    rounds = recurrence_of_format("f16" if number_format is None else number_format.name)
     taken = take_apart(copy, names, terms=rounds.terms, typed=number_format is None)
-    held = registers(taken, rounds.stored)
+    held = values_in_registers(taken, rounds.stored)
     propagate_nans(copy, names)
-    typed, settled, kept = _retyped(copy, names, bounded=bounded)
-    notes = (*kept, *not_simulated(copy, rounded))
-    plan = uniform(copy, rounded, typed, stored=narrow, registers=held)
+    typed, settled, kept = _retype_bounded(copy, names, bounded=bounded)
+    notes = (*kept, *skips_of_not_simulated(copy, rounded))
+    plan = uniform_plan(copy, rounded, typed, stored=narrow, registers=held)
     settled |= already_rounded(copy, plan)
     if overflow == "infinity":  # what is rounded in a run is not saturated
-        plan, settled = untabled(copy, plan, settled)
+        plan, settled = leave_tables_unrounded(copy, plan, settled)
     return Arrangement(
         model=copy,
         precision=rounded.name if rounded else "",
@@ -190,11 +192,11 @@ def arrange_everywhere(
     )
 
 
-def _retyped(
+def _retype_bounded(
     copy: ir.Model, names: Names, *, bounded: bool
 ) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
-    """What `retype` gives; where the range is to be left aside, float16's is too."""
-    typed, settled, kept = retype(copy, names)
+    """What `retype_to_float` gives; where the range is to be left aside, float16's is too."""
+    typed, settled, kept = retype_to_float(copy, names)
     if not bounded:
         typed = {value: format_named("tf32") if held.name == "f16" else held for value, held in typed.items()}
     return typed, settled, kept

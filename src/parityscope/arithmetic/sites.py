@@ -1,7 +1,7 @@
 """What is rounded: which tensors an engine stores in a format, which inputs it rounds on their way into a product.
 
-A `Plan` says it value by value and input by input, so that any assignment of formats can be written down;
-`uniform` is the plan of one format for a whole graph. What keeps full precision, and why:
+A `RoundingPlan` says it value by value and input by input, so that any assignment of formats can be written down;
+`uniform_plan` is the plan of one format for a whole graph. What keeps full precision, and why:
 
 * integers, booleans, strings: not floating point;
 * inputs that say *how* and not *what* to compute (`EXACT_INPUTS`: the scales of Resize, the limits of Range, a
@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic._attributes import input_at
-from parityscope.arithmetic._graphs import all_values, bodies, constant_tensor
+from parityscope.arithmetic._graphs import all_values, bodies_of_node, constant_tensor
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.recurrent import is_recurrent, refusal
+from parityscope.arithmetic.recurrent import is_recurrent, why_not_apart
 from parityscope.arithmetic.standard import SHAPE_READERS, opset_of
-from parityscope.arithmetic.tables import gathering
+from parityscope.arithmetic.tables import nodes_reading_tables
 from parityscope.operators import OPERATORS, STANDARD, with_trait
 from parityscope.records import Skip
 
@@ -36,7 +36,16 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.formats import Format
 
-__all__ = ["EXACT_INPUTS", "PRODUCTS", "Plan", "exact_uses", "is_float", "not_simulated", "uniform", "untabled"]
+__all__ = [
+    "EXACT_INPUTS",
+    "PRODUCTS",
+    "RoundingPlan",
+    "exact_uses",
+    "is_float",
+    "leave_tables_unrounded",
+    "skips_of_not_simulated",
+    "uniform_plan",
+]
 
 # Inputs that steer an operator, by operator: never rounded, and where shape arithmetic may end.
 EXACT_INPUTS: Mapping[str, tuple[int, ...]] = {one.name: one.steers for one in STANDARD.values() if one.steers}
@@ -51,7 +60,7 @@ _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RoundingPlan:
     """What is rounded to what.
 
     `storage`: tensors by the format they are kept in. `operands`: inputs (node, index) by the format in which a
@@ -71,14 +80,14 @@ class Plan:
         return (node, index) not in self.exact and (node, index) not in self.inner
 
 
-def uniform(
+def uniform_plan(
     model: ir.Model,
     number_format: Format | None,
     typed: Mapping[ir.Value, Format],
     *,
     stored: bool = False,
     registers: Collection[ir.Value] = (),
-) -> Plan:
+) -> RoundingPlan:
     """The plan of one format for the whole graph, but for what is kept in `registers`.
 
     `typed` holds the values whose own type is a format: they stay in that. With `number_format` None only those are
@@ -97,20 +106,24 @@ def uniform(
     elif number_format is not None:
         floats = (value for value in all_values(model) if is_float(value))
         storage.update((value, number_format) for value in floats if value not in typed and value not in registers)
-    return Plan(storage=storage, operands=operands, exact=exact)
+    return RoundingPlan(storage=storage, operands=operands, exact=exact)
 
 
-def untabled(model: ir.Model, plan: Plan, settled: frozenset[ir.Value]) -> tuple[Plan, frozenset[ir.Value]]:
+def leave_tables_unrounded(
+    model: ir.Model, plan: RoundingPlan, settled: frozenset[ir.Value]
+) -> tuple[RoundingPlan, frozenset[ir.Value]]:
     """The plan and the settled values with large tables (`tables`) read as they are, and what is taken out rounded."""
     nodes = [
-        node for node in gathering(model, _FLOATS) if node.inputs[0] in plan.storage and plan.reads_rounded(node, 0)
+        node
+        for node in nodes_reading_tables(model, _FLOATS)
+        if node.inputs[0] in plan.storage and plan.reads_rounded(node, 0)
     ]
     taken = {node.outputs[0] for node in nodes}
     return replace(plan, exact=plan.exact | {(node, 0) for node in nodes}), settled - taken
 
 
-def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
-    """What `uniform` cannot round: values of unknown type and arithmetic inside operators."""
+def skips_of_not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
+    """What `uniform_plan` cannot round: values of unknown type and arithmetic inside operators."""
     skips = []
     unknown = [str(value.name) for value in all_values(model) if value.name and value.type is None]
     if unknown:
@@ -127,7 +140,7 @@ def not_simulated(model: ir.Model, number_format: Format | None) -> list[Skip]:
     for node in model.graph.all_nodes():
         reason = ""
         if is_recurrent(node):
-            reason = refusal(node, opset) or "the engine that is simulated computes it in FP32 inside"
+            reason = why_not_apart(node, opset) or "the engine that is simulated computes it in FP32 inside"
         elif tf32 and node.op_type in _PRODUCTS_INSIDE:
             reason = "the inputs of the products inside it cannot be reached from outside"
         if reason:
@@ -164,7 +177,7 @@ def exact_uses(model: ir.Model) -> frozenset[tuple[ir.Node, int]]:
     """The inputs that keep full precision: steering inputs, and every input of shape arithmetic."""
     nodes = list(model.graph.all_nodes())
     steering = {(node, index) for node in nodes for index in EXACT_INPUTS.get(node.op_type, ())}
-    static = _from_shapes(nodes)
+    static = _nodes_from_shapes(nodes)
     arithmetic: set[ir.Node] = set()
     for node in reversed(nodes):  # users come behind what they use
         uses = [use for value in node.outputs for use in value.uses()]
@@ -174,11 +187,11 @@ def exact_uses(model: ir.Model) -> frozenset[tuple[ir.Node, int]]:
     return frozenset(steering | {(node, index) for node in arithmetic for index in range(len(node.inputs))})
 
 
-def _from_shapes(nodes: list[ir.Node]) -> set[ir.Node]:
+def _nodes_from_shapes(nodes: list[ir.Node]) -> set[ir.Node]:
     """The nodes whose outputs depend on shapes and constants alone."""
     found: set[ir.Node] = set()
     for node in nodes:
-        if bodies(node):
+        if bodies_of_node(node):
             continue
         if node.op_type in SHAPE_READERS | {"Constant"}:
             found.add(node)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, feed, give_back
+from parityscope.arithmetic._graphs import Names, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["SWALLOWS", "swallowing"]
+__all__ = ["SWALLOWS", "swallow_nan"]
 
 SWALLOWS = with_trait("bounds")
 
 
-def swallowing(model: ir.Model, first: Literal["low", "high"], among: Collection[str] | None = None) -> ir.Model:
+def swallow_nan(model: ir.Model, first: Literal["low", "high"], among: Collection[str] | None = None) -> ir.Model:
     """Edits `model`: the operators (those whose results are `among`, if given) make a bound, or the other operand, of NaN.
 
     `first` is the bound that a Clip with two applies first, and makes of NaN. A Max or Min of NaN alone gives an infinity.
@@ -46,38 +46,38 @@ def _without_nan(model: ir.Model, node: ir.Node, names: Names) -> None:
     for place, value in enumerate(list(node.inputs)):
         if value is not None and value.dtype is not None and value.dtype.is_floating_point():
             node.replace_input_with(
-                place, _where_nan(model, node, value, _scalar(model, value, end, names), value, names)
+                place, _where_nan(model, node, value, _scalar_like(model, value, end, names), value, names)
             )
 
 
 def _with_bound(model: ir.Model, node: ir.Node, first: str, names: Names) -> None:
     """A Clip or Relu, and behind it the bound where what it read is NaN."""
     value, old = node.inputs[0], node.outputs[0]
-    bound = _bound(model, node, first, names)
+    bound = _bound_for_nan(model, node, first, names)
     if value is None or bound is None or value.dtype is None or not value.dtype.is_floating_point():
         return
     name, uses = old.name, list(old.uses())
     old.name = names.fresh(name, "kept")
     made = _where_nan(model, node, value, bound, old, names, behind=True)
     made.name = name
-    feed(uses, made)
+    redirect_uses(uses, made)
     give_back(old, made)
 
 
-def _bound(model: ir.Model, node: ir.Node, first: str, names: Names) -> ir.Value | None:
+def _bound_for_nan(model: ir.Model, node: ir.Node, first: str, names: Names) -> ir.Value | None:
     """The bound that is made of NaN: the first that is applied, or the only one."""
     value = node.inputs[0]
     if node.op_type == "Relu":
-        return None if value is None else _scalar(model, value, 0.0, names)
+        return None if value is None else _scalar_like(model, value, 0.0, names)
     low, high = (node.inputs[place] if len(node.inputs) > place else None for place in (1, 2))
     if value is not None and low is None and "min" in node.attributes:
-        low = _scalar(model, value, node.attributes["min"].as_float(), names)
+        low = _scalar_like(model, value, node.attributes["min"].as_float(), names)
     if value is not None and high is None and "max" in node.attributes:
-        high = _scalar(model, value, node.attributes["max"].as_float(), names)
+        high = _scalar_like(model, value, node.attributes["max"].as_float(), names)
     return (low or high) if first == "low" else (high or low)
 
 
-def _scalar(model: ir.Model, like: ir.Value, number: float, names: Names) -> ir.Value:
+def _scalar_like(model: ir.Model, like: ir.Value, number: float, names: Names) -> ir.Value:
     dtype = like.dtype or ir.DataType.FLOAT
     name = names.fresh(like.name, "bound")
     tensor = ir.tensor(np.asarray(number, dtype.numpy()), name=name)

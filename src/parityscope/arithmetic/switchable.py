@@ -1,7 +1,8 @@
 """Which nodes of a model can be rounded on their own, and what that rounds: the plan of every assignment at once.
 
 **What low means.** A node that is low reads its float inputs (weights too) rounded and stores its outputs rounded; a
-node that is not reads what its producers stored. With every node low the network computes what `simulation.arrange` says, with
+node that is not reads what its producers stored. With every node low the network computes what
+`simulation.arrange_precision` says, with
 none what the model gives (with its own float16 and bfloat16 values rounded, as it is typed). For TF32 only products
 are switched, and only what they read is rounded.
 
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import divided
-from parityscope.arithmetic._switching import Decision, Switching, decide
+from parityscope.arithmetic._graphs import divided_nodes
+from parityscope.arithmetic._switching import NodeDecision, Switching, decide_nodes
 from parityscope.arithmetic.formats import Format, format_named
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_everywhere
 from parityscope.errors import ParityError
 
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.arithmetic.sites import Plan
+    from parityscope.arithmetic.sites import RoundingPlan
     from parityscope.records import Skip
 
-__all__ = ["Decision", "Switchable", "switchable"]
+__all__ = ["NodeDecision", "Switchable", "make_switchable"]
 
 _NO_PRODUCTS: Mapping[str, Scalings] = MappingProxyType({})
 _OPSET, _OPSET_OF_FP8 = 13, 19  # as typed files are written for: what they say and what is run here is the same graph
@@ -52,9 +53,9 @@ class Switchable:
 
     model: ir.Model
     precision: str
-    nodes: tuple[Decision, ...]
+    nodes: tuple[NodeDecision, ...]
     typed: Mapping[ir.Value, Format]
-    plan: Plan
+    plan: RoundingPlan
     settled: frozenset[ir.Value]
     switching: Switching
     overflow: Overflow
@@ -88,7 +89,7 @@ class Switchable:
         return np.array([name in wanted for name in names], np.bool_)
 
 
-def switchable(
+def make_switchable(
     model: ir.Model,
     precision: Format | str,
     *,
@@ -98,7 +99,7 @@ def switchable(
     full: str = "f32",
     inside: bool = False,
 ) -> Switchable:
-    """What each assignment rounds in a copy of `model`; arguments and what is converted as for `simulation.arrange`.
+    """What each assignment rounds in a copy of `model`; arguments and what is converted as for `simulation.arrange_precision`.
 
     A node with bodies (If, Loop, Scan) is switched as a whole; or, `inside`, nodes in bodies are switched by their own names
     (which have to be unique in the whole model), and the node around them is about what it takes, carries and gives.
@@ -115,14 +116,14 @@ def switchable(
         raise ParityError(
             f"{number_format.name} cannot be simulated in float32", fix=f"use one of: {', '.join(PRECISIONS)}"
         )
-    converted = prepared(model, _OPSET_OF_FP8 if products or number_format.saturating else _OPSET)
+    converted = prepare_copy(model, _OPSET_OF_FP8 if products or number_format.saturating else _OPSET)
     wanted = None if number_format.name == "f32" else number_format
     found = arrange_everywhere(converted, wanted, overflow=overflow, bounded=bounded)
-    parted = [node for node in divided(found.model.graph) if node not in found.apart] if inside else []
+    parted = [node for node in divided_nodes(found.model.graph) if node not in found.apart] if inside else []
     # What the model itself types in a lower format is rounded in every assignment.
     storage = {value: held for value, held in found.plan.storage.items() if value not in found.typed}
     plan = replace(found.plan, storage=storage)
-    switching = decide(plan, found.settled, found.model, overflow, products, parted)
+    switching = decide_nodes(plan, found.settled, found.model, overflow, products, parted)
     return Switchable(
         model=found.model,
         precision=number_format.name,

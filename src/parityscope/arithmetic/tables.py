@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["gathering"]
+__all__ = ["nodes_reading_tables"]
 
 _LARGE = 1 << 26  # bytes; smaller tables are rounded once, before they are gathered from. Chosen
 
 
-def gathering(model: ir.Model, dtypes: Collection[ir.DataType]) -> list[ir.Node]:
+def nodes_reading_tables(model: ir.Model, dtypes: Collection[ir.DataType]) -> list[ir.Node]:
     """The nodes of `model`, bodies included, that take elements of one of these types out of large tables.
 
     Of a table that anything else reads, or that the graph gives back, there are none.
@@ -31,10 +31,10 @@ def gathering(model: ir.Model, dtypes: Collection[ir.DataType]) -> list[ir.Node]
         if tensor is None or tensor.dtype not in dtypes or tensor.nbytes < _LARGE or value.is_graph_input():
             continue
         uses = list(value.uses())
-        if not value.is_graph_output() and all(_gathers(node, index) for node, index in uses):
+        if not value.is_graph_output() and all(_is_table_input(node, index) for node, index in uses):
             found.extend(node for node, _ in uses)
     return found
 
 
-def _gathers(node: ir.Node, index: int) -> bool:
+def _is_table_input(node: ir.Node, index: int) -> bool:
     return node.op_type == "Gather" and node.domain in {"", "ai.onnx"} and index == 0

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover, find
+from parityscope.plugins import discover_plugins, find_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,13 +33,13 @@ __all__ = [
     "Probe",
     "Session",
     "arithmetic_of",
-    "backend",
-    "backends",
+    "backend_named",
     "is_recording",
     "is_simulation",
     "known_backend",
+    "known_backends",
     "optimizes_as_onnxruntime",
-    "probed",
+    "probe_backend",
 ]
 
 
@@ -92,7 +92,7 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def _nothing(_told: object) -> tuple[()]:
+def _give_nothing(_told: object) -> tuple[()]:
     return ()
 
 
@@ -152,7 +152,7 @@ class Backend:
     #: why nobody times it; "" where that makes sense
     untimed: str = ""
     #: the target with one switch thrown, for each that the runtime has: its optimizer, its threads, a precision
-    switched: Callable[[Target], Iterable[Target]] = _nothing
+    switched: Callable[[Target], Iterable[Target]] = _give_nothing
     #: where a target is the network before its conversion: that in FP32, then in its other modes
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")
@@ -163,57 +163,57 @@ class Backend:
     #: where its authors take reports of bugs
     tracker: str = ""
     #: the ways to run it on a machine on which it can be used, and what each computes in
-    arithmetic: Callable[[Machine], Iterable[Arithmetic]] = _nothing
+    arithmetic: Callable[[Machine], Iterable[Arithmetic]] = _give_nothing
     #: packages and the CUDA major that each was built for, as far as they tell
-    linked: Callable[[Probe], Iterable[tuple[str, int]]] = _nothing
+    linked: Callable[[Probe], Iterable[tuple[str, int]]] = _give_nothing
 
 
-def backends() -> dict[str, Backend]:
+def known_backends() -> dict[str, Backend]:
     """Every backend there is, usable here or not, by name."""
-    return {found.name: found for found, _ in discover("parityscope.backends", "BACKEND", Backend).values()}
+    return {found.name: found for found, _ in discover_plugins("parityscope.backends", "BACKEND", Backend).values()}
 
 
-def backend(name: str) -> Backend:
+def backend_named(name: str) -> Backend:
     """The backend called `name`.
 
     Raises:
         ParityError: there is none of that name.
     """
-    found = find("parityscope.backends", "BACKEND", Backend, name)
+    found = find_plugin("parityscope.backends", "BACKEND", Backend, name)
     if found is None:
-        raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(backends()))}")
+        raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(sorted(known_backends()))}")
     return found
 
 
 def known_backend(name: str) -> Backend | None:
     """The backend called `name`; None where a document tells of one that is not installed here."""
-    return find("parityscope.backends", "BACKEND", Backend, name)
+    return find_plugin("parityscope.backends", "BACKEND", Backend, name)
 
 
 def is_recording(target: Target) -> bool:
     """Whether nothing runs: the target answers with what was recorded."""
-    return backend(target.backend).recorded
+    return backend_named(target.backend).recorded
 
 
 def is_simulation(target: Target) -> bool:
     """Whether the target computes on purpose in less than the machine could."""
-    return backend(target.backend).simulates
+    return backend_named(target.backend).simulates
 
 
 def optimizes_as_onnxruntime(target: Target) -> bool:
     """Whether the target is ONNX Runtime with its optimizer, which can be switched off."""
-    found = backend(target.backend)
+    found = backend_named(target.backend)
     return found.onnxruntime == "yes" and "optimization" in found.options
 
 
 def arithmetic_of(machine: Machine) -> tuple[Arithmetic, ...]:
     """What every path that can be used on `machine` computes in: ONNX Runtime's first, which is the usual reference."""
-    usable = [one for one in backends().values() if one.name in machine.backends]
+    usable = [one for one in known_backends().values() if one.name in machine.backends]
     usable.sort(key=lambda one: one.onnxruntime != "yes")
     return tuple(each for one in usable for each in one.arithmetic(machine))
 
 
-def probed(found: Backend) -> Probe:
+def probe_backend(found: Backend) -> Probe:
     """What `found` says of itself; a package that is there and broken is a problem too, and no traceback.
 
     One that was taken away in part is imported as an empty module: two builds of ONNX Runtime share a folder, and whoever removes

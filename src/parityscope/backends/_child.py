@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Capture, Session
-from parityscope.backends._process import IN_CHILD, guarded, last_words, signal_name
+from parityscope.backends._process import IN_CHILD, last_words, run_guarded, signal_name
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -75,12 +75,12 @@ def open_in_child(
 
             def inspect() -> ExecutedGraph:
                 answer = child.ask({"do": "inspect"}, start, "describing what it runs")
-                return _graph(answer["executed"])
+                return _graph_from_plain(answer["executed"])
 
             yield Session(
                 run=run,
                 disturbs=opened["disturbs"],
-                executed=_graph(opened["executed"]) if opened["executed"] else None,
+                executed=_graph_from_plain(opened["executed"]) if opened["executed"] else None,
                 inspect=inspect if opened["inspects"] else None,
                 absent=tuple(Skip(**skip) for skip in opened["absent"]),
                 environment=opened["environment"],
@@ -99,7 +99,7 @@ class _Child:
         words = [sys.executable, "-P", "-m", "parityscope.backends._worker", str(scratch)]
         self._open = contextlib.ExitStack()
         self._guard = self._open.enter_context(
-            guarded(
+            run_guarded(
                 [*words, str(requests_read), str(answers_write)],
                 passed=(requests_read, answers_write),
                 environment={
@@ -120,8 +120,8 @@ class _Child:
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
         except BrokenPipeError:
-            raise self._died(doing) from None
-        line = self._line(timeout)
+            raise self._death_error(doing) from None
+        line = self._next_line(timeout)
         if line is None:
             self._guard.end()
             raise ParityError(
@@ -130,7 +130,7 @@ class _Child:
                 fix="raise the limit (timeout=SECONDS in the target), or find out where it hangs",
             )
         if not line:
-            raise self._died(doing)
+            raise self._death_error(doing)
         answer: dict[str, Any] = json.loads(line)
         if "problem" in answer:
             raise ParityError(answer["problem"], where=answer["where"], fix=answer["fix"])
@@ -142,7 +142,7 @@ class _Child:
         os.close(self._answers)
         self._open.close()
 
-    def _line(self, timeout: float) -> bytes | None:
+    def _next_line(self, timeout: float) -> bytes | None:
         """The next answer; None when the time is over, nothing when the child is gone, also in mid-sentence."""
         end = time.monotonic() + timeout
         watched = select.poll()
@@ -158,7 +158,7 @@ class _Child:
         line, _, self._pending = self._pending.partition(b"\n")
         return line
 
-    def _died(self, doing: str) -> ParityError:
+    def _death_error(self, doing: str) -> ParityError:
         try:
             status = self._guard.process.wait(_END_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -171,6 +171,6 @@ class _Child:
         return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._guard.log), fix=fix)
 
 
-def _graph(plain: Mapping[str, Any]) -> ExecutedGraph:
+def _graph_from_plain(plain: Mapping[str, Any]) -> ExecutedGraph:
     layers = tuple(ExecutedLayer(**{**layer, "nodes": tuple(layer["nodes"])}) for layer in plain["layers"])
     return ExecutedGraph(layers=layers, requested=plain["requested"], executed=plain["executed"])

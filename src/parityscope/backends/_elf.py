@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["needed"]
+__all__ = ["needed_libraries"]
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little-endian
 _LOAD, _DYNAMIC = 1, 2  # segment types PT_LOAD, PT_DYNAMIC
@@ -20,7 +20,7 @@ _NULL, _NEEDED, _STRTAB, _STRSZ = 0, 1, 5, 10  # dynamic tags
 _MOST = 1 << 20  # bytes of a dynamic section or a string table that is believed
 
 
-def needed(path: Path) -> tuple[str, ...]:
+def needed_libraries(path: Path) -> tuple[str, ...]:
     """The names in the order of the file; empty if it cannot be read or is no such file."""
     try:
         with path.open("rb") as file:
@@ -42,7 +42,7 @@ def needed(path: Path) -> tuple[str, ...]:
             tags = dict(entries)
             if _STRTAB not in tags or not 0 < tags.get(_STRSZ, 0) <= 64 * _MOST:
                 return ()
-            table = _placed(tags[_STRTAB], segments)
+            table = _offset_of_address(tags[_STRTAB], segments)
             if table is None:
                 return ()
             names = []
@@ -57,7 +57,7 @@ def needed(path: Path) -> tuple[str, ...]:
         return ()
 
 
-def _placed(address: int, segments: list[tuple[int, int, int, int]]) -> int | None:
+def _offset_of_address(address: int, segments: list[tuple[int, int, int, int]]) -> int | None:
     """Where in the file an address lies."""
     for kind, offset, begins, stored in segments:
         if kind == _LOAD and begins <= address < begins + stored:

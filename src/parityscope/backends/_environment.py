@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._elf import needed
+from parityscope.backends._elf import needed_libraries
 from parityscope.environment import facts_of
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
@@ -74,15 +74,15 @@ def machine_facts() -> dict[str, str]:
         "cpu features": " ".join(features["features"]),
         "machine": platform.machine(),
         **{name: os.environ.get(name, _UNSET) for name in _VARIABLES},
-        "subnormals": _subnormals(),
-        **_nvidia(),
+        "subnormals": _subnormals_fact(),
+        **_driver_facts(),
     }
     for library, (version, path) in loaded_libraries().items():
         found[f"loaded {library}"] = version
         fact = _LIBRARIES[library]
         if fact:
             found.setdefault(fact, version)
-        for name, linked in _linked(path).items():
+        for name, linked in _versions_linked_with(path).items():
             found.setdefault(f"linked {name}", linked)
     return {key: value for key, value in found.items() if value}
 
@@ -90,7 +90,7 @@ def machine_facts() -> dict[str, str]:
 @functools.cache
 def cpu_facts() -> dict[str, Any]:
     """Name and features of the CPU, those of `CPU_FEATURES` that it has."""
-    text = _text(Path("/proc/cpuinfo"))
+    text = _read_text_or_nothing(Path("/proc/cpuinfo"))
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     trimmed = {key.strip(): value.strip() for key, value in fields.items()}
     flags = set(trimmed.get("flags", trimmed.get("Features", "")).split())
@@ -106,7 +106,7 @@ def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
     `maps` is the text of /proc/self/maps, read now if it is not given. The version is that of the file's own name, links
     followed: libcudnn.so.9 is a link to libcudnn.so.9.1.0.
     """
-    text = _text(Path("/proc/self/maps")) if maps is None else maps
+    text = _read_text_or_nothing(Path("/proc/self/maps")) if maps is None else maps
     paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line)
     found: dict[str, tuple[list[str], str]] = {}
     for path in paths:
@@ -120,11 +120,11 @@ def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
     return {library: (", ".join(versions), path) for library, (versions, path) in sorted(found.items())}
 
 
-def _packages() -> dict[str, str]:
+def _packages_by_runtime() -> dict[str, str]:
     """What brings each runtime, by the runtime's name."""
-    from parityscope.backends import backends
+    from parityscope.backends import known_backends
 
-    return {name: one.package or name for name, one in backends().items()}
+    return {name: one.package or name for name, one in known_backends().items()}
 
 
 def recorded_facts(path: Path) -> dict[str, str]:
@@ -135,7 +135,7 @@ def recorded_facts(path: Path) -> dict[str, str]:
     """
     document = read_json_file(path, "the environment", limit=_NBYTES)
     try:
-        return facts_of(document, _packages() if "backends" in document else {})
+        return facts_of(document, _packages_by_runtime() if "backends" in document else {})
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ParityError(
             "this tells nothing of an environment",
@@ -144,27 +144,29 @@ def recorded_facts(path: Path) -> dict[str, str]:
         ) from error
 
 
-def _linked(path: str) -> Mapping[str, str]:
+def _versions_linked_with(path: str) -> Mapping[str, str]:
     """The versions of the known libraries that the library at `path` was linked with, by its own list."""
     found = {}
-    for name in needed(Path(path)):
+    for name in needed_libraries(Path(path)):
         match = _VERSIONED.search(f"/{name}")
         if match and match[1] in _LIBRARIES:
             found[match[1]] = match[2].lstrip(".")
     return found
 
 
-def _nvidia() -> dict[str, str]:
+def _driver_facts() -> dict[str, str]:
     """Driver and GPUs as the driver's own files tell them; nothing without one."""
     found = {}
-    match = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _text(Path("/proc/driver/nvidia/version")))
+    match = re.search(
+        r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", _read_text_or_nothing(Path("/proc/driver/nvidia/version"))
+    )
     if match:
         found["driver"] = match[1]
     folder = Path("/proc/driver/nvidia/gpus")
     names = [
         line.partition(":")[2].strip()
         for information in (sorted(folder.glob("*/information")) if folder.is_dir() else [])
-        for line in _text(information).splitlines()
+        for line in _read_text_or_nothing(information).splitlines()
         if line.startswith("Model:")
     ]
     if names:
@@ -172,14 +174,14 @@ def _nvidia() -> dict[str, str]:
     return found
 
 
-def _subnormals() -> str:
+def _subnormals_fact() -> str:
     """Whether this thread keeps numbers below the smallest normal float32, or a library made it flush them."""
     import numpy as np
 
     return "kept" if float(np.float32(2.0**-130) * np.float32(0.5)) > 0.0 else "flushed to zero"
 
 
-def _text(path: Path) -> str:
+def _read_text_or_nothing(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -54,7 +54,7 @@ def find_driver() -> Driver:
             words = ctypes.c_char_p(f"error {status}".encode())
         told = (words.value or b"").decode(errors="replace")
         return Driver(cuda=cuda, problem=none_because(status, told, os.environ.get("CUDA_VISIBLE_DEVICES")))
-    return Driver(cuda=cuda, gpus=tuple(_gpu(library, place) for place in range(count.value)))
+    return Driver(cuda=cuda, gpus=tuple(_read_gpu(library, place) for place in range(count.value)))
 
 
 def none_because(status: int, told: str, visible: str | None) -> str:
@@ -66,7 +66,7 @@ def none_because(status: int, told: str, visible: str | None) -> str:
     return f"the NVIDIA driver cannot be used: {told} (CUDA error {status})"
 
 
-def _gpu(library: Any, place: int) -> Gpu:
+def _read_gpu(library: Any, place: int) -> Gpu:
     name = ctypes.create_string_buffer(_NAME_BYTES)
     library.cuDeviceGetName(name, _NAME_BYTES, place)
     nbytes = ctypes.c_size_t(0)

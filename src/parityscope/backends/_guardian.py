@@ -42,9 +42,9 @@ def main() -> None:
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
-        _become(words, lifeline, writes)
+        _become_program(words, lifeline, writes)
     os.close(writes)
-    status, printed = _watched(child, lifeline, reads)
+    status, printed = _watch_program(child, lifeline, reads)
     _end_all()
     with contextlib.suppress(OSError):
         os.write(1, printed[-_TAIL:])
@@ -56,7 +56,7 @@ def main() -> None:
     os._exit(os.WEXITSTATUS(status))
 
 
-def _become(words: list[str], lifeline: int, output: int) -> None:
+def _become_program(words: list[str], lifeline: int, output: int) -> None:
     """In the child: becomes the program, in a session of its own."""
     os.close(lifeline)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -73,7 +73,7 @@ def _become(words: list[str], lifeline: int, output: int) -> None:
     os._exit(_NOT_STARTED)
 
 
-def _watched(child: int, lifeline: int, output: int) -> tuple[int, bytes]:
+def _watch_program(child: int, lifeline: int, output: int) -> tuple[int, bytes]:
     """How the program ended, and what it printed last; it is killed when the lifeline closes."""
     printed = b""
     watched = [lifeline, output]
@@ -91,10 +91,10 @@ def _watched(child: int, lifeline: int, output: int) -> tuple[int, bytes]:
                         os.kill(child, signal.SIGKILL)
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return status, printed + _rest(output if output in watched else -1)
+            return status, printed + _read_rest(output if output in watched else -1)
 
 
-def _rest(output: int) -> bytes:
+def _read_rest(output: int) -> bytes:
     """What is left in the pipe; whatever holds it open beyond that is about to be ended."""
     found = b""
     while output >= 0 and select.select([output], [], [], 0)[0] and len(found) < 2 * _TAIL:
@@ -108,7 +108,7 @@ def _rest(output: int) -> bytes:
 def _end_all() -> None:
     """Kills what descends from this process until nothing does."""
     while True:
-        for number in _children():
+        for number in _list_children():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
         try:
@@ -117,7 +117,7 @@ def _end_all() -> None:
             return
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     own = os.getpid()
     found = []
     for entry in Path("/proc").iterdir():

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.case.formats import Stored
 
-__all__ = ["matching"]
+__all__ = ["match_recordings"]
 
 # How samples are called that have no file of their own (the labels that `case.formats` and `case.generated` give).
 _IN_WORDS = re.compile(r"(?:(?:row|sample|iteration) \d+ of .*|generated \d+)", re.DOTALL)
 
 
-def matching(stored: Stored, files: Sequence[str], pair: str) -> Callable[[Sample], int]:
+def match_recordings(stored: Stored, files: Sequence[str], pair: str) -> Callable[[Sample], int]:
     """The function from a sample to the position of its recording; it raises ParityError where there is none.
 
     Args:
@@ -44,24 +44,24 @@ def matching(stored: Stored, files: Sequence[str], pair: str) -> Callable[[Sampl
     """
     if pair not in {"name", "order"}:
         raise ParityError(f"pair={pair!r} is not known", fix="use pair=name|order")
-    return _by_name(stored, files) if files and pair == "name" else _by_position(stored)
+    return _match_by_name(stored, files) if files and pair == "name" else _match_by_position(stored)
 
 
-def _by_position(stored: Stored) -> Callable[[Sample], int]:
+def _match_by_position(stored: Stored) -> Callable[[Sample], int]:
 
     def match(sample: Sample) -> int:
         if not 0 <= sample.index < len(stored.labels):
-            raise _missing(sample, stored, "")
+            raise _missing_recording_error(sample, stored, "")
         return sample.index
 
     return match
 
 
-def _by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], int]:
+def _match_by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], int]:
     stems = {PurePath(file).stem: position for position, file in enumerate(files)}
     numbers = {int(stem): position for stem, position in stems.items() if _is_number(stem)}
     numbered = len(numbers) == len(files)  # no other names, and no two that are one number
-    by_position = _by_position(stored)
+    by_position = _match_by_position(stored)
     taken: dict[int, Sample] = {}
 
     def match(sample: Sample) -> int:
@@ -77,7 +77,7 @@ def _by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], int]:
         else:
             return by_position(sample)
         if position is None:
-            raise _missing(sample, stored, stem)
+            raise _missing_recording_error(sample, stored, stem)
         first = taken.setdefault(position, sample)
         if first.index != sample.index:
             raise ParityError(
@@ -90,7 +90,7 @@ def _by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], int]:
     return match
 
 
-def _missing(sample: Sample, stored: Stored, name: str) -> ParityError:
+def _missing_recording_error(sample: Sample, stored: Stored, name: str) -> ParityError:
     count = len(stored.labels)
     ways = ["record it"]
     if sample.index > 0:

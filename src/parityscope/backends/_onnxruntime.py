@@ -16,8 +16,8 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._ort_running import runtime_value, started
-from parityscope.custom_operators import libraries
+from parityscope.backends._ort_running import runtime_value, start_session
+from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import share_memory
 
@@ -75,7 +75,7 @@ def open_session(
 
     if outputs is not None:
         mark_outputs(model, outputs)
-    with _detached(model) as weights:
+    with _detach_weights(model) as weights:
         data = ir.to_proto(model).SerializeToString()
     return open_bytes(
         data,
@@ -115,14 +115,14 @@ def open_bytes(
             "the derived graph is larger than 2 GB",
             fix="save the model with external data (onnx.save with save_as_external_data=True) and give that file",
         )
-    options = _options(optimization, threads, custom_ops)
+    options = _session_options(optimization, threads, custom_ops)
     options.use_deterministic_compute = deterministic
     if folder is not None:
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     kept = {name: runtime_value(array, "") for name, array in weights.items()}
     if kept:
         options.add_external_initializers(list(kept), list(kept.values()))
-    return started(data, options, providers, tuple(outputs), kept, bound)
+    return start_session(data, options, providers, tuple(outputs), kept, bound)
 
 
 def open_path(
@@ -137,12 +137,12 @@ def open_path(
     deterministic: bool = False,
 ) -> Run:
     """A session of the file itself, undisturbed, that gives back its declared outputs `outputs`; as for `open_bytes`."""
-    options = _options(optimization, threads, custom_ops)
+    options = _session_options(optimization, threads, custom_ops)
     options.use_deterministic_compute = deterministic
-    return started(str(path), options, providers, tuple(outputs), bound=bound)
+    return start_session(str(path), options, providers, tuple(outputs), bound=bound)
 
 
-def _options(optimization: str, threads: int, custom_ops: str) -> Any:
+def _session_options(optimization: str, threads: int, custom_ops: str) -> Any:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -153,9 +153,9 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     # Threads that wait busily for more work take the cores from the next session: with two sessions in turn on two cores, a
     # run of the PP-OCRv4 detector took 0.094 s with spinning and 0.042 s without, and as long alone (measured).
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if wanted := threads or _allowed():
+    if wanted := threads or _allowed_processors():
         options.intra_op_num_threads = wanted
-    for library in libraries(custom_ops):
+    for library in libraries_for_session(custom_ops):
         try:
             options.register_custom_ops_library(library)
         except Exception as error:
@@ -167,7 +167,7 @@ def _options(optimization: str, threads: int, custom_ops: str) -> Any:
     return options
 
 
-def _allowed() -> int:
+def _allowed_processors() -> int:
     """The processors this process may run on, where a mask (such as of taskset) leaves it fewer than there are; else 0.
 
     ONNX Runtime counts the processors of the machine: on two of sixteen its threads would get in each other's way.
@@ -177,7 +177,7 @@ def _allowed() -> int:
 
 
 @contextlib.contextmanager
-def _detached(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
+def _detach_weights(model: ir.Model) -> Iterator[dict[str, np.ndarray]]:
     """The weights that are too much for the bytes of `model`, which declares them as external data in this block."""
     import onnx_ir as ir
 

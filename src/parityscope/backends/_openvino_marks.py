@@ -10,7 +10,7 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["marked", "try_marks"]
+__all__ = ["mark_outputs", "try_marks"]
 
 _HALVES = {"f16", "bf16"}
 
@@ -21,19 +21,19 @@ def try_marks(path: str, settings: Mapping[str, Any], wanted: Mapping[str, str])
 
     core = ov.Core()
     with contextlib.suppress(RuntimeError):
-        source, _, _ = marked(core.read_model(path), wanted)
+        source, _, _ = mark_outputs(core.read_model(path), wanted)
         core.compile_model(source, "CPU", dict(settings))
 
 
-def marked(source: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, int], list[Skip]]:
+def mark_outputs(source: Any, wanted: Mapping[str, str]) -> tuple[Any, dict[str, int], list[Skip]]:
     """The model with the tensors `wanted` as outputs in their formats, their places behind its own outputs, and what it lacks."""
     declared = len(source.outputs)
-    captured, missing = _mark(source, list(wanted))
+    captured, missing = _add_outputs(source, list(wanted))
     types = {declared + place: wanted[name] for name, place in captured.items() if wanted[name] in _HALVES}
     return _read_as_stored(source, types), captured, missing
 
 
-def _mark(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
+def _add_outputs(source: Any, wanted: Sequence[str]) -> tuple[dict[str, int], list[Skip]]:
     """Adds outputs for the tensors `wanted`; gives each one's position behind the declared outputs.
 
     Several ONNX values may be one OpenVINO tensor (an Identity that the reader removed): they share a position.

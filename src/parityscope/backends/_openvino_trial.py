@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["bearable", "bearable_marks", "compiles"]
+__all__ = ["bearable_marks", "death_of_compiling", "find_bearable_marks"]
 
 _LIMIT_S = 600  # chosen, as for a child that loads a model: beyond this it hangs
 _TRIALS = 64  # chosen: finds five tensors among 200; each costs a compilation
@@ -45,11 +45,11 @@ def bearable_marks(
     stored = dict(wanted)
 
     def survives(names: Sequence[str]) -> bool:
-        death = compiles(path, dict(settings), {name: stored[name] for name in names})
+        death = death_of_compiling(path, dict(settings), {name: stored[name] for name in names})
         deaths.update(dict.fromkeys(names, death) if death else {})
         return not death
 
-    kept, lost = bearable(list(stored), survives)
+    kept, lost = find_bearable_marks(list(stored), survives)
     skips = tuple(
         Skip(
             what=f"tensor {name}",
@@ -61,7 +61,7 @@ def bearable_marks(
     return tuple((name, stored[name]) for name in kept), skips
 
 
-def bearable(names: Sequence[str], survives: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[str]]:
+def find_bearable_marks(names: Sequence[str], survives: Callable[[Sequence[str]], bool]) -> tuple[list[str], list[str]]:
     """Those of `names` that can be marked together, and the others; halves are tried until single ones are left.
 
     Whatever is kept was tried as it is returned. What was not tried when the trials are spent is among the others.
@@ -85,7 +85,7 @@ def bearable(names: Sequence[str], survives: Callable[[Sequence[str]], bool]) ->
     return kept, lost
 
 
-def compiles(path: Path, settings: Mapping[str, Any], wanted: Mapping[str, str]) -> str:
+def death_of_compiling(path: Path, settings: Mapping[str, Any], wanted: Mapping[str, str]) -> str:
     """How OpenVINO dies of compiling the model with `wanted` marked ("SIGSEGV"); "" where it does not.
 
     `wanted` maps tensors to the format in which they are read ("" leaves it to OpenVINO). An error that is raised is no death.
@@ -104,7 +104,7 @@ class _Helper:
         """How the trial's process ended: an exit code, or minus a signal."""
         if cls.process is None or cls.process.poll() is not None:
             cls.close()
-            cls.process = cls._started()
+            cls.process = cls._start_process()
             atexit.register(cls.close)
         own = cls.process
         if own.stdin is None or own.stdout is None:
@@ -118,7 +118,7 @@ class _Helper:
         return int(line) if line else -int(signal.SIGKILL)
 
     @staticmethod
-    def _started() -> subprocess.Popen[str]:
+    def _start_process() -> subprocess.Popen[str]:
         search = os.pathsep.join(path for path in sys.path if path)
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "parityscope.backends._openvino_trial"],
@@ -141,7 +141,7 @@ class _Helper:
             cls.process = None
 
 
-def _main() -> None:
+def _answer_trials() -> None:
     """Answers trials until the pipe is closed."""
     import resource  # there is none on Windows, where this module is imported all the same
 
@@ -161,4 +161,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    _answer_trials()

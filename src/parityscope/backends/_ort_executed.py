@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, SILENT
-from parityscope.case.graph import Regions, sites
+from parityscope.case.graph import Regions, sites_of_values
 from parityscope.case.model import read_graph
-from parityscope.custom_operators import libraries
+from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ExecutedGraph, ExecutedLayer
@@ -69,7 +69,7 @@ def executed_by_onnxruntime(
     options.log_severity_level = SILENT  # it warns that a saved model fits this machine alone
     options.intra_op_num_threads = 1  # nothing is run
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    for library in libraries(custom_ops):
+    for library in libraries_for_session(custom_ops):
         options.register_custom_ops_library(library)
     with scratch_folder("run") as folder:
         path = Path(folder) / "optimized.onnx"
@@ -88,7 +88,7 @@ def executed_by_onnxruntime(
                 where=str(model.path),
                 fix="check that plain ONNX Runtime runs this model",
             ) from error
-        return executed_from(model.graph(), optimized, _providers(session))
+        return executed_from(model.graph(), optimized, _providers_by_node(session))
 
 
 def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers | None = None) -> ExecutedGraph:
@@ -99,8 +99,8 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
     """
     infer_types(original)
     infer_types(optimized)
-    places = sites(original)
-    ends = {id(node): _ends(node, places) for node in optimized.graph}
+    places = sites_of_values(original)
+    ends = {id(node): _values_node_ends_in(node, places) for node in optimized.graph}
     computed = {name for names in ends.values() for name in names}
     regions = Regions(original)
     ended: set[str] = set()
@@ -115,16 +115,17 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
         layers[id(node)] = ExecutedLayer(
             name=node.name or (known[0] if known else node.op_type),
             layer_type=node.op_type,
-            nodes=tuple(dict.fromkeys(_named(each, places) for each in members)),
+            nodes=tuple(dict.fromkeys(_original_node_name(each, places) for each in members)),
             # A node of the runtime's own is like what it reads: it has no schema, and nobody gave it to a provider.
-            precision=_precision(node) or next((layer.precision for layer in above), ""),
+            precision=_node_precision(node) or next((layer.precision for layer in above), ""),
             kernel=f"{node.domain or 'ai.onnx'}.{node.op_type}",
-            provider=_provider([*members, node], providers or {}) or next((layer.provider for layer in above), ""),
+            provider=_provider_of_nodes([*members, node], providers or {})
+            or next((layer.provider for layer in above), ""),
         )
-    return ExecutedGraph(layers=tuple(layers.values()), executed=_executed([*layers.values()], original))
+    return ExecutedGraph(layers=tuple(layers.values()), executed=_executed_precision([*layers.values()], original))
 
 
-def _ends(node: ir.Node, places: Mapping[str, Site]) -> list[str]:
+def _values_node_ends_in(node: ir.Node, places: Mapping[str, Site]) -> list[str]:
     """The values of the original that an executed node ends in."""
     known = [str(value.name) for value in node.outputs if value.name in places]
     if known:
@@ -136,12 +137,12 @@ def _ends(node: ir.Node, places: Mapping[str, Site]) -> list[str]:
     return [one for one in (*behind, stem, *own) if one in places][:1]
 
 
-def _named(node: ir.Node, places: Mapping[str, Site]) -> str:
+def _original_node_name(node: ir.Node, places: Mapping[str, Site]) -> str:
     value = next((value for value in node.outputs if value.name in places), None)
     return (node.name or "") if value is None else str(places[str(value.name)].node)
 
 
-def _precision(node: ir.Node) -> str:
+def _node_precision(node: ir.Node) -> str:
     for value in (*node.outputs, *node.inputs):
         name = "" if value is None or value.dtype is None else value.dtype.name
         if name in _PRECISIONS:
@@ -150,7 +151,7 @@ def _precision(node: ir.Node) -> str:
     return "" if dtype is None else dtype.name.lower()
 
 
-def _executed(layers: Sequence[ExecutedLayer], original: ir.Model) -> str:
+def _executed_precision(layers: Sequence[ExecutedLayer], original: ir.Model) -> str:
     computing = {layer.precision for layer in layers if layer.layer_type not in _PASSIVE}
     half = next((name for name in _HALVES if name in computing), "")
     if half:
@@ -160,10 +161,10 @@ def _executed(layers: Sequence[ExecutedLayer], original: ir.Model) -> str:
     return "f32" if "f32" in computing and plain else ""
 
 
-def _providers(session: Any) -> dict[tuple[str, str], str]:
+def _providers_by_node(session: Any) -> dict[tuple[str, str], str]:
     """Who runs each node; an empty name, or an empty operator too, stands for all where all are run by the same."""
     tell = getattr(session, "get_provider_graph_assignment_info", None)
-    found = {} if tell is None else dict(_assigned(tell()))
+    found = {} if tell is None else dict(_assigned_providers(tell()))
     by_operator: dict[str, set[str]] = defaultdict(set)
     for (_, operator), provider in found.items():
         by_operator[operator].add(provider)
@@ -171,14 +172,14 @@ def _providers(session: Any) -> dict[tuple[str, str], str]:
     return {**found, **{("", kind): next(iter(names)) for kind, names in by_operator.items() if len(names) == 1}}
 
 
-def _assigned(subgraphs: Sequence[Any]) -> Iterator[tuple[tuple[str, str], str]]:
+def _assigned_providers(subgraphs: Sequence[Any]) -> Iterator[tuple[tuple[str, str], str]]:
     for number, subgraph in enumerate(subgraphs):
         for node in subgraph.get_nodes():
             # Nodes without a name are told apart, so that none stands for all.
             yield (node.name or f"unnamed {number}", node.op_type), subgraph.ep_name
 
 
-def _provider(nodes: Sequence[ir.Node], providers: Providers) -> str:
+def _provider_of_nodes(nodes: Sequence[ir.Node], providers: Providers) -> str:
     """Who runs these nodes: one of them is enough, because only nodes of one provider are fused."""
     by_name = [(node.name, node.op_type) for node in nodes if node.name]
     by_operator = [("", node.op_type) for node in nodes]

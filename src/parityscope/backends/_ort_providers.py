@@ -30,7 +30,16 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["ON_RTX", "ON_TENSORRT", "Providers", "check_loaded", "device_of", "one_of", "providers_of", "unloadable"]
+__all__ = [
+    "ON_RTX",
+    "ON_TENSORRT",
+    "Providers",
+    "check_loaded",
+    "device_of",
+    "missing_library",
+    "one_of",
+    "providers_of",
+]
 
 ON_TENSORRT, ON_RTX = "tensorrt", "tensorrt-rtx"
 _CUDA = "CUDAExecutionProvider"
@@ -108,7 +117,7 @@ def providers_of(target: Target) -> Providers:
     if device not in {"cuda", ON_TENSORRT, ON_RTX} or (number and not number.isdigit()):
         raise ParityError(f"ort has no device {asked!r}", fix="use cpu, cuda, cuda:1, tensorrt or tensorrt-rtx")
     first = {ON_TENSORRT: _TENSORRT, ON_RTX: _RTX}.get(device, _CUDA)
-    switches = _switches(target.option("provider_options"), first)
+    switches = _parse_switches(target.option("provider_options"), first)
     _check_there(first, ort.get_available_providers())
     cuda = {"device_id": number or "0", "use_tf32": "1" if tf32 == "on" else "0"}
     if search:
@@ -141,7 +150,7 @@ def check_loaded(asked: Sequence[Any], has: Sequence[str]) -> None:
     """
     missing = [name for name in (one if isinstance(one, str) else one[0] for one in asked) if name not in has]
     if missing:
-        why = unloadable(missing[0])
+        why = missing_library(missing[0])
         raise ParityError(
             f"ONNX Runtime could not load {missing[0]} and would run on {', '.join(has)} instead{f': {why}' if why else ''}",
             fix="install the CUDA and cuDNN that this onnxruntime-gpu was built for (parityscope doctor), or put them on "
@@ -149,7 +158,7 @@ def check_loaded(asked: Sequence[Any], has: Sequence[str]) -> None:
         )
 
 
-def unloadable(provider: str) -> str:
+def missing_library(provider: str) -> str:
     """The library that a provider needs and the loader does not find, in its own words; empty where nothing is missing."""
     import onnxruntime as ort
 
@@ -165,7 +174,7 @@ def unloadable(provider: str) -> str:
     return ""
 
 
-def _switches(text: str, provider: str) -> dict[str, str]:
+def _parse_switches(text: str, provider: str) -> dict[str, str]:
     """`trt_min_subgraph_size:5,trt_dla_core:0` by name.
 
     Raises:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["runtime_value", "started"]
+__all__ = ["runtime_value", "start_session"]
 
 
-def started(
+def start_session(
     source: str | bytes,
     options: Any,
     providers: Sequence[Any],
@@ -48,7 +48,7 @@ def started(
     """
     import onnxruntime as ort
 
-    with _refusal("ONNX Runtime cannot load the model", source if isinstance(source, str) else ""):
+    with _turn_refusals_into_errors("ONNX Runtime cannot load the model", source if isinstance(source, str) else ""):
         session = ort.InferenceSession(source, options, providers=list(providers))
     check_loaded(providers, session.get_providers())
     session.disable_fallback()  # it would go on with the CPU's provider where a run on the GPU fails
@@ -62,16 +62,19 @@ def started(
                 for name, array in arrays.items()
                 if name in declared
             }
-            with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
+            with (
+                _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""),
+                ended_in_time() as limit,
+            ):
                 return dict(zip(outputs, alive[0].run(list(outputs), texts, limit), strict=True))
         feeds = {name: runtime_value(array, declared[name]) for name, array in arrays.items() if name in declared}
-        with _refusal("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
+        with _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
             values = (
                 _run_bound(alive[0], outputs, feeds, bound, limit)
                 if bound
                 else alive[0].run_with_ort_values(list(outputs), feeds, limit)
             )
-        found = {name: _tensor(value) for name, value in zip(outputs, values, strict=True)}
+        found = {name: _tensor_of_value(value) for name, value in zip(outputs, values, strict=True)}
         # An output that is an input is a view of the caller's memory, or of a copy that ends with this function.
         return {name: array.copy() if name in feeds else array for name, array in found.items()}
 
@@ -95,7 +98,7 @@ def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], d
 
 
 @contextlib.contextmanager
-def _refusal(problem: str, where: str) -> Iterator[None]:
+def _turn_refusals_into_errors(problem: str, where: str) -> Iterator[None]:
     """Turns what ONNX Runtime raises (its own exception types, all direct children of Exception) into one error."""
     try:
         yield
@@ -103,10 +106,10 @@ def _refusal(problem: str, where: str) -> Iterator[None]:
         raise
     except Exception as error:
         message = " ".join(str(error).split())
-        raise ParityError(f"{problem}: {message[:600]}", where=where, fix=_advice(message)) from error
+        raise ParityError(f"{problem}: {message[:600]}", where=where, fix=_advice_on_refusal(message)) from error
 
 
-def _advice(message: str) -> str:
+def _advice_on_refusal(message: str) -> str:
     lowered = message.lower()
     if "not a registered function/op" in lowered or "no schema registered" in lowered:
         return "register the operator: ort?custom_ops=/path/to/library.so, or cut the model before it"
@@ -129,11 +132,11 @@ def runtime_value(array: np.ndarray, declared: str) -> Any:
     Raises:
         ParityError: the runtime's interface for Python has no such type, such as those of four and two bits.
     """
-    with _refusal(f"ONNX Runtime takes no {array.dtype} from Python", ""):
+    with _turn_refusals_into_errors(f"ONNX Runtime takes no {array.dtype} from Python", ""):
         return to_runtime(array, declared)
 
 
-def _tensor(value: Any) -> np.ndarray:
+def _tensor_of_value(value: Any) -> np.ndarray:
     kind = value.data_type()
     if not kind.startswith("tensor("):
         raise ParityError(f"a value of kind {kind} is not a tensor", fix="cut the model before it")

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from parityscope.records import Skip
     from parityscope.trace import StoredTensor, Trace
 
-__all__ = ["Kept", "Part", "Plan", "next_part", "ordered", "size_of"]
+__all__ = ["KeptParts", "Part", "PartsPlan", "next_part", "order_with_outputs", "size_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PartsPlan:
     """What parts are made of.
 
     Args:
@@ -49,7 +49,7 @@ class Part:
     inputs: tuple[str, ...] = ()
 
 
-def ordered(names: Sequence[str], outputs: Sequence[str], reads: Mapping[str, Sequence[str]]) -> list[str]:
+def order_with_outputs(names: Sequence[str], outputs: Sequence[str], reads: Mapping[str, Sequence[str]]) -> list[str]:
     """`names` with each of `outputs` behind the last of `names` that it is computed from, at the end if there is none."""
     places = {name: place for place, name in enumerate(names)}
     behind: dict[int, list[str]] = {}
@@ -60,13 +60,13 @@ def ordered(names: Sequence[str], outputs: Sequence[str], reads: Mapping[str, Se
     return [one for place, name in enumerate(names) for one in (name, *behind.get(place, ()))]
 
 
-def next_part(left: Sequence[str], absent: Collection[str], plan: Plan) -> Part:
+def next_part(left: Sequence[str], absent: Collection[str], plan: PartsPlan) -> Part:
     """The next part of what is `left`, which is not empty; `absent` are the tensors that were not given so far."""
     members: dict[str, None] = {}
     inputs: dict[str, None] = {}
     filled = 0
     for name in left:
-        new = [read for read in _given(name, absent, plan) if read not in members and read not in inputs]
+        new = [read for read in _nearest_given_above(name, absent, plan) if read not in members and read not in inputs]
         cost = sum(plan.sizes.get(one, 0) for one in (name, *new))
         if members and filled + cost > plan.limit:
             break
@@ -76,7 +76,7 @@ def next_part(left: Sequence[str], absent: Collection[str], plan: Plan) -> Part:
     return Part(members=tuple(members), inputs=tuple(inputs))
 
 
-def size_of(names: Sequence[str], plan: Plan) -> int:
+def size_of(names: Sequence[str], plan: PartsPlan) -> int:
     """The bytes of all parts together, were every tensor given."""
     left = list(names)
     total = 0
@@ -88,7 +88,7 @@ def size_of(names: Sequence[str], plan: Plan) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptParts:
     """What the parts gave so far: by (sample, name), copies by (part, sample, name), absent tensors by name."""
 
     tensors: dict[tuple[int, str], np.ndarray | StoredTensor]
@@ -112,7 +112,7 @@ class Kept:
                 self.absent[name] = skip
 
 
-def _given(name: str, absent: Collection[str], plan: Plan) -> list[str]:
+def _nearest_given_above(name: str, absent: Collection[str], plan: PartsPlan) -> list[str]:
     """The nearest tensors above `name` that were given, or may be."""
     found: dict[str, None] = {}
     seen = {name}

@@ -24,7 +24,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["IN_CHILD", "Guard", "guarded", "last_words", "run_program", "signal_name"]
+__all__ = ["IN_CHILD", "ProcessGuard", "last_words", "run_guarded", "run_program", "signal_name"]
 
 IN_CHILD = "PARITYSCOPE_IN_CHILD"  # set in a backend's child: what that prints is read only when it dies
 _TAIL_LINES = 12
@@ -43,32 +43,32 @@ def run_program(words: list[str], *, timeout: float, doing: str) -> None:
     Raises:
         ParityError: it cannot be started, ends with an error or a signal, or takes too long.
     """
-    with guarded(words) as guard:
+    with run_guarded(words) as guard:
         try:
             status = guard.process.wait(timeout)
         except subprocess.TimeoutExpired:
             guard.end()
             raise ParityError(
-                f"{_name(words)} took longer than {timeout:g} s on {doing}",
+                f"{_program_name(words)} took longer than {timeout:g} s on {doing}",
                 where=last_words(guard.log),
                 fix="raise the limit with timeout=SECONDS, or find out where it hangs",
             ) from None
         if status < 0:
             raise ParityError(
-                f"{_name(words)} was killed by {signal_name(-status)} on {doing}",
+                f"{_program_name(words)} was killed by {signal_name(-status)} on {doing}",
                 where=last_words(guard.log),
                 fix="run it by hand on the same input; out of memory kills with SIGKILL",
             )
         if status > 0:
             raise ParityError(
-                f"{_name(words)} failed with exit code {status} on {doing}",
+                f"{_program_name(words)} failed with exit code {status} on {doing}",
                 where=last_words(guard.log),
                 fix="run it by hand on the same input",
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class ProcessGuard:
     """A program under guard (`_guardian.py`): the guardian's process, the pipe that keeps it alive, and what was printed."""
 
     process: subprocess.Popen[bytes]
@@ -86,9 +86,9 @@ class Guard:
 
 
 @contextlib.contextmanager
-def guarded(
+def run_guarded(
     words: list[str], *, passed: Sequence[int] = (), environment: Mapping[str, str] | None = None
-) -> Iterator[Guard]:
+) -> Iterator[ProcessGuard]:
     """Runs a program that ends, with all that it started, when the block ends or this process does.
 
     `passed` are descriptors that it gets, `environment` replaces ours.
@@ -113,7 +113,7 @@ def guarded(
             )
         finally:
             os.close(reads)
-        guard = Guard(process=process, lifeline=lifeline, log=log)
+        guard = ProcessGuard(process=process, lifeline=lifeline, log=log)
         try:
             yield guard
         finally:
@@ -137,11 +137,11 @@ def _end_orphans() -> None:
             words = (entry / "environ").read_bytes().split(b"\0")
             told = next((word for word in words if word.startswith(named)), b"").removeprefix(named)
             number, start, space = told.decode().split("-")
-            if space == ours and not _lives(int(number), start):
+            if space == ours and not _is_alive(int(number), start):
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
-def _lives(number: int, start: str) -> bool:
+def _is_alive(number: int, start: str) -> bool:
     """Whether the process of this number that was started then is still there."""
     try:
         return start_of(number) == start
@@ -170,7 +170,7 @@ def _check_startable(words: list[str]) -> None:
         )
 
 
-def _name(words: list[str]) -> str:
+def _program_name(words: list[str]) -> str:
     return Path(words[0]).name
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["PROTOCOLS", "Client", "connected"]
+__all__ = ["PROTOCOLS", "Client", "connect_client"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -55,7 +55,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def connected(protocol: str, url: str, wait: float) -> Iterator[Client]:
+def connect_client(protocol: str, url: str, wait: float) -> Iterator[Client]:
     """A client while the block lasts; `wait` in seconds is what one answer may take."""
     if protocol not in PROTOCOLS:
         raise ParityError(f"protocol={protocol!r} is none of Triton's", fix="write protocol=http or protocol=grpc")

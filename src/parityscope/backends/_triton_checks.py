@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.records import ValueInfo
 
-__all__ = ["TYPES", "check_model", "check_version", "typed"]
+__all__ = ["TYPES", "check_model", "check_version", "restore_declared_type"]
 
 # The protocol's names of types; those that it lacks cannot be served.
 TYPES = {
@@ -95,7 +95,7 @@ def check_version(answered: str, wanted: str, sample: str, where: str) -> None:
         )
 
 
-def typed(name: str, array: np.ndarray, served: str, declared: str, where: str) -> np.ndarray:
+def restore_declared_type(name: str, array: np.ndarray, served: str, declared: str, where: str) -> np.ndarray:
     """An output in the type that is declared for it; `served` is what the metadata said of it."""
     if served in _HALVES and declared in _FLOATS:
         return array.astype(declared)

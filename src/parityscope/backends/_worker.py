@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.model import load_model
@@ -21,10 +21,10 @@ from parityscope.trace import read_safetensors, write_safetensors
 if TYPE_CHECKING:
     from parityscope.backends import Session
 
-__all__ = ["main"]
+__all__ = ["answer_requests"]
 
 
-def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
+def answer_requests(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
     """Answers requests until the parent closes its pipe."""
     job = json.loads((scratch / "job.json").read_text(encoding="utf-8"))
     with contextlib.ExitStack() as stack:
@@ -33,8 +33,8 @@ def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
             request = json.loads(line)
             try:
                 if session is None:
-                    session = stack.enter_context(_open(job))
-                answer = _answer(session, scratch, request)
+                    session = stack.enter_context(_open_job(job))
+                answer = _answer_request(session, scratch, request)
             except ParityError as error:
                 answer = {"problem": error.problem, "where": error.where, "fix": error.fix}
             except MemoryError:
@@ -48,23 +48,23 @@ def main(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
             answers.flush()
 
 
-def _open(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]:
+def _open_job(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]:
     target = parse_target(job["target"])
     shapes = tuple({name: tuple(shape) for name, shape in each.items()} for each in job["shapes"])
     capture = Capture(tensors=tuple(job["tensors"]), shapes=shapes)
-    return backend(target.backend).open(load_model(job["model"]), target, capture)
+    return backend_named(target.backend).open(load_model(job["model"]), target, capture)
 
 
-def _answer(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
+def _answer_request(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
     match request["do"]:
         case "open":
-            return _opened(session)
+            return _describe_session(session)
         case "inspect" if session.inspect:
             return {"executed": asdict(session.inspect())}
-    return _run(session, scratch, request)
+    return _run_sample(session, scratch, request)
 
 
-def _opened(session: Session) -> dict[str, Any]:
+def _describe_session(session: Session) -> dict[str, Any]:
     return {
         "disturbs": session.disturbs,
         "inspects": session.inspect is not None,
@@ -74,7 +74,7 @@ def _opened(session: Session) -> dict[str, Any]:
     }
 
 
-def _run(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
+def _run_sample(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:
     arrays = {name: tensor.load() for name, tensor in read_safetensors(scratch / "inputs.safetensors").items()}
     sample = Sample(index=request["index"], name=request["name"], arrays=arrays)
     write_safetensors(scratch / "outputs.safetensors", session.run(sample))
@@ -85,4 +85,4 @@ if __name__ == "__main__":
     end_with_parent()
     with os.fdopen(int(sys.argv[2]), "r", encoding="utf-8") as _requests:  # noqa: SIM117 - two pipes, two lines
         with os.fdopen(int(sys.argv[3]), "w", encoding="utf-8") as _answers:
-            main(Path(sys.argv[1]), _requests, _answers)
+            answer_requests(Path(sys.argv[1]), _requests, _answers)

@@ -13,7 +13,7 @@ import numpy as np
 from parityscope.arithmetic.quantizing import operands_of
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.backends.sizing import plan_chunks
 from parityscope.case.formats.dynamic_ranges import dynamic_ranges_text
 from parityscope.records import Target
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model, Sample
 
-__all__ = ["calibrated", "quantized_target"]
+__all__ = ["calibrate_magnitudes", "quantized_target"]
 
 
-def calibrated(
-    model: Model, samples: Inputs | Sequence[Sample], *, memory: int = 512 << 20, progress: Progress = silent
+def calibrate_magnitudes(
+    model: Model, samples: Inputs | Sequence[Sample], *, memory: int = 512 << 20, progress: Progress = ignore_progress
 ) -> dict[str, float]:
     """Largest finite magnitude by tensor, over `samples`, in the reference: one inference each for every `memory` bytes.
 
@@ -37,14 +37,14 @@ def calibrated(
     wanted = operands_of(model.graph())
     found: dict[str, float] = {}
     for sample in samples:
-        _add(found, {name: array for name, array in sample.arrays.items() if name in wanted})
+        _add_magnitudes(found, {name: array for name, array in sample.arrays.items() if name in wanted})
     computed = [name for name in wanted if name in model.sites]
     for chunk in plan_chunks(model, next(iter(samples)), computed, memory) if computed else []:
         with open_target(model, Target(backend="ort"), Capture(tensors=tuple(chunk))) as session:
             for position, sample in enumerate(samples):
                 progress("calibrating", position, len(samples))
                 arrays = session.run(sample)
-                _add(found, {name: arrays[name] for name in chunk if name in arrays})
+                _add_magnitudes(found, {name: arrays[name] for name in chunk if name in arrays})
     progress("calibrating", len(samples), len(samples))
     return found
 
@@ -54,12 +54,12 @@ def quantized_target(precision: str, largest: Mapping[str, float]) -> Target:
     return Target(backend="sim", precision=precision, options=(("dynamic_range", dynamic_ranges_text(largest)),))
 
 
-def _add(found: dict[str, float], arrays: Mapping[str, np.ndarray]) -> None:
-    for name, size in _magnitudes(arrays):
+def _add_magnitudes(found: dict[str, float], arrays: Mapping[str, np.ndarray]) -> None:
+    for name, size in _finite_magnitudes(arrays):
         found[name] = max(found.get(name, 0.0), size)
 
 
-def _magnitudes(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float]]:
+def _finite_magnitudes(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float]]:
     for name, array in arrays.items():
         if array.dtype.kind == "f" and array.size:
             magnitude = np.abs(array)

@@ -29,7 +29,7 @@ from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._marking import marked_copy
 from parityscope.backends._process import run_program
 from parityscope.backends.targets import one_of, with_option
-from parityscope.case.formats import retyped
+from parityscope.case.formats import view_as_declared
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "exchange"]
+__all__ = ["BACKEND", "exchange_sample"]
 
 STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
@@ -50,12 +50,12 @@ _LEVELS = ("as deployed", "disabled")
 _LONGEST_S = 1e6  # chosen: 11 days; the kernel's timers take no infinity
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     return Probe(version="1")
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     try:
         words = shlex.split(target.option("run"))
     except ValueError as error:
@@ -71,7 +71,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
             where=target.option("run"),
             fix=f"chmod +x {shlex.quote(words[0])}" if there else "give its path, and make it executable",
         )
-    timeout = seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
+    timeout = parse_seconds(target.option("timeout"), _DEFAULT_TIMEOUT_S)
     level = one_of(target, "optimization", _LEVELS, _LEVELS[0])
     environment: dict[str, str] = {}
     with scratch_folder("marked") as scratch:
@@ -79,7 +79,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         asked = {"tensors": list(capture.tensors), "marked": marked, "optimization": level}
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
-            return exchange(words, model, sample, timeout, asked, environment)
+            return exchange_sample(words, model, sample, timeout, asked, environment)
 
         yield Session(
             run=run,
@@ -88,7 +88,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         )
 
 
-def seconds(text: str, default: float, option: str = "timeout") -> float:
+def parse_seconds(text: str, default: float, option: str = "timeout") -> float:
     """The number of seconds that `option` gives ("60", "60s", "1.5"); `default` when it is empty."""
     if not text:
         return default
@@ -99,7 +99,7 @@ def seconds(text: str, default: float, option: str = "timeout") -> float:
     return value
 
 
-def exchange(
+def exchange_sample(
     words: list[str],
     model: Model,
     sample: Sample,
@@ -119,15 +119,15 @@ def exchange(
         source.mkdir()
         sink.mkdir()
         write_npz(source / f"{STEM}.npz", sample.arrays)
-        manifest = {**_manifest(model, sample), **asked}
+        manifest = {**_make_manifest(model, sample), **asked}
         (source / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         run_program([*words, str(source), str(sink)], timeout=timeout, doing=f"sample {sample.name}")
         if (told := sink / ENVIRONMENT_FILE).is_file():
             environment.update(recorded_facts(told))
-        return _read(sink, words[0], {value.name: value.dtype for value in model.outputs})
+        return _read_outputs(sink, words[0], {value.name: value.dtype for value in model.outputs})
 
 
-def _manifest(model: Model, sample: Sample) -> dict[str, object]:
+def _make_manifest(model: Model, sample: Sample) -> dict[str, object]:
     return {
         "schema": "parityscope-command/1",
         "model": str(model.path),
@@ -140,7 +140,7 @@ def _manifest(model: Model, sample: Sample) -> dict[str, object]:
     }
 
 
-def _read(folder: Path, program: str, dtypes: Mapping[str, str]) -> dict[str, np.ndarray]:
+def _read_outputs(folder: Path, program: str, dtypes: Mapping[str, str]) -> dict[str, np.ndarray]:
     packed = folder / f"{STEM}.npz"
     plain = folder / f"{STEM}.safetensors"
     fix = f"let it write {STEM}.npz or {STEM}.safetensors, with its outputs by name, into its second argument"
@@ -152,12 +152,12 @@ def _read(folder: Path, program: str, dtypes: Mapping[str, str]) -> dict[str, np
         arrays = stored.read(0, stored.names(0))
     except ParityError as error:
         raise ParityError(f"{program} wrote a file that is no good: {error.problem}", fix=fix) from error
-    return {name: _meant(name, array, program, dtypes.get(name, "")) for name, array in arrays.items()}
+    return {name: _restore_lost_type(name, array, program, dtypes.get(name, "")) for name, array in arrays.items()}
 
 
-def _meant(name: str, array: np.ndarray, program: str, declared: str) -> np.ndarray:
+def _restore_lost_type(name: str, array: np.ndarray, program: str, declared: str) -> np.ndarray:
     """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
-    array = retyped(array, "bfloat16" if array.dtype.itemsize == 2 else declared)
+    array = view_as_declared(array, "bfloat16" if array.dtype.itemsize == 2 else declared)
     if array.dtype.type is np.void:
         raise ParityError(
             f"{program} wrote {name!r} as {array.dtype}, and nothing says what that means",
@@ -166,7 +166,7 @@ def _meant(name: str, array: np.ndarray, program: str, declared: str) -> np.ndar
     return array
 
 
-def _switched(target: Target) -> Iterator[Target]:
+def _switched_targets(target: Target) -> Iterator[Target]:
     yield with_option(target, "optimization", "disabled")
 
 
@@ -179,12 +179,12 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     words="a program",
     runs_program=True,
     reads_model=False,
     onnxruntime="perhaps",
     tensorrt="perhaps",
-    switched=_switched,
+    switched=_switched_targets,
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from parityscope.backends import Capture
 from parityscope.backends.targets import check_target
-from parityscope.case.graph import values
+from parityscope.case.graph import computed_values
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ def check_backend(
 
 def _check_probe(backend: Backend) -> None:
     found = backend.probe()
-    _require(bool(found.version or found.problem), f"{backend.name}: its probe gives neither a version nor a problem")
-    _require(not found.problem, f"{backend.name} cannot be checked where it cannot be used: {found.problem}")
+    _require_promise(
+        bool(found.version or found.problem), f"{backend.name}: its probe gives neither a version nor a problem"
+    )
+    _require_promise(not found.problem, f"{backend.name} cannot be checked where it cannot be used: {found.problem}")
 
 
 def _check_refusals(backend: Backend, target: Target) -> None:
@@ -61,16 +63,18 @@ def _check_refusals(backend: Backend, target: Target) -> None:
         try:
             check_target(wrong, backend)
         except ParityError as error:
-            _require(bool(error.fix), f"{backend.name}: refusing {_UNKNOWN!r} names no fix")
+            _require_promise(bool(error.fix), f"{backend.name}: refusing {_UNKNOWN!r} names no fix")
         else:
             raise AssertionError(f"{backend.name} accepts the unknown precision or option {_UNKNOWN!r}")
 
 
 def _check_outputs(backend: Backend, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
     for value in model.outputs:
-        _require(value.name in arrays, f"{backend.name} does not give output {value.name!r} by its declared name")
+        _require_promise(
+            value.name in arrays, f"{backend.name} does not give output {value.name!r} by its declared name"
+        )
         array = arrays[value.name]
-        _require(
+        _require_promise(
             array.dtype.name == value.dtype,
             f"{backend.name} gives output {value.name!r} as {array.dtype.name}, declared is {value.dtype}",
         )
@@ -79,30 +83,32 @@ def _check_outputs(backend: Backend, model: Model, arrays: Mapping[str, np.ndarr
         fits = array.ndim == len(value.shape) and all(
             not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
         )
-        _require(
+        _require_promise(
             fits,
             f"{backend.name} gives output {value.name!r} in shape {list(array.shape)}, declared is {list(value.shape)}",
         )
 
 
 def _check_repeated(backend: Backend, first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> None:
-    _require(first.keys() == second.keys(), f"{backend.name} gives other tensors when it runs the same sample again")
+    _require_promise(
+        first.keys() == second.keys(), f"{backend.name} gives other tensors when it runs the same sample again"
+    )
     for name, array in first.items():
         same = array.shape == second[name].shape and array.tobytes() == second[name].tobytes()
-        _require(same, f"{backend.name} gives another {name!r} when it runs the same sample again")
+        _require_promise(same, f"{backend.name} gives another {name!r} when it runs the same sample again")
 
 
 def _check_capture(backend: Backend, model: Model, sample: Sample, target: Target) -> None:
     outputs = {value.name for value in model.outputs}
-    asked = tuple(str(value.name) for value in values(model.graph()) if value.name not in outputs)
+    asked = tuple(str(value.name) for value in computed_values(model.graph()) if value.name not in outputs)
     with backend.open(model, target, Capture(tensors=asked)) as session:
         arrays = session.run(sample)
         _check_outputs(backend, model, arrays)
         extra = sorted(set(arrays) - outputs - set(asked))
-        _require(not extra, f"{backend.name} gives tensors that nobody asked for: {', '.join(extra)}")
+        _require_promise(not extra, f"{backend.name} gives tensors that nobody asked for: {', '.join(extra)}")
 
 
-def _require(kept: object, sentence: str) -> None:
+def _require_promise(kept: object, sentence: str) -> None:
     # Not an assert statement: those vanish under python -O.
     if not kept:
         raise AssertionError(sentence)

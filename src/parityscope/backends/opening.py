@@ -6,9 +6,9 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, Session, backend, probed
+from parityscope.backends import Capture, Session, backend_named, probe_backend
 from parityscope.backends._child import open_in_child
-from parityscope.backends.command import seconds
+from parityscope.backends.command import parse_seconds
 from parityscope.backends.targets import check_target, format_target, one_of
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
@@ -27,15 +27,15 @@ _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 def model_of(model: Model, target: Target) -> Model:
     """The model that `target` runs: its own (`model=PATH`) or the reference's."""
     path = target.option("model")
-    return _loaded(Path(path)) if path else model
+    return _load_model_once(Path(path)) if path else model
 
 
 _LOADED: dict[Path, tuple[tuple[int, ...], Model]] = {}  # the last one; a command asks a dozen times
 
 
-def _loaded(path: Path) -> Model:
+def _load_model_once(path: Path) -> Model:
     """The model of a file, read once as long as the file is the same and holds all of its weights itself."""
-    mark = _mark(path)
+    mark = _file_mark(path)
     if path in _LOADED and _LOADED[path][0] == mark:
         return _LOADED[path][1]
     model = load_model(path)
@@ -45,7 +45,7 @@ def _loaded(path: Path) -> Model:
     return model
 
 
-def _mark(path: Path) -> tuple[int, ...]:
+def _file_mark(path: Path) -> tuple[int, ...]:
     """What changes when a regular file is written: its size first; empty where there is none."""
     try:
         found = path.stat()
@@ -61,9 +61,9 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
     Raises:
         ParityError: the backend is unknown or unusable here, an option is, or the runtime refuses the model.
     """
-    runtime = backend(target.backend)
+    runtime = backend_named(target.backend)
     check_target(target, runtime)
-    if problem := (probe := probed(runtime)).problem:
+    if problem := (probe := probe_backend(runtime)).problem:
         raise ParityError(problem, where=format_target(target), fix=probe.fix)
     if capture.tensors and not runtime.observes:
         raise ParityError(f"{runtime.name} shows no intermediate tensors", fix="compare its outputs only")
@@ -78,7 +78,7 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
     inner = Target(backend=target.backend, precision=target.precision, options=left)
     # A limit that was given is meant; without one, a build is no hang.
     builds = runtime.builds_for_shapes and not timeout
-    with open_in_child(own, inner, capture, seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
+    with open_in_child(own, inner, capture, parse_seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
         yield session
 
 
@@ -88,7 +88,7 @@ def shapes_for(model: Model, target: Target, inputs: Inputs) -> tuple[Mapping[st
     All and not those of one recording, because an engine is to be the same in each of them. Where the model leaves no size
     open the first sample says all.
     """
-    if not backend(target.backend).builds_for_shapes:
+    if not backend_named(target.backend).builds_for_shapes:
         return ()
     own = model_of(model, target)
     dynamic = any(value.shape is None or not all(isinstance(dim, int) for dim in value.shape) for value in own.inputs)

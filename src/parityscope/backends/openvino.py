@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._openvino_marks import marked
+from parityscope.backends._openvino_marks import mark_outputs
 from parityscope.backends._openvino_trial import bearable_marks
 from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.errors import ParityError
@@ -47,7 +47,7 @@ _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f
 _PASSIVE = {"Const", "Input", "Output", "Reorder", "Reshape", "Transpose", "Split", "Concatenation", "Convert"}
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import openvino as ov
     except ImportError as error:
@@ -61,7 +61,7 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import openvino as ov
 
     observe = one_of(target, "observe", ("layers", "all"), "layers")
@@ -70,7 +70,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
     if threads := count_of(target, "threads"):
         settings["INFERENCE_NUM_THREADS"] = threads
-    source = _read(core, model.path)
+    source = _read_openvino_model(core, model.path)
     declared = len(source.outputs)
     names = {value.name: index for index, value in enumerate(model.outputs)}
     absent: list[Skip] = []
@@ -79,16 +79,16 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
         if observe == "layers":
-            executed, written = _undisturbed(model.path, model.sha256, precision, tuple(settings.items()))
-            borders, absent = _borders(model, executed, written, capture.tensors)
+            executed, written = _undisturbed_graph(model.path, model.sha256, precision, tuple(settings.items()))
+            borders, absent = _split_borders(model, executed, written, capture.tensors)
             wanted = list(borders)
         stored = {name: borders[name] if observe == "layers" else "" for name in wanted if name not in names}
         kept, crashes = bearable_marks(model.path, model.sha256, tuple(settings.items()), tuple(stored.items()))
         absent.extend(crashes)
-        source, captured, missing = marked(source, dict(kept))
+        source, captured, missing = mark_outputs(source, dict(kept))
         absent.extend(missing)
-    compiled = _compile(core, source, settings, model.path)
-    executed = executed or _executed(compiled, precision)
+    compiled = _compile_openvino_model(core, source, settings, model.path)
+    executed = executed or _executed_graph_of(compiled, precision)
     request = compiled.create_infer_request()
     order = {**names, **{name: declared + position for name, position in captured.items()}}
 
@@ -117,7 +117,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def _read(core: Any, path: Path) -> Any:
+def _read_openvino_model(core: Any, path: Path) -> Any:
     try:
         return core.read_model(str(path))
     except RuntimeError as error:
@@ -128,7 +128,7 @@ def _read(core: Any, path: Path) -> Any:
         ) from error
 
 
-def _compile(core: Any, source: Any, settings: Mapping[str, Any], path: Path) -> Any:
+def _compile_openvino_model(core: Any, source: Any, settings: Mapping[str, Any], path: Path) -> Any:
     try:
         return core.compile_model(source, "CPU", dict(settings))
     except RuntimeError as error:
@@ -140,7 +140,7 @@ def _compile(core: Any, source: Any, settings: Mapping[str, Any], path: Path) ->
 
 
 @functools.lru_cache(maxsize=4)
-def _undisturbed(
+def _undisturbed_graph(
     path: Path, digest: str, precision: str, settings: tuple[tuple[str, Any], ...]
 ) -> tuple[ExecutedGraph, Mapping[str, str]]:
     """The executed graph of the file as it is, and the format of each tensor in which a layer of it ends.
@@ -149,18 +149,20 @@ def _undisturbed(
     """
     import openvino as ov
 
-    from parityscope.arithmetic.fusion.following import ends, follow
+    from parityscope.arithmetic.fusion.following import follow_executed, layers_by_end
     from parityscope.case.model import read_graph
 
     del digest
     core = ov.Core()
-    executed = _executed(_compile(core, _read(core, path), dict(settings), path), precision)
+    executed = _executed_graph_of(
+        _compile_openvino_model(core, _read_openvino_model(core, path), dict(settings), path), precision
+    )
     graph = read_graph(path)
-    stored = {name: kernel.stored for kernel in follow(executed, graph).kernels for name in kernel.values}
-    return executed, {name: stored.get(name, "f32") for name in ends(executed, graph)}
+    stored = {name: kernel.stored for kernel in follow_executed(executed, graph).kernels for name in kernel.values}
+    return executed, {name: stored.get(name, "f32") for name in layers_by_end(executed, graph)}
 
 
-def _borders(
+def _split_borders(
     model: Model, executed: ExecutedGraph, written: Mapping[str, str], wanted: Sequence[str]
 ) -> tuple[dict[str, str], list[Skip]]:
     """Those of `wanted` in which an executed layer ends, with the format that it writes, and a Skip for each other."""
@@ -186,7 +188,7 @@ def _as_numpy(tensor: Any) -> np.ndarray:
     return copy
 
 
-def _executed(compiled: Any, requested: str) -> ExecutedGraph:
+def _executed_graph_of(compiled: Any, requested: str) -> ExecutedGraph:
     layers = []
     weight: dict[str, int] = {}
     for operation in compiled.get_runtime_model().get_ordered_ops():
@@ -217,13 +219,13 @@ def _first_line(error: Exception) -> str:
     return next((line for line in reversed(lines) if not line.startswith("Exception from")), str(error))[:400]
 
 
-def _switched(target: Target) -> Iterator[Target]:
+def _switched_targets(target: Target) -> Iterator[Target]:
     yield with_option(target, "threads", "1")
     if target.precision not in {"", "f32"}:
         yield replace(target, precision="f32")
 
 
-def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     """The hint is executed in what the CPU has (read from compiled models, docs/targets.md)."""
     has_f16 = bool(machine.features & {"avx512_fp16", "amx_fp16"})
     has_bf16 = bool(machine.features & {"avx512_bf16", "amx_bf16"})
@@ -239,7 +241,7 @@ def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     yield Arithmetic(target="openvino:bf16", computes="bf16" if has_bf16 else "f32", tf32="none", because=why)
 
 
-def _program(target: Target) -> str:
+def _program_of_target(target: Target) -> str:
     threads = count_of(target, "threads")
     hint = f'"INFERENCE_PRECISION_HINT": "{target.precision or "f32"}", "PERFORMANCE_HINT": "LATENCY"'
     settings = "{" + hint + (f', "INFERENCE_NUM_THREADS": {threads}' if threads else "") + "}"
@@ -263,14 +265,14 @@ BACKEND = Backend(
     },
     precisions=("f32", "bf16", "f16"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     plain=frozenset({"observe", "threads"}),
     words="OpenVINO",
     tries_repairs=True,
     converts=True,
     profile="openvino",
-    switched=_switched,
+    switched=_switched_targets,
     settings={
         **{
             name: f'core.compile_model(model, "CPU", {{"INFERENCE_PRECISION_HINT": "{name}"}})'
@@ -278,7 +280,7 @@ BACKEND = Backend(
         },
         "accuracy": 'core.compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})',
     },
-    arithmetic=_arithmetic,
-    program=_program,
+    arithmetic=_list_arithmetic,
+    program=_program_of_target,
     tracker="https://github.com/openvinotoolkit/openvino/issues",
 )

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
-from parityscope.backends._ort_providers import ON_TENSORRT, device_of, providers_of, unloadable
+from parityscope.backends._ort_providers import ON_TENSORRT, device_of, missing_library, providers_of
 from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.case.extending import with_outputs
-from parityscope.custom_operators import libraries
+from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
-from parityscope.installed import Arithmetic, on_gpu
+from parityscope.installed import Arithmetic, arithmetic_on_gpu
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from parityscope.installed import Machine
     from parityscope.records import ExecutedGraph, Target
 
-__all__ = ["BACKEND", "unregistered"]
+__all__ = ["BACKEND", "unregistered_operators"]
 
 _UNREGISTERED = "is not a registered function/op"  # ONNX Runtime's words (graph.cc)
 _PROBE_IR_VERSION = 8  # of ONNX 1.13: every runtime in use reads it
@@ -50,19 +50,19 @@ _INSPECTED_BYTES = 1 << 28  # chosen: for as long as the graph is saved, its wei
 _HALF = {"f16": "float16", "bf16": "bfloat16"}
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import onnxruntime as ort
     except ImportError as error:
         return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
     providers = ort.get_available_providers()
     # What is listed was built in; whether its libraries are here is another question.
-    broken = {f"{name} cannot be loaded": why for name in providers if (why := unloadable(name))}
+    broken = {f"{name} cannot be loaded": why for name in providers if (why := missing_library(name))}
     return Probe(version=ort.__version__, facts={"providers": ", ".join(providers), **broken})
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     _check_declaration(model, target)
     level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
     threads = count_of(target, "threads")
@@ -95,7 +95,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         _check_known(model, marked)
         if observe == "layers":
             executed = fused()
-            marked, absent = _borders(model, executed, marked)
+            marked, absent = _split_borders(model, executed, marked)
         run = open_bytes(
             with_outputs(model.path, marked),
             outputs=[*outputs, *marked],
@@ -132,7 +132,9 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def unregistered(operators: Iterable[tuple[str, str]], opsets: Mapping[str, int], library: str) -> set[tuple[str, str]]:
+def unregistered_operators(
+    operators: Iterable[tuple[str, str]], opsets: Mapping[str, int], library: str
+) -> set[tuple[str, str]]:
     """Those of `operators` (domain, type) that ONNX Runtime does not have, with `library` registered if it is given.
 
     Each is asked for in a model of one node: what the runtime says of an unknown operator comes before anything else.
@@ -151,7 +153,7 @@ def unregistered(operators: Iterable[tuple[str, str]], opsets: Mapping[str, int]
         try:
             open_bytes(model.SerializeToString(), outputs=["y"], custom_ops=library)
         except ParityError as refusal:
-            if refusal.where in libraries(library):
+            if refusal.where in libraries_for_session(library):
                 raise
             if _UNREGISTERED in refusal.problem:
                 missing.add((domain, kind))
@@ -168,11 +170,11 @@ def _check_known(model: Model, names: Sequence[str]) -> None:
         )
 
 
-def _borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tuple[list[str], tuple[Skip, ...]]:
+def _split_borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tuple[list[str], tuple[Skip, ...]]:
     """Those of `names` in which a node of the optimized graph ends, and a Skip for each other."""
-    from parityscope.arithmetic.fusion.following import ends
+    from parityscope.arithmetic.fusion.following import layers_by_end
 
-    last = ends(executed, model.graph())
+    last = layers_by_end(executed, model.graph())
     layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
     fix = "observe=all marks it, and changes the fusion"
     return [name for name in names if name in last], tuple(
@@ -207,7 +209,7 @@ def _check_declaration(model: Model, target: Target) -> None:
         )
 
 
-def _switched(target: Target) -> Iterator[Target]:
+def _switched_targets(target: Target) -> Iterator[Target]:
     yield with_option(target, "optimization", "disabled")
     yield with_option(target, "threads", "1")
     if target.option("tf32") == "on":
@@ -215,14 +217,14 @@ def _switched(target: Target) -> Iterator[Target]:
         yield with_option(without, "tf32", "off")
 
 
-def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     why = "the CPU provider computes halves in FP32, without the roundings between operators (measured)"
     yield Arithmetic(target="ort", computes="f32, also for f16 graphs", tf32="none", because=why)
     if "CUDAExecutionProvider" in machine.told.get("ort", {}).get("providers", ""):
-        yield on_gpu(machine, "ort?device=cuda", "the graph's types", "ONNX Runtime's own default is on")
+        yield arithmetic_on_gpu(machine, "ort?device=cuda", "the graph's types", "ONNX Runtime's own default is on")
 
 
-def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
+def _linked_libraries(probe: Probe) -> Iterator[tuple[str, int]]:
     if probe.problem:
         return
     try:
@@ -234,7 +236,7 @@ def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
         yield "onnxruntime-gpu", int(version.partition(".")[0])
 
 
-def _program(target: Target) -> str:
+def _program_of_target(target: Target) -> str:
     level = OPTIMIZATION_LEVELS[one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")]
     threads, library = count_of(target, "threads"), target.option("custom_ops")
     lines = [
@@ -270,8 +272,8 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     plain=frozenset(
         {
             *("optimization", "observe", "threads", "device", "provider", "provider_options", "tf32"),
@@ -281,9 +283,9 @@ BACKEND = Backend(
     package="onnxruntime",
     tries_repairs=True,
     onnxruntime="yes",
-    switched=_switched,
-    arithmetic=_arithmetic,
-    linked=_linked,
-    program=_program,
+    switched=_switched_targets,
+    arithmetic=_list_arithmetic,
+    linked=_linked_libraries,
+    program=_program_of_target,
     tracker="https://github.com/microsoft/onnxruntime/issues",
 )

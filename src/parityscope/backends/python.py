@@ -4,7 +4,7 @@ The function is given one sample, a dict of arrays by input name, and gives the 
 of the model's outputs, or one array where there is one. Arrays may be numpy's or of any library whose arrays numpy
 takes (`__array__`, DLPack). It runs in this process, and shows its outputs only.
 
-This backend runs code that you name. A study names none that is run: `call` is to be given again by whoever repeats it.
+This backend runs code that you name. A study names none that is run: `call_user_code` is to be given again by whoever repeats it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.case.arrays import as_array
-from parityscope.case.formats.loader import call, find_function
+from parityscope.case.formats.loader import call_user_code, find_function
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -45,15 +45,15 @@ def handed_over(function: Callable[[Sample], object]) -> Iterator[str]:
         del _HANDED[number]
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     return Probe(version="1")
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
     run, where = _function_of(target)
     names = [value.name for value in model.outputs]
-    yield Session(run=lambda sample: _named(run(sample), names, f"{where}, sample {sample.index}"))
+    yield Session(run=lambda sample: _name_outputs(run(sample), names, f"{where}, sample {sample.index}"))
 
 
 def _function_of(target: Target) -> tuple[Callable[[Sample], object], str]:
@@ -69,12 +69,14 @@ def _function_of(target: Target) -> tuple[Callable[[Sample], object], str]:
     user = find_function(text)
 
     def run(sample: Sample) -> object:
-        return call(user, user.function, dict(sample.arrays), doing=f"running {text} on sample {sample.index}")
+        return call_user_code(
+            user, user.function, dict(sample.arrays), doing=f"running {text} on sample {sample.index}"
+        )
 
     return run, text
 
 
-def _named(given: Any, names: Sequence[str], where: str) -> dict[str, np.ndarray]:
+def _name_outputs(given: Any, names: Sequence[str], where: str) -> dict[str, np.ndarray]:
     """The outputs by name.
 
     Raises:
@@ -95,8 +97,8 @@ BACKEND = Backend(
     options={"call": "the function, as file.py:name", "number": "of a function that a Python program handed over"},
     precisions=(),
     observes=False,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     called=("function", "callable"),
     words="a Python function",
     runs_program=True,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends._parts import Kept, Plan, next_part, ordered, size_of
+from parityscope.backends._parts import KeptParts, PartsPlan, next_part, order_with_outputs, size_of
 from parityscope.backends.opening import model_of, open_target, shapes_for
 from parityscope.backends.resuming import ledger_of
 from parityscope.backends.sizing import tensor_sizes
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Progress",
-    "Request",
-    "observable",
-    "record",
-    "silent",
+    "RecordingRequest",
+    "ignore_progress",
+    "observable_tensors",
+    "record_trace",
 ]
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps); without steps: something that is known now
 
 
-def silent(what: str, step: int, steps: int) -> None:
+def ignore_progress(what: str, step: int, steps: int) -> None:
     """The progress that nobody watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RecordingRequest:
     """What to record: which samples, which tensors besides the outputs, where to spill, how much memory (bytes).
 
     `reads` tells what each tensor and output is computed from among them, where that is to be recorded with it; it is only
@@ -66,7 +66,9 @@ class Request:
     reads: Callable[[], Mapping[str, Sequence[str]]] = dict
 
 
-def record(model: Model, inputs: Inputs, target: Target, request: Request, progress: Progress = silent) -> Trace:
+def record_trace(
+    model: Model, inputs: Inputs, target: Target, request: RecordingRequest, progress: Progress = ignore_progress
+) -> Trace:
     """Runs `target` on the samples asked for.
 
     `model` is the reference's; tensors are named as in the model that the target runs (`model=PATH`).
@@ -81,11 +83,11 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
         raise ValueError("capturing intermediate tensors needs a folder to spill to")
     own = model_of(model, target)
     outputs = [value.name for value in own.outputs]
-    plan = _plan(own, inputs, request)
-    left = ordered(request.tensors, outputs, plan.reads)
+    plan = _plan_parts(own, inputs, request)
+    left = order_with_outputs(request.tensors, outputs, plan.reads)
     _check_room(left, plan, len(request.samples), request.folder)
     ledger = ledger_of(request.folder, target, own)
-    kept = Kept(tensors=dict(plain.tensors))
+    kept = KeptParts(tensors=dict(plain.tensors))
     disturbance = 0.0
     spent = plain.seconds
     last = plain
@@ -98,7 +100,7 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
         last = before or _record_chunk(model, inputs, target, request, marked, number, progress)
         if ledger and before is None:
             ledger.keep(request.label, number, marked, last)
-        disturbance = max(disturbance, _distance(plain, last))
+        disturbance = max(disturbance, _distance_between_runs(plain, last))
         kept.add(last, part, number)
         spent += last.seconds
         number += 1
@@ -120,7 +122,7 @@ def record(model: Model, inputs: Inputs, target: Target, request: Request, progr
     )
 
 
-def _plan(own: Model, inputs: Inputs, request: Request) -> Plan:
+def _plan_parts(own: Model, inputs: Inputs, request: RecordingRequest) -> PartsPlan:
     """One part where all fits, or where no size is known; what tensors are computed from is then of no interest."""
     limit = request.memory // 2
     try:
@@ -128,10 +130,10 @@ def _plan(own: Model, inputs: Inputs, request: Request) -> Plan:
     except ParityError:
         sizes = {}
     fits = sum(sizes.values()) <= limit
-    return Plan(reads={} if fits else request.reads(), sizes=sizes, limit=limit)
+    return PartsPlan(reads={} if fits else request.reads(), sizes=sizes, limit=limit)
 
 
-def observable(model: Model) -> list[str]:
+def observable_tensors(model: Model) -> list[str]:
     """Names of the intermediate tensors that could be captured, in topological order, outputs left out."""
     outputs = {value.name for value in model.outputs}
     return [name for name in model.sites if name not in outputs]
@@ -141,7 +143,7 @@ def _record_chunk(
     model: Model,
     inputs: Inputs,
     target: Target,
-    request: Request,
+    request: RecordingRequest,
     tensors: tuple[str, ...],
     number: int | None,
     progress: Progress,
@@ -187,7 +189,7 @@ def _record_chunk(
         )
 
 
-def _distance(plain: Trace, captured: Trace) -> float:
+def _distance_between_runs(plain: Trace, captured: Trace) -> float:
     """The worst relative L2 distance between the outputs of the undisturbed and of the captured run."""
     worst = 0.0
     for (sample, name), array in plain.tensors.items():
@@ -213,7 +215,7 @@ def _is_number(array: object) -> bool:
     return isinstance(array, np.ndarray) and array.dtype.kind not in "OUS"
 
 
-def _check_room(left: Sequence[str], plan: Plan, samples: int, folder: Path) -> None:
+def _check_room(left: Sequence[str], plan: PartsPlan, samples: int, folder: Path) -> None:
     """Whether all parts fit on the disk, were every tensor given."""
     folder.mkdir(parents=True, exist_ok=True)
     needed = samples * size_of(left, plan)

@@ -53,7 +53,7 @@ class Ledger:
             asked = {"key": self.key, "samples": list(samples), "tensors": list(tensors)}
             if any(note[name] != value for name, value in asked.items()) or not self._whole(note["files"]):
                 return None
-            return _trace(note, self.target, self.folder)
+            return _trace_from_note(note, self.target, self.folder)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, ParityError):
             return None  # a note or a file that cannot be read is no note: the chunk is recorded again
 
@@ -64,8 +64,8 @@ class Ledger:
             "key": self.key,
             "samples": list(trace.samples),
             "tensors": list(tensors),
-            "files": {path.name: _mark(path) for path in paths},
-            "where": {f"{index:06d}": path.name for index, path in _by_sample(trace).items()},
+            "files": {path.name: _file_mark(path) for path in paths},
+            "where": {f"{index:06d}": path.name for index, path in _tensors_by_sample(trace).items()},
             "names": list(trace.names),
             "outputs": list(trace.outputs),
             "environment": dict(trace.environment),
@@ -80,7 +80,7 @@ class Ledger:
         return self.folder / f"{label}-{number:03d}.json"
 
     def _whole(self, files: Mapping[str, Any]) -> bool:
-        return all(_mark(self.folder / Path(name).name) == mark for name, mark in files.items())
+        return all(_file_mark(self.folder / Path(name).name) == mark for name, mark in files.items())
 
 
 def ledger_of(folder: Path, target: Target, own: Model) -> Ledger | None:
@@ -106,11 +106,11 @@ def digest_of(plain: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _by_sample(trace: Trace) -> dict[int, Path]:
+def _tensors_by_sample(trace: Trace) -> dict[int, Path]:
     return {index: held.path for (index, _), held in trace.tensors.items() if isinstance(held, StoredTensor)}
 
 
-def _mark(path: Path) -> list[int]:
+def _file_mark(path: Path) -> list[int]:
     """Size and CRC-32 of a file: enough against a write cut short or a damaged disk, and not meant against anyone."""
     size = checksum = 0
     with path.open("rb") as file:
@@ -120,7 +120,7 @@ def _mark(path: Path) -> list[int]:
     return [size, checksum]
 
 
-def _trace(note: Mapping[str, Any], target: Target, folder: Path) -> Trace:
+def _trace_from_note(note: Mapping[str, Any], target: Target, folder: Path) -> Trace:
     tensors = {
         (int(index), name): held
         for index, file in note["where"].items()
@@ -135,12 +135,12 @@ def _trace(note: Mapping[str, Any], target: Target, folder: Path) -> Trace:
         disturbs=note["disturbs"],
         absent=tuple(Skip(**skip) for skip in note["absent"]),
         seconds=note["seconds"],
-        executed=_executed(note["executed"]),
+        executed=_executed_from_plain(note["executed"]),
         tensors=tensors,
     )
 
 
-def _executed(plain: Mapping[str, Any] | None) -> ExecutedGraph | None:
+def _executed_from_plain(plain: Mapping[str, Any] | None) -> ExecutedGraph | None:
     if plain is None:
         return None
     layers = tuple(ExecutedLayer(**{**layer, "nodes": tuple(layer["nodes"])}) for layer in plain["layers"])

@@ -29,11 +29,11 @@ import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
-from parityscope.backends._matching import matching
-from parityscope.case.conformance import settled
-from parityscope.case.formats import UNREADABLE, Stored, retyped, unreadable
+from parityscope.backends._matching import match_recordings
+from parityscope.case.conformance import settle_declarations
+from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
 from parityscope.case.formats.exported import open_exported
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.polygraphy import open_outputs
 from parityscope.case.formats.safetensors_file import open_safetensors
@@ -64,16 +64,16 @@ class _Recording:
     match: Callable[[Sample], int]
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     return Probe(version="1")
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
-    stored, files = _stored(model, target)
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+    stored, files = _open_stored(model, target)
     if not stored.labels:
         raise ParityError("the recording holds no samples", where=stored.origin, fix="record at least one inference")
-    recording = _named(model, target, stored, matching(stored, files, target.option("pair", "name")))
+    recording = _name_recorded(model, target, stored, match_recordings(stored, files, target.option("pair", "name")))
     outputs = [value.name for value in model.outputs]
     wanted = [name for name in dict.fromkeys((*outputs, *capture.tensors)) if name in recording.names]
     if not recording.names.keys() & set(outputs):
@@ -85,15 +85,15 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         )
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
-        return _recorded(recording, sample, wanted)
+        return _recorded_tensors(recording, sample, wanted)
 
-    environment = _environment(target.option("path"), target.option("environment"))
+    environment = _recorded_environment(target.option("path"), target.option("environment"))
     folder = Path(target.option("path"))
     if (folder / FACTS_FILE).is_file():
         from parityscope.backends._tensorrt.recorded import engine_session
 
         engine = engine_session(folder, model, capture, run, target.option("pair", "name"))
-        unrecorded = _absent(model, Capture(), recording)
+        unrecorded = _skips_of_absent(model, Capture(), recording)
         yield replace(
             engine,
             absent=(*unrecorded, *engine.absent),
@@ -103,7 +103,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     yield Session(
         run=run,
         disturbs="as it was recorded",
-        absent=tuple(_absent(model, capture, recording)),
+        absent=tuple(_skips_of_absent(model, capture, recording)),
         environment={
             "recording": stored.origin,
             "recorded samples": str(len(stored.labels)),
@@ -112,7 +112,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def _environment(path: str, file: str) -> dict[str, str]:
+def _recorded_environment(path: str, file: str) -> dict[str, str]:
     """What was recorded of the place: the file given, or environment.json in the recording's folder."""
     beside = Path(path) / ENVIRONMENT_FILE
     if file:
@@ -120,7 +120,7 @@ def _environment(path: str, file: str) -> dict[str, str]:
     return recorded_facts(beside) if beside.is_file() else {}
 
 
-def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
+def _open_stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
     """The recording, and the name of each sample's own file (or folder); none where one file holds them all."""
     text = target.option("path")
     path = Path(text)
@@ -130,12 +130,12 @@ def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
         raise ParityError(f"there is no {text}", fix="give the file or folder that the deployment wrote")
     if path.is_dir() and (path / "outputs").is_dir():
         path = path / "outputs"
-    found = survey(path) if path.is_dir() else None
+    found = survey_folder(path) if path.is_dir() else None
     files = found.files if found else (path,)
     kind = found.kind if found else path.suffix.lower().removeprefix(".")
     origin = f"{len(files)} files in {path}" if found else str(path)
     runner = target.option("runner")
-    shapes = _shapes(target.option("shapes"))
+    shapes = _parse_shapes(target.option("shapes"))
     if runner and kind != "json":
         raise ParityError(f"only Polygraphy's files have runners, and {text} is none", fix="leave runner= out")
     if shapes and kind != "raw":
@@ -146,8 +146,8 @@ def _stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
         case "safetensors":
             stored = open_safetensors(files, origin)
         case "raw" if found:
-            inside = frozenset(_inside(model))
-            expected = Expected(values=settled(model.outputs), kind="output", shapes=shapes, inside=inside)
+            inside = frozenset(_values_inside(model))
+            expected = Expected(values=settle_declarations(model.outputs), kind="output", shapes=shapes, inside=inside)
             stored = open_raw(path, expected)
         case "json" if not found and _is_exported(path):
             stored = open_exported(path, model.outputs)
@@ -171,11 +171,11 @@ def _is_exported(path: Path) -> bool:
         with open_regular_file(path, path.name) as file:
             start = "".join(file.read(_PEEK).decode(errors="replace").split())
     except UNREADABLE as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     return start.startswith(('[{"name":', "[]"))
 
 
-def _shapes(text: str) -> dict[str, tuple[int, ...]]:
+def _parse_shapes(text: str) -> dict[str, tuple[int, ...]]:
     shapes = {}
     for item in text.split(",") if text else []:
         name, colon, dims = item.rpartition(":")
@@ -186,10 +186,10 @@ def _shapes(text: str) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _named(model: Model, target: Target, stored: Stored, match: Callable[[Sample], int]) -> _Recording:
+def _name_recorded(model: Model, target: Target, stored: Stored, match: Callable[[Sample], int]) -> _Recording:
     recorded = stored.names(0)
-    known = {value.name for value in model.outputs} | _inside(model)
-    renames = _renames(target.option("map"), set(recorded), known)
+    known = {value.name for value in model.outputs} | _values_inside(model)
+    renames = _parse_renames(target.option("map"), set(recorded), known)
     names: dict[str, str] = {}
     for old in recorded:
         new = renames.get(old, old)
@@ -204,7 +204,7 @@ def _named(model: Model, target: Target, stored: Stored, match: Callable[[Sample
     return _Recording(stored=stored, names=names, dtypes=dtypes, match=match)
 
 
-def _renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
+def _parse_renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
     """Old to new, as `map=` says; a name may hold colons itself, if only one reading makes sense."""
     renames: dict[str, str] = {}
     for item in text.split(",") if text else []:
@@ -224,12 +224,12 @@ def _renames(text: str, recorded: set[str], known: set[str]) -> dict[str, str]:
     return renames
 
 
-def _inside(model: Model) -> set[str]:
+def _values_inside(model: Model) -> set[str]:
     """The names of all values that the nodes of the main graph compute."""
     return {str(value.name) for node in model.graph().graph for value in node.outputs if value.name}
 
 
-def _recorded(recording: _Recording, sample: Sample, wanted: list[str]) -> dict[str, np.ndarray]:
+def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) -> dict[str, np.ndarray]:
     stored = recording.stored
     index = recording.match(sample)
     missing = [name for name in wanted if recording.names[name] not in stored.names(index)]
@@ -240,12 +240,12 @@ def _recorded(recording: _Recording, sample: Sample, wanted: list[str]) -> dict[
             fix="record the same tensors for every sample",
         )
     arrays = stored.read(index, [recording.names[name] for name in wanted])
-    return {name: _meant(name, arrays[recording.names[name]], recording) for name in wanted}
+    return {name: _restore_lost_type(name, arrays[recording.names[name]], recording) for name in wanted}
 
 
-def _meant(name: str, array: np.ndarray, recording: _Recording) -> np.ndarray:
+def _restore_lost_type(name: str, array: np.ndarray, recording: _Recording) -> np.ndarray:
     """The array, where its dtype got lost as bytes in an .npz: two bytes are bfloat16, one byte is what is declared."""
-    array = retyped(array, "bfloat16" if array.dtype.itemsize == 2 else recording.dtypes.get(name, ""))
+    array = view_as_declared(array, "bfloat16" if array.dtype.itemsize == 2 else recording.dtypes.get(name, ""))
     if array.dtype.kind == "O" or array.dtype.type is np.void:
         raise ParityError(
             f"{name!r} was recorded as {array.dtype}, and nothing says what that means",
@@ -255,13 +255,13 @@ def _meant(name: str, array: np.ndarray, recording: _Recording) -> np.ndarray:
     return array
 
 
-def _absent(model: Model, capture: Capture, recording: _Recording) -> Iterator[Skip]:
+def _skips_of_absent(model: Model, capture: Capture, recording: _Recording) -> Iterator[Skip]:
     outputs = {value.name for value in model.outputs}
     for name in dict.fromkeys((*(value.name for value in model.outputs), *capture.tensors)):
         if name not in recording.names:
             fix = f"record it, or say which recorded tensor it is: &map=RECORDED:{name}"
             yield Skip(what=f"tensor {name}", reason="it was not recorded", fix=fix, asked=name in outputs)
-    known = outputs | _inside(model) | {value.name for value in model.inputs}
+    known = outputs | _values_inside(model) | {value.name for value in model.inputs}
     for name, old in recording.names.items():
         if name not in known:
             reason = "it was recorded, and the model has no tensor of that name"
@@ -283,8 +283,8 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     plain=frozenset({"runner", "map", "pair", "shapes"}),
     files=frozenset({"path", "environment"}),
     words="a recording",

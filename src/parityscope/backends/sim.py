@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.records import Target
 
-__all__ = ["BACKEND", "arrangement_of", "prepare"]
+__all__ = ["BACKEND", "arrangement_of", "prepare_world"]
 
 _OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import onnxruntime as ort
     except ImportError as error:
@@ -58,7 +58,7 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import onnxruntime as ort
 
     from parityscope.evaluation.evaluating import run_world
@@ -66,7 +66,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     from parityscope.evaluation.sessions import Sessions
 
     threads = count_of(target, "threads")
-    world, absent = prepare(model, target, capture.tensors)
+    world, absent = prepare_world(model, target, capture.tensors)
     lacking = {skip.what for skip in absent}
     outputs = [value.name for value in model.outputs]
     wanted = [*outputs, *(name for name in capture.tensors if name not in outputs and f"tensor {name}" not in lacking)]
@@ -82,29 +82,29 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     )
 
 
-def prepare(model: Model, target: Target, tensors: Sequence[str]) -> tuple[World, tuple[Skip, ...]]:
+def prepare_world(model: Model, target: Target, tensors: Sequence[str]) -> tuple[World, tuple[Skip, ...]]:
     """The world that `target` is, and what it lacks, those of `tensors` that it has not among it.
 
     Raises:
         ParityError: an option of the target is not known, or the model cannot be simulated so.
     """
     # Files that hold dynamic ranges may be other ones the next time.
-    make = _world.__wrapped__ if target.option("dynamic_range") else _world
-    world, notes = make(_Asked(model=model, target=target))
+    make = _world_of.__wrapped__ if target.option("dynamic_range") else _world_of
+    world, notes = make(_Simulation(model=model, target=target))
     program = world.program
     known = {*program.steps_of, *program.constants, *program.inputs}
-    return world, (*notes, *(_absent(name) for name in tensors if name not in known))
+    return world, (*notes, *(_skip_of_absent(name) for name in tensors if name not in known))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
+class _Simulation:
     """A simulation of a model; equal ones are the same."""
 
     model: Model
     target: Target
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self._key == other._key
+        return isinstance(other, _Simulation) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -115,7 +115,7 @@ class _Asked:
 
 
 @functools.lru_cache(maxsize=4)  # chosen: the formats of one question, which several stages ask again
-def _world(asked: _Asked) -> tuple[World, tuple[Skip, ...]]:
+def _world_of(asked: _Simulation) -> tuple[World, tuple[Skip, ...]]:
     from parityscope.evaluation.simulating import simulated_world
 
     found = arrangement_of(asked.model, asked.target)
@@ -129,19 +129,19 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
         ParityError: an option of the target is not known, or the model cannot be simulated so.
     """
     from parityscope.arithmetic.quantized import QUANTIZED
-    from parityscope.arithmetic.simulation import arrange
+    from parityscope.arithmetic.simulation import arrange_precision
     from parityscope.evaluation.program import prepared_graph
 
     overflow = target.option("overflow", "infinity")
     if overflow not in _OVERFLOW:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
     if target.precision in QUANTIZED:
-        return _quantized(model, target)
+        return _quantized_arrangement(model, target)
     if target.precision:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
             raise ParityError(f"range={bounded!r} is not known", fix="use range=format|unbounded")
-        return arrange(
+        return arrange_precision(
             prepared_graph(model),
             target.precision,
             overflow=_OVERFLOW[overflow],
@@ -152,10 +152,10 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
         raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
-    return arrange(prepared_graph(model), None)
+    return arrange_precision(prepared_graph(model), None)
 
 
-def _quantized(model: Model, target: Target) -> Arrangement:
+def _quantized_arrangement(model: Model, target: Target) -> Arrangement:
     from parityscope.arithmetic.quantizing import quantize_products
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
 
@@ -178,7 +178,7 @@ def _quantized(model: Model, target: Target) -> Arrangement:
     return quantize_products(model.graph(), target.precision, largest)
 
 
-def _absent(name: str) -> Skip:
+def _skip_of_absent(name: str) -> Skip:
     return Skip(
         what=f"tensor {name}",
         reason="the simulated graph has no such value: converting the model to a newer opset or inlining its "
@@ -199,8 +199,8 @@ BACKEND = Backend(
     },
     precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     plain=frozenset({"overflow", "profile", "range", "threads"}),
     files=frozenset({"dynamic_range"}),
     words="a simulation",

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from parityscope.arithmetic.formats import format_word
 from parityscope.errors import ParityError
-from parityscope.plugins import find
+from parityscope.plugins import find_plugin
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def parse_target(text: str) -> Target:
     Raises:
         ParityError: the text is not of the form `backend[:precision][?key=value&...]`.
     """
-    if (understood := _opened(text)) is not None:
+    if (understood := _target_of_path(text)) is not None:
         return understood
     head, _, query = text.partition("?")
     name, colon, precision = head.partition(":")
@@ -67,29 +67,31 @@ def parse_target(text: str) -> Target:
         options[key] = unquote(value)
     if not colon and format_word(name) in _NARROW:
         name, precision = _SIMULATED, name
-    return Target(backend=_known(name), precision=format_word(precision), options=tuple(sorted(options.items())))
+    return Target(
+        backend=_backend_known_as(name), precision=format_word(precision), options=tuple(sorted(options.items()))
+    )
 
 
-def _known(name: str) -> str:
+def _backend_known_as(name: str) -> str:
     """The backend that somebody calls `name`; `name` itself where it is one or where nobody knows it."""
-    from parityscope.backends import Backend, backends
+    from parityscope.backends import Backend, known_backends
 
     small = name.lower()
     # The file of that name is all that is imported; all are where somebody calls it otherwise.
-    if name in _OURS or find("parityscope.backends", "BACKEND", Backend, name) is not None:
+    if name in _OURS or find_plugin("parityscope.backends", "BACKEND", Backend, name) is not None:
         return name
-    return next((one.name for one in backends().values() if small in {one.name, *one.called}), name)
+    return next((one.name for one in known_backends().values() if small in {one.name, *one.called}), name)
 
 
-def _opened(text: str) -> Target | None:
+def _target_of_path(text: str) -> Target | None:
     """The target that a path alone means: an ONNX file, an engine, a recording; None where `text` is no such path."""
-    from parityscope.backends import backends
+    from parityscope.backends import known_backends
 
     if "?" in text or not any(sign in text for sign in "./"):
         return None
     path = Path(text)
     ending = "/" if path.is_dir() else path.suffix.lower()
-    for one in backends().values():
+    for one in known_backends().values():
         if ending in one.opens:
             return Target(backend=one.name, options=((one.opens[ending], text),))
     return None

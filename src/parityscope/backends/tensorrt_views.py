@@ -7,17 +7,17 @@ from parityscope.backends._tensorrt.findings import find_in_view
 from parityscope.backends._tensorrt.inspector import engine_layers, io_tensors, read_layer_info, read_profile
 from parityscope.backends._tensorrt.iotensors import DTYPES
 from parityscope.backends._tensorrt.network import NetworkView, executed_graph, network_view
-from parityscope.backends._tensorrt.options import Options, options_of
+from parityscope.backends._tensorrt.options import TensorrtOptions, options_of
 from parityscope.backends._tensorrt.packages import Package, find_package
-from parityscope.backends._tensorrt.profiles import Range, check_covered, ranges_of_samples
+from parityscope.backends._tensorrt.profiles import ShapeRange, check_covered, ranges_of_samples
 from parityscope.backends._tensorrt.settling import value_of
 
 __all__ = [
     "DTYPES",
     "NetworkView",
-    "Options",
     "Package",
-    "Range",
+    "ShapeRange",
+    "TensorrtOptions",
     "check_covered",
     "engine_layers",
     "executed_graph",

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends.targets import with_option
 from parityscope.errors import ParityError
-from parityscope.installed import Arithmetic, on_gpu
+from parityscope.installed import Arithmetic, arithmetic_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,37 +46,37 @@ if TYPE_CHECKING:
 __all__ = ["BACKEND"]
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import torch
     except ImportError as error:
         return Probe(problem=f"torch cannot be imported: {error}", fix="pip install 'parityscope[torch]'")
-    from parityscope.backends._torch.switches import told
+    from parityscope.backends._torch.switches import torch_facts
 
-    return Probe(version=str(torch.__version__), facts=told(torch))
+    return Probe(version=str(torch.__version__), facts=torch_facts(torch))
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import torch
 
     from parityscope.backends._torch import binding, capturing, loading
-    from parityscope.backends._torch.switches import arithmetic
+    from parityscope.backends._torch.switches import set_tf32
 
-    device = _device(torch, target)
-    _check(target, device)
-    loaded = loading.load(torch, target, device)
+    device = _torch_device(torch, target)
+    _check_precision(target, device)
+    loaded = loading.load_network(torch, target, device)
     order = binding.input_order(loaded, model, target.option("inputs"))
-    watched = capturing.watch(loaded, model, capture.tensors)
+    watched = capturing.watch_network(loaded, model, capture.tensors)
     tf32 = target.precision == "tf32"
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
-        feeds = binding.feeds(torch, loaded, {name: sample.arrays[name] for name in order.names}, device)
-        with arithmetic(torch, tf32=tf32), torch.no_grad(), loading.running(loaded, sample.name):
+        feeds = binding.feed_tensors(torch, loaded, {name: sample.arrays[name] for name in order.names}, device)
+        with set_tf32(torch, tf32=tf32), torch.no_grad(), loading.errors_of_running(loaded, sample.name):
             made, captured = watched.run(*order.arranged(feeds))
         return {
-            **binding.outputs(torch, model, made, loaded.where),
-            **binding.arrays(torch, capturing.wanted(captured, capture.tensors)),
+            **binding.outputs_by_name(torch, model, made, loaded.where),
+            **binding.tensors_as_arrays(torch, capturing.keep_wanted(captured, capture.tensors)),
         }
 
     with contextlib.closing(watched):
@@ -94,7 +94,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         )
 
 
-def _device(torch: Any, target: Target) -> Any:
+def _torch_device(torch: Any, target: Target) -> Any:
     """The torch.device of a target.
 
     Raises:
@@ -115,18 +115,18 @@ def _device(torch: Any, target: Target) -> Any:
     return torch.device(text)
 
 
-def _check(target: Target, device: Any) -> None:
+def _check_precision(target: Target, device: Any) -> None:
     if target.precision == "tf32" and device.type != "cuda":
         raise ParityError("TF32 exists on CUDA devices only", fix="add device=cuda, or leave tf32 out")
 
 
-def _switched(target: Target) -> Iterator[Target]:
+def _switched_targets(target: Target) -> Iterator[Target]:
     yield replace(target, precision="")
     if target.option("compile") == "on":
         yield with_option(target, "compile", "off")
 
 
-def _origins(target: Target) -> Iterator[Target]:
+def _origin_targets(target: Target) -> Iterator[Target]:
     plain = replace(target, precision="")
     yield plain
     if target.option("module"):
@@ -134,16 +134,16 @@ def _origins(target: Target) -> Iterator[Target]:
         yield from (with_option(plain, "mode", other) for other in ("eval", "batch-statistics") if other != mode)
 
 
-def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     yield Arithmetic(target="torch", computes="the network's types", tf32="none", because="on a CPU")
     told = machine.told.get("torch", {})
     if "capability" in told.get("gpu", ""):
         own = f"its own defaults: products {told.get('default TF32 of products', '?')}, cuDNN "
         own += told.get("default TF32 of convolutions", "?")
-        yield on_gpu(machine, "torch?device=cuda", "the network's types", own)
+        yield arithmetic_on_gpu(machine, "torch?device=cuda", "the network's types", own)
 
 
-def _linked(probe: Probe) -> Iterator[tuple[str, int]]:
+def _linked_libraries(probe: Probe) -> Iterator[tuple[str, int]]:
     version = probe.facts.get("cuda", "")
     if version[:1].isdigit():
         yield "torch", int(version.partition(".")[0])
@@ -168,14 +168,14 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16"),
     observes=True,
-    probe=_probe,
-    open=_open,
-    switched=_switched,
-    origins=_origins,
+    probe=_probe_package,
+    open=_open_session,
+    switched=_switched_targets,
+    origins=_origin_targets,
     settings={
         "tf32_off": _NO_TF32,
         "f32": f"{_NO_TF32}\ntorch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",
     },
-    arithmetic=_arithmetic,
-    linked=_linked,
+    arithmetic=_list_arithmetic,
+    linked=_linked_libraries,
 )

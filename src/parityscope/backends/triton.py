@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._triton import PROTOCOLS, connected
-from parityscope.backends._triton_checks import TYPES, check_model, check_version, typed
-from parityscope.backends.command import seconds
+from parityscope.backends._triton import PROTOCOLS, connect_client
+from parityscope.backends._triton_checks import TYPES, check_model, check_version, restore_declared_type
+from parityscope.backends.command import parse_seconds
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _BROKEN_OFF = ("connection closed", "Socket closed", "Connection reset", "End of
 _MESSAGE = 400  # characters of a server's message that are shown
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import tritonclient
         import tritonclient.grpc
@@ -60,15 +60,15 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
     protocol = target.option("protocol", "http")
-    url, name, version = _address(target, protocol), target.option("name"), target.option("version")
-    wait = seconds(target.option("wait"), _DEFAULT_WAIT_S, "wait")
+    url, name, version = _server_address(target, protocol), target.option("name"), target.option("version")
+    wait = parse_seconds(target.option("wait"), _DEFAULT_WAIT_S, "wait")
     where = f"{url}, model {name}"
     with contextlib.ExitStack() as stack:
-        with _told("reaching it", where, wait, protocol):
-            client = stack.enter_context(connected(protocol, url, wait))
-        server, described = _ask(client, name, version, where, wait, protocol)
+        with _turn_into_errors("reaching it", where, wait, protocol):
+            client = stack.enter_context(connect_client(protocol, url, wait))
+        server, described = _ask_server(client, name, version, where, wait, protocol)
         check_model(model, described, where)
         served = {one["name"]: one["datatype"] for one in described.get("outputs", ())}
         wanted = [value.name for value in model.outputs]
@@ -80,12 +80,12 @@ def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
                 (value.name, TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
                 for value in model.inputs
             ]
-            with _told(f"answering sample {sample.name}", where, wait, protocol):
+            with _turn_into_errors(f"answering sample {sample.name}", where, wait, protocol):
                 arrays, by = client.infer(name, version, given, wanted)
             check_version(by, version or (answered[0] if answered else ""), sample.name, where)
             answered.append(by)
             return {
-                value.name: typed(value.name, array, served[value.name], value.dtype, where)
+                value.name: restore_declared_type(value.name, array, served[value.name], value.dtype, where)
                 for value in model.outputs
                 if (array := arrays[value.name]) is not None
             }
@@ -100,7 +100,7 @@ def _open(model: Model, target: Target, _capture: Capture) -> Iterator[Session]:
         )
 
 
-def _address(target: Target, protocol: str) -> str:
+def _server_address(target: Target, protocol: str) -> str:
     if not target.option("name"):
         raise ParityError("triton needs the name of a model", fix="write triton?url=localhost:8000&name=MODEL")
     url = target.option("url", PROTOCOLS.get(protocol, ""))
@@ -114,16 +114,16 @@ def _address(target: Target, protocol: str) -> str:
     return url
 
 
-def _ask(
+def _ask_server(
     client: Client, name: str, version: str, where: str, wait: float, protocol: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the server says of itself and of the model."""
-    with _told("asking whether it is alive", where, wait, protocol):
+    with _turn_into_errors("asking whether it is alive", where, wait, protocol):
         if not client.alive():
             raise ParityError(
                 "the server is there and not alive", where=where, fix="look into its log, and wait for it"
             )
-    with _told("asking for its models", where, wait, protocol):
+    with _turn_into_errors("asking for its models", where, wait, protocol):
         server = client.server()
         described = client.model(name, "")
     has = [str(one) for one in described.get("versions", ())]
@@ -133,20 +133,20 @@ def _ask(
             where=where,
             fix=f"write version={has[-1]}, or leave version= out",
         )
-    with _told("asking whether the model is ready", where, wait, protocol):
+    with _turn_into_errors("asking whether the model is ready", where, wait, protocol):
         ready = client.ready(name, version)
     if not ready:
         raise ParityError(
             "the model is known to the server and not ready", where=where, fix="look into its log, or load the model"
         )
     if version:
-        with _told("asking for the version", where, wait, protocol):
+        with _turn_into_errors("asking for the version", where, wait, protocol):
             described = client.model(name, version)
     return server, described
 
 
 @contextlib.contextmanager
-def _told(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
+def _turn_into_errors(doing: str, where: str, wait: float, protocol: str) -> Iterator[None]:
     """Turns whatever the client raises (its own, the socket's, the HTTP library's, gRPC's status) into one error."""
     try:
         yield
@@ -190,8 +190,8 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=False,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     words="Triton",
     package="tritonclient",
     onnxruntime="perhaps",

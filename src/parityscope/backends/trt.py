@@ -34,14 +34,14 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._tensorrt.packages import Package, find_package, gpu_problem
 from parityscope.errors import ParityError
-from parityscope.installed import on_gpu
+from parityscope.installed import arithmetic_on_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import numpy as np
 
-    from parityscope.backends._tensorrt.options import Options
+    from parityscope.backends._tensorrt.options import TensorrtOptions
     from parityscope.case import Model, Sample
     from parityscope.installed import Arithmetic, Machine
     from parityscope.records import Target
@@ -53,7 +53,7 @@ _FIRST_INT64 = 10  # before it the parser makes int32 of a file's int64
 _NETWORK = "parityscope network MODEL looks at the network and the engine without a GPU"
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         package = find_package()
     except ParityError as error:
@@ -64,7 +64,7 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     from parityscope.backends._tensorrt.options import options_of
 
     package = find_package(target.option("product"))
@@ -73,7 +73,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     if options.device:
         choose_device(options.device)
     if target.option("build") == "only":
-        yield _built_only(model, package, _shaped(options, capture))
+        yield _built_only(model, package, _with_sample_shapes(options, capture))
         return
     engine = target.option("engine")
     if engine:
@@ -97,7 +97,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
         yield session
 
 
-def check_scales(model: Model, options: Options) -> None:
+def check_scales(model: Model, options: TensorrtOptions) -> None:
     """Refuses a build in INT8 that nobody gives scales: TensorRT would build it, and quantize with none.
 
     Raises:
@@ -129,7 +129,7 @@ def choose_device(number: int) -> None:
     os.environ[_VISIBLE] = seen[number] if seen is not None else str(number)
 
 
-def _shaped(options: Options, capture: Capture) -> Options:
+def _with_sample_shapes(options: TensorrtOptions, capture: Capture) -> TensorrtOptions:
     """The options with the samples' shapes where nothing else was said."""
     from dataclasses import replace
 
@@ -138,12 +138,12 @@ def _shaped(options: Options, capture: Capture) -> Options:
     return options if options.shapes else replace(options, shapes=ranges_of_samples(capture.shapes))
 
 
-def _built_only(model: Model, package: Package, options: Options) -> Session:
+def _built_only(model: Model, package: Package, options: TensorrtOptions) -> Session:
     """The session of `build=only`: what was built, and an error when it is asked to run."""
     from dataclasses import replace
 
     from parityscope.backends._tensorrt.borders import site_names
-    from parityscope.backends._tensorrt.naming import named
+    from parityscope.backends._tensorrt.naming import name_all_nodes
     from parityscope.backends._tensorrt.network import network_view
 
     view = network_view(model.path, package, options)
@@ -157,7 +157,7 @@ def _built_only(model: Model, package: Package, options: Options) -> Session:
             fix=f"leave build=only out on a machine with a GPU; {_NETWORK}",
         )
 
-    names = site_names(named(model.path, {}), model.sites)
+    names = site_names(name_all_nodes(model.path, {}), model.sites)
     layers = (
         replace(layer, nodes=tuple(names.get(node, node) for node in layer.nodes)) for layer in view.executed.layers
     )
@@ -184,17 +184,17 @@ def _read_engine(path: Path, package: Package) -> bytes:
     return content
 
 
-def _check_loads(content: bytes, package: Package, options: Options, where: str) -> None:
+def _check_loads(content: bytes, package: Package, options: TensorrtOptions, where: str) -> None:
     """Lets TensorRT read the engine, which tells most faults of it even without a GPU."""
     from parityscope.backends._tensorrt.loading import load_engine
 
     load_engine(content, package, options.plugins, where=where, carries_code=options.version_compatible)
 
 
-def _arithmetic(machine: Machine) -> Iterator[Arithmetic]:
+def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     if machine.told.get("trt", {}).get("can run") == "yes":
         why = "TensorRT's and trtexec's default is on, Polygraphy's off"
-        yield on_gpu(machine, "trt", "the graph's types where strongly typed", why)
+        yield arithmetic_on_gpu(machine, "trt", "the graph's types where strongly typed", why)
 
 
 BACKEND = Backend(
@@ -232,8 +232,8 @@ BACKEND = Backend(
     },
     precisions=("f32", "f16", "bf16", "int8", "f8e4m3"),
     observes=True,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
     isolated=True,
     builds_for_shapes=True,
     plain=frozenset(
@@ -246,5 +246,5 @@ BACKEND = Backend(
     words="TensorRT",
     package="tensorrt",
     tensorrt="yes",
-    arithmetic=_arithmetic,
+    arithmetic=_list_arithmetic,
 )

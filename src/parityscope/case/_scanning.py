@@ -15,7 +15,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from mmap import mmap
 
-__all__ = ["MOST_NODES", "scan"]
+__all__ = ["MOST_NODES", "scan_bytes"]
 
 MOST_NODES = 250_000  # chosen: the largest exports have some tens of thousands; each costs about 10 kB in all that is built of it
 _MOST_NBYTES = 1 << 30  # of memory that parsing may take beside the content of tensors; chosen: a node takes some 1,000
@@ -39,14 +39,14 @@ class _Kind:
     nodes: int = -1  # the number of the field that holds nodes
 
 
-def scan(content: bytes | mmap, where: str) -> None:
+def scan_bytes(content: bytes | mmap, where: str) -> None:
     """Looks at the bytes of a model.
 
     Raises:
         ParityError: they end in the middle, hold more than can be read, or a name in them is not UTF-8.
     """
     try:
-        _walk(content, where)
+        _walk_messages(content, where)
     except (IndexError, _DamagedError) as error:
         raise ParityError(
             "the model is damaged, or no ONNX model at all: "
@@ -60,8 +60,8 @@ class _DamagedError(Exception):
     """What cannot be in a file that protobuf wrote."""
 
 
-def _walk(content: bytes | mmap, where: str) -> None:
-    kind, at, end = _kinds(), 0, len(content)
+def _walk_messages(content: bytes | mmap, where: str) -> None:
+    kind, at, end = _message_kinds(), 0, len(content)
     stack: list[tuple[_Kind, int]] = []
     nbytes = nodes = 0
     while True:
@@ -71,10 +71,10 @@ def _walk(content: bytes | mmap, where: str) -> None:
             if not stack:
                 return
             kind, end = stack.pop()
-        tag, at = _number(content, at) if content[at] & 0x80 else (content[at], at + 1)
+        tag, at = _read_varint(content, at) if content[at] & 0x80 else (content[at], at + 1)
         wire, number = tag & 7, tag >> 3
         if wire == _BYTES:
-            length, at = _number(content, at) if content[at] & 0x80 else (content[at], at + 1)
+            length, at = _read_varint(content, at) if content[at] & 0x80 else (content[at], at + 1)
             if at + length > end:
                 raise _DamagedError(f"byte {at} begins {length} bytes, and {end - at} are there")
             if number in kind.messages:
@@ -91,7 +91,7 @@ def _walk(content: bytes | mmap, where: str) -> None:
                 nbytes += length * _NUMBER_NBYTES
             at += length
         elif wire == _VARINT:
-            at = _number(content, at)[1] if content[at] & 0x80 else at + 1
+            at = _read_varint(content, at)[1] if content[at] & 0x80 else at + 1
         elif wire in {_EIGHT, _FOUR}:
             at += 8 if wire == _EIGHT else 4
         else:
@@ -103,7 +103,7 @@ def _walk(content: bytes | mmap, where: str) -> None:
             raise _DamagedError(f"byte {at} is of a field without a number")
 
 
-def _number(content: bytes | mmap, at: int) -> tuple[int, int]:
+def _read_varint(content: bytes | mmap, at: int) -> tuple[int, int]:
     """A varint, and the place behind it."""
     value = shift = 0
     while shift < _TEN:
@@ -148,7 +148,7 @@ def _too_much(where: str, nodes: int, nbytes: int) -> ParityError:
 
 
 @functools.cache
-def _kinds() -> _Kind:
+def _message_kinds() -> _Kind:
     """The kinds of messages that a model is made of, beginning with the model itself."""
     import onnx
 

@@ -64,12 +64,12 @@ def check_weights(model: onnx.ModelProto, path: Path) -> None:
     """
     sizes: dict[Path, int] = {}
     named = there = 0
-    for tensor in _tensors(model):
-        nbytes = _nbytes(tensor, path)
+    for tensor in _all_tensors(model):
+        nbytes = _content_nbytes(tensor, path)
         if tensor.data_location != tensor.EXTERNAL:
             _check_content(tensor, nbytes, path)
             continue
-        place = _external(tensor, nbytes, path)
+        place = _external_place(tensor, nbytes, path)
         if place.path not in sizes:
             with open_regular_file(place.path, f"the external data of {tensor.name!r}") as file:
                 sizes[place.path] = os.fstat(file.fileno()).st_size
@@ -91,49 +91,49 @@ def check_weights(model: onnx.ModelProto, path: Path) -> None:
 def external_files(model: onnx.ModelProto, path: Path) -> dict[Path, int]:
     """The files that hold external data of a model that was checked, in order of first use, with where that data ends."""
     ends: dict[Path, int] = {}
-    for tensor in _tensors(model):
+    for tensor in _all_tensors(model):
         if tensor.data_location == tensor.EXTERNAL:
-            place = _external(tensor, _nbytes(tensor, path), path)
+            place = _external_place(tensor, _content_nbytes(tensor, path), path)
             ends[place.path] = max(ends.get(place.path, 0), place.offset + place.nbytes)
     return ends
 
 
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of the model: of its graph, of bodies, attributes and functions."""
-    yield from _in_graph(model.graph)
+    yield from _tensors_in_graph(model.graph)
     for function in model.functions:
-        yield from _in_nodes(function.node)
+        yield from _tensors_in_nodes(function.node)
 
 
-def _in_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
-    yield from _in_nodes(graph.node)
+    yield from _tensors_in_nodes(graph.node)
 
 
-def _in_nodes(nodes: Iterator[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+def _tensors_in_nodes(nodes: Iterator[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
             if attribute.HasField("g"):
-                yield from _in_graph(attribute.g)
+                yield from _tensors_in_graph(attribute.g)
             for body in attribute.graphs:
-                yield from _in_graph(body)
+                yield from _tensors_in_graph(body)
 
 
-def _nbytes(tensor: onnx.TensorProto, path: Path) -> int:
+def _content_nbytes(tensor: onnx.TensorProto, path: Path) -> int:
     """The bytes of a tensor's content, or of text the number of its elements."""
     dims = list(tensor.dims)
     if len(dims) > _MOST_AXES or any(dim < 0 for dim in dims):
         said = f"{len(dims)} axes" if len(dims) > _MOST_AXES else f"the shape {dims}"
-        raise ParityError(f"{_called(tensor)} has {said}, which no tensor has", where=str(path), fix=_EXPORT)
-    kind = _stored().get(tensor.data_type)
+        raise ParityError(f"{_name_constant(tensor)} has {said}, which no tensor has", where=str(path), fix=_EXPORT)
+    kind = _stored_types().get(tensor.data_type)
     if kind is None:
         raise ParityError(
-            f"{_called(tensor)} is of the element type {tensor.data_type}, which this version of ONNX does not know",
+            f"{_name_constant(tensor)} is of the element type {tensor.data_type}, which this version of ONNX does not know",
             where=str(path),
             fix=f"{_EXPORT}, or install a newer onnx",
         )
@@ -149,37 +149,45 @@ def _check_content(tensor: onnx.TensorProto, nbytes: int, path: Path) -> None:
     typed = {name: len(getattr(tensor, name)) for name in fields}
     if tensor.HasField("raw_data") and tensor.data_type != onnx.TensorProto.STRING:
         if any(typed.values()):
-            raise ParityError(f"{_called(tensor)} holds its numbers twice", where=str(path), fix=_EXPORT)
+            raise ParityError(f"{_name_constant(tensor)} holds its numbers twice", where=str(path), fix=_EXPORT)
         found, needed, unit = len(tensor.raw_data), nbytes, "bytes"
     else:
-        name, _, bits = _stored()[tensor.data_type]
+        name, _, bits = _stored_types()[tensor.data_type]
         found, needed, unit = typed.pop(name), nbytes * 8 // bits, "numbers"
         if any(typed.values()):
-            raise ParityError(f"{_called(tensor)} holds numbers of another type too", where=str(path), fix=_EXPORT)
+            raise ParityError(
+                f"{_name_constant(tensor)} holds numbers of another type too", where=str(path), fix=_EXPORT
+            )
     if found != needed:
         raise ParityError(
-            f"{_called(tensor)} has the shape {list(tensor.dims)}, for which {needed} {unit} are needed, and holds {found}",
+            (
+                f"{_name_constant(tensor)} has the shape {list(tensor.dims)}, for which {needed} {unit} are needed, and "
+                f"holds {found}"
+            ),
             where=str(path),
             fix=_EXPORT,
         )
 
 
 @functools.cache
-def _stored() -> Mapping[int, tuple[str, int, int]]:
+def _stored_types() -> Mapping[int, tuple[str, int, int]]:
     """`_STORED` by ONNX's numbers of element types."""
     import onnx
 
     return {number: _STORED[name] for name, number in onnx.TensorProto.DataType.items() if name in _STORED}
 
 
-def _external(tensor: onnx.TensorProto, nbytes: int, path: Path) -> _External:
+def _external_place(tensor: onnx.TensorProto, nbytes: int, path: Path) -> _External:
     """The place that a tensor names, which lies in the model's own folder."""
-    entries = _entries(tensor, path)
-    offset = _whole(entries.get("offset") or "0", "offset", tensor, path)
-    length = _whole(entries.get("length") or str(nbytes), "length", tensor, path) or nbytes
+    entries = _external_entries(tensor, path)
+    offset = _parse_whole_number(entries.get("offset") or "0", "offset", tensor, path)
+    length = _parse_whole_number(entries.get("length") or str(nbytes), "length", tensor, path) or nbytes
     if length != nbytes:
         raise ParityError(
-            f"{_called(tensor)} has the shape {list(tensor.dims)}, for which {nbytes} bytes are needed, and names {length}",
+            (
+                f"{_name_constant(tensor)} has the shape {list(tensor.dims)}, for which {nbytes} bytes are needed, and "
+                f"names {length}"
+            ),
             where=str(path),
             fix=_EXPORT,
         )
@@ -188,7 +196,7 @@ def _external(tensor: onnx.TensorProto, nbytes: int, path: Path) -> _External:
     inside = not PurePosixPath(location).is_absolute() and ".." not in PurePosixPath(location).parts
     # Whoever keeps models by their digests links both the model and its data to where they are kept.
     homes = {path.parent.resolve(), path.resolve().parent}
-    if not inside or location.startswith(_IN_MEMORY) or not homes & {*_target(data, path).parents}:
+    if not inside or location.startswith(_IN_MEMORY) or not homes & {*_resolve_target(data, path).parents}:
         raise ParityError(
             f"the external data of {tensor.name!r} is said to lie outside the model's folder, at {location!r}",
             where=str(path),
@@ -205,7 +213,7 @@ def _external(tensor: onnx.TensorProto, nbytes: int, path: Path) -> _External:
     return _External(path=data, offset=offset, nbytes=nbytes)
 
 
-def _target(data: Path, path: Path) -> Path:
+def _resolve_target(data: Path, path: Path) -> Path:
     try:
         return data.resolve()
     except (OSError, RuntimeError, ValueError) as error:
@@ -214,22 +222,24 @@ def _target(data: Path, path: Path) -> Path:
         ) from error
 
 
-def _entries(tensor: onnx.TensorProto, path: Path) -> dict[str, str]:
+def _external_entries(tensor: onnx.TensorProto, path: Path) -> dict[str, str]:
     entries: dict[str, str] = {}
     for entry in tensor.external_data:
         if entry.key in entries:
-            raise ParityError(f"{_called(tensor)} has two entries {entry.key!r}", where=str(path), fix=_EXPORT)
+            raise ParityError(f"{_name_constant(tensor)} has two entries {entry.key!r}", where=str(path), fix=_EXPORT)
         entries[entry.key] = entry.value
     if not entries.get("location"):
-        raise ParityError(f"{_called(tensor)} does not say in which file its data lies", where=str(path), fix=_EXPORT)
+        raise ParityError(
+            f"{_name_constant(tensor)} does not say in which file its data lies", where=str(path), fix=_EXPORT
+        )
     return entries
 
 
-def _whole(text: str, what: str, tensor: onnx.TensorProto, path: Path) -> int:
+def _parse_whole_number(text: str, what: str, tensor: onnx.TensorProto, path: Path) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-        raise ParityError(f"{_called(tensor)} has the {what} {text[:40]!r}", where=str(path), fix=_EXPORT)
+        raise ParityError(f"{_name_constant(tensor)} has the {what} {text[:40]!r}", where=str(path), fix=_EXPORT)
     return int(text)
 
 
-def _called(tensor: onnx.TensorProto) -> str:
+def _name_constant(tensor: onnx.TensorProto) -> str:
     return f"the constant {tensor.name!r}" if tensor.name else "a constant without a name"

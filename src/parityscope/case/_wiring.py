@@ -36,7 +36,7 @@ def check_wiring(model: onnx.ModelProto, where: str) -> None:
         _check_once(function.input, "input", place)
         given = {*function.input}
         _check_nodes(function.node, given, frozenset(), place)
-        _check_given(function.output, {*given, *_outputs(function.node)}, "the function gives", place)
+        _check_given(function.output, {*given, *_names_given(function.node)}, "the function gives", place)
 
 
 def check_functions(model: onnx.ModelProto, where: str) -> None:
@@ -48,11 +48,11 @@ def check_functions(model: onnx.ModelProto, where: str) -> None:
     keys = [(one.domain, one.name, one.overload) for one in model.functions]
     for key, count in Counter(keys).items():
         if count > 1:
-            raise ParityError(f"the function {_called(key)} is defined {count} times", where=where, fix=_EXPORT)
+            raise ParityError(f"the function {_name_function(key)} is defined {count} times", where=where, fix=_EXPORT)
     known = dict(zip(keys, model.functions, strict=True))
     sizes: dict[_Key, int] = {}
     for key in keys:
-        _measure(key, known, sizes, where)
+        _measure_function(key, known, sizes, where)
     total = _written_out(_all_nodes(model.graph.node), sizes)
     if total > MOST_NODES:
         raise ParityError(
@@ -77,7 +77,7 @@ def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], where: str) -> s
     given = {*names, *held}
     captured = _check_nodes(graph.node, given, outer, where)
     results = [value.name for value in graph.output]
-    every = {*given, *_outputs(graph.node)}
+    every = {*given, *_names_given(graph.node)}
     _check_given(results, every | outer, "the graph gives", where)
     return captured | {name for name in results if name not in every}
 
@@ -89,7 +89,7 @@ def _check_nodes(nodes: Sequence[onnx.NodeProto], given: set[str], outer: frozen
         for name in filter(None, node.output):
             if name in makers or name in given:
                 raise ParityError(
-                    f"two things are called {name!r}, and one of them is an output of {_node(node, index)}",
+                    f"two things are called {name!r}, and one of them is an output of {_name_node(node, index)}",
                     where=where,
                     fix=_EXPORT,
                 )
@@ -101,12 +101,12 @@ def _check_nodes(nodes: Sequence[onnx.NodeProto], given: set[str], outer: frozen
         read = {*filter(None, node.input)}
         if missing := read - known:
             raise ParityError(
-                f"{_node(node, index)} reads {min(missing)!r}, which nothing in the model gives",
+                f"{_name_node(node, index)} reads {min(missing)!r}, which nothing in the model gives",
                 where=where,
                 fix=_EXPORT,
             )
         for body in bodies_of(node):
-            read |= _check_graph(body, known, f"{where}, in {_node(node, index)}")
+            read |= _check_graph(body, known, f"{where}, in {_name_node(node, index)}")
         needs.append({makers[name] for name in read if name in makers})
         captured |= {name for name in read if name not in makers and name not in given}
     _check_order(nodes, needs, where)
@@ -131,20 +131,22 @@ def _check_order(nodes: Sequence[onnx.NodeProto], needs: Sequence[Collection[int
     stuck = next((index for index, count in enumerate(waiting) if count), None)
     if stuck is not None:
         raise ParityError(
-            f"the graph has a cycle: {_node(nodes[stuck], stuck)} depends on its own output, or on a node that does",
+            f"the graph has a cycle: {_name_node(nodes[stuck], stuck)} depends on its own output, or on a node that does",
             where=where,
             fix=_EXPORT,
         )
 
 
-def _measure(start: _Key, known: Mapping[_Key, onnx.FunctionProto], sizes: dict[_Key, int], where: str) -> None:
+def _measure_function(
+    start: _Key, known: Mapping[_Key, onnx.FunctionProto], sizes: dict[_Key, int], where: str
+) -> None:
     """Notes how many nodes a function is, and each that it calls, with all calls written out."""
     path: list[tuple[_Key, Iterator[_Key]]] = []
     open_now: set[_Key] = set()
 
     def enter(key: _Key) -> None:
         open_now.add(key)
-        path.append((key, iter({call for call in map(_key, _all_nodes(known[key].node)) if call in known})))
+        path.append((key, iter({call for call in map(_function_key, _all_nodes(known[key].node)) if call in known})))
 
     if start not in sizes:
         enter(start)
@@ -156,13 +158,13 @@ def _measure(start: _Key, known: Mapping[_Key, onnx.FunctionProto], sizes: dict[
             open_now.discard(key)
             sizes[key] = _written_out(_all_nodes(known[key].node), sizes)
         elif call in open_now:
-            raise ParityError(f"the function {_called(call)} calls itself", where=where, fix=_EXPORT)
+            raise ParityError(f"the function {_name_function(call)} calls itself", where=where, fix=_EXPORT)
         else:
             enter(call)
 
 
 def _written_out(nodes: Iterable[onnx.NodeProto], sizes: Mapping[_Key, int]) -> int:
-    return sum(sizes.get(_key(node), 1) for node in nodes)
+    return sum(sizes.get(_function_key(node), 1) for node in nodes)
 
 
 def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -189,17 +191,17 @@ def _check_given(names: Iterable[str], known: Collection[str], what: str, where:
         raise ParityError(f"{what} {missing!r}, which nothing in it computes", where=where, fix=_EXPORT)
 
 
-def _outputs(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+def _names_given(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
     return (name for node in nodes for name in node.output if name)
 
 
-def _node(node: onnx.NodeProto, index: int) -> str:
+def _name_node(node: onnx.NodeProto, index: int) -> str:
     return f"node {node.name or f'{node.op_type}#{index}'!r}"
 
 
-def _key(node: onnx.NodeProto) -> _Key:
+def _function_key(node: onnx.NodeProto) -> _Key:
     return node.domain, node.op_type, node.overload
 
 
-def _called(key: _Key) -> str:
+def _name_function(key: _Key) -> str:
     return repr("::".join(part for part in key[:2] if part))

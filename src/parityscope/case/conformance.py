@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.formats import dtype_of, plain, retyped
+from parityscope.case.formats import dtype_of, to_plain_array, view_as_declared
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Announced
     from parityscope.records import ValueInfo
 
-__all__ = ["check_announced", "check_names", "check_shapes_option", "conform", "count_nan", "declared_text", "settled"]
+__all__ = [
+    "check_announced",
+    "check_names",
+    "check_shapes_option",
+    "conform_arrays",
+    "count_nan",
+    "declared_text",
+    "settle_declarations",
+]
 
 Dims = tuple[int | str | None, ...]
 
@@ -31,15 +39,15 @@ _MOST_AXES = 64  # numpy's own limit
 _NO_NAMES = frozenset({"", "?", "None", "-1"})
 
 
-def settled(values: Sequence[ValueInfo]) -> tuple[ValueInfo, ...]:
+def settle_declarations(values: Sequence[ValueInfo]) -> tuple[ValueInfo, ...]:
     """The declarations with None for every dimension that says nothing: negative numbers and names that are none."""
     return tuple(
-        value if value.shape is None else replace(value, shape=tuple(_settled(dim) for dim in value.shape))
+        value if value.shape is None else replace(value, shape=tuple(_settle_dimension(dim) for dim in value.shape))
         for value in values
     )
 
 
-def _settled(dim: int | str | None) -> int | str | None:
+def _settle_dimension(dim: int | str | None) -> int | str | None:
     return None if dim in _NO_NAMES or (isinstance(dim, int) and dim < 0) else dim
 
 
@@ -96,7 +104,7 @@ def check_announced(declared: Sequence[ValueInfo], announced: Mapping[str, Annou
         )
 
 
-def conform(
+def conform_arrays(
     declared: Sequence[ValueInfo],
     arrays: Mapping[str, np.ndarray],
     where: str,
@@ -111,7 +119,7 @@ def conform(
     found = {}
     for value in declared:
         place = f"{where}, input {value.name!r}"
-        array = retyped(plain(arrays[value.name]), value.dtype)
+        array = view_as_declared(to_plain_array(arrays[value.name]), value.dtype)
         _check_dtype(value, array, place)
         _check_shape(value, array.shape, place)
         _check_symbols(value, array.shape, sizes, place)
@@ -194,24 +202,28 @@ def _check_shape(value: ValueInfo, shape: tuple[int, ...], where: str) -> None:
 def _shape_fix(declared: Dims, shape: tuple[int, ...]) -> str:
     """The usual mistakes: a batch axis left out, NHWC for NCHW or the reverse, samples stacked along axis 0."""
     rank = len(declared)
-    if len(shape) == rank - 1 and _fits(declared[1:], shape) and declared[0] in {1, None} | _texts(declared):
+    if (
+        len(shape) == rank - 1
+        and _fits_declared(declared[1:], shape)
+        and declared[0] in {1, None} | _symbolic_dimensions(declared)
+    ):
         return "add the batch axis: array[np.newaxis]"
     if len(shape) == rank == 4:
         for axes in ((0, 3, 1, 2), (0, 2, 3, 1)):
-            if _fits(declared, tuple(shape[axis] for axis in axes)):
+            if _fits_declared(declared, tuple(shape[axis] for axis in axes)):
                 return f"exchange its layout: array.transpose{axes}"
-    if len(shape) == rank and rank and _fits(declared[1:], shape[1:]) and declared[0] == 1:
+    if len(shape) == rank and rank and _fits_declared(declared[1:], shape[1:]) and declared[0] == 1:
         return f"if axis 0 counts {shape[0]} samples, add --stacked; otherwise give one sample a file"
     return f"give it the shape {_dims_text(declared)}"
 
 
-def _fits(declared: Dims, shape: tuple[int, ...]) -> bool:
+def _fits_declared(declared: Dims, shape: tuple[int, ...]) -> bool:
     return len(declared) == len(shape) and all(
         not isinstance(dim, int) or dim == size for dim, size in zip(declared, shape, strict=True)
     )
 
 
-def _texts(declared: Dims) -> set[int | str | None]:
+def _symbolic_dimensions(declared: Dims) -> set[int | str | None]:
     return {dim for dim in declared if isinstance(dim, str)}
 
 

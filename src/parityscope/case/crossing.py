@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import computing, dependencies
+from parityscope.case.graph import computing_nodes, dependencies_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Crossing", "crossings"]
+__all__ = ["Crossing", "all_crossings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +29,17 @@ class Crossing:
     done: frozenset[str]
 
 
-def crossings(model: ir.Model) -> list[Crossing]:
+def all_crossings(model: ir.Model) -> list[Crossing]:
     """Every cut between two nodes, the first one behind the first node; `model` is put in topological order."""
     model.graph.sort()
-    nodes = computing(model)
+    nodes = computing_nodes(model)
     inputs = {id(value) for value in model.graph.inputs if value.name not in model.graph.initializers}
     alive: set[int] = set(inputs)
     last: dict[int, int] = {}
     for index, node in enumerate(nodes):
-        if any(id(value) in alive for value in dependencies(node)):
+        if any(id(value) in alive for value in dependencies_of(node)):
             alive.update(id(value) for value in node.outputs)
-        last.update((id(value), index) for value in dependencies(node))
+        last.update((id(value), index) for value in dependencies_of(node))
     outputs = {id(value) for value in model.graph.outputs}
     open_values: dict[int, ir.Value] = {}
     done: set[str] = set()
@@ -52,7 +52,7 @@ def crossings(model: ir.Model) -> list[Crossing]:
                 done.add(str(value.name))
             if id(value) in alive and last.get(id(value), -1) > index:
                 open_values[id(value)] = value
-        for value in dependencies(node):
+        for value in dependencies_of(node):
             if last[id(value)] == index:
                 open_values.pop(id(value), None)
     return found

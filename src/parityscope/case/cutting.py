@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import closure, dependencies, node_name
+from parityscope.case.graph import closure_of, dependencies_of, node_name
 from parityscope.case.model import Model, load_model
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
-    "Cut",
+    "CutModel",
     "Operator",
     "cut_model",
     "foreign_operators",
@@ -41,7 +41,7 @@ _NAMED = 3  # nodes named in a reason; the rest are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class CutModel:
     """`model` is what can be run: its outputs are those declared ones that are left, then the `borders`.
 
     `behind` names every value that was taken out, and `skipped` says so for each declared output among them and for the
@@ -63,11 +63,11 @@ def foreign_operators(model: ir.Model) -> frozenset[Operator]:
     """Every operator, at any depth, that neither ONNX's schemas nor the model's functions define."""
     import onnx.defs
 
-    used = {operator for node in model.graph for operator in _operators(node, model)}
+    used = {operator for node in model.graph for operator in _operators_of_node(node, model)}
     return frozenset(one for one in used if not onnx.defs.has(one[1], one[0]))
 
 
-def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str) -> Cut:
+def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str) -> CutModel:
     """Writes what can be run of `model` without the operators `lacking` to `path`.
 
     Unnamed nodes get the names that they have in the whole graph, so that a site means the same in both.
@@ -78,22 +78,22 @@ def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str
     graph = model.graph()
     graph.graph.sort()
     name_nodes(graph)
-    refused = [node for node in graph.graph if not lacking.isdisjoint(_operators(node, graph))]
-    lost = _behind(graph, refused)
+    refused = [node for node in graph.graph if not lacking.isdisjoint(_operators_of_node(node, graph))]
+    lost = _nodes_behind(graph, refused)
     gone = {id(value) for node in lost for value in node.outputs}
     kept = [value for value in graph.graph.outputs if id(value) not in gone]
-    borders = _borders(graph, refused, gone, kept)
+    borders = _border_values(graph, refused, gone, kept)
     if not borders and not any(value.producer() for value in kept):
-        why = _reason(refused, lacking, graph)
+        why = _reason_of_cut(refused, lacking, graph)
         raise ParityError(f"nothing of {model.path.name} can be compared: all of it is {why}", fix=fix)
-    skipped = _skips(graph, refused, gone, lost, borders, lacking, fix)
+    skipped = _skips_of_cut(graph, refused, gone, lost, borders, lacking, fix)
     behind = frozenset(str(value.name) for node in lost for value in node.outputs if value.name)
     graph.graph.outputs.clear()
     graph.graph.outputs.extend([*kept, *borders])
     for node in reversed(lost):
         graph.graph.remove(node)
     _drop_unread(graph)
-    return Cut(
+    return CutModel(
         model=write_graph(graph, path),
         borders=tuple(str(value.name) for value in borders),
         behind=behind,
@@ -101,7 +101,7 @@ def cut_model(model: Model, lacking: AbstractSet[Operator], path: Path, fix: str
     )
 
 
-def with_borders(model: Model, cut: Cut, path: Path) -> Model:
+def with_borders(model: Model, cut: CutModel, path: Path) -> Model:
     """`model` whole, with those borders of `cut` that it has as further outputs, written to `path`."""
     graph = model.graph()
     declared = {value.name: value for value in cut.model.outputs if value.name in cut.borders}
@@ -115,7 +115,7 @@ def with_borders(model: Model, cut: Cut, path: Path) -> Model:
     return write_graph(graph, path)
 
 
-def _operators(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
+def _operators_of_node(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
     """The operator of a node and, at any depth, those of its bodies and of the function that it calls."""
     import onnx_ir as ir
 
@@ -132,7 +132,7 @@ def _operators(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
             bodies.extend(attribute.as_graphs())
     for body in bodies:
         for inner in body:
-            yield from _operators(inner, model)
+            yield from _operators_of_node(inner, model)
 
 
 def name_nodes(model: ir.Model) -> None:
@@ -142,26 +142,26 @@ def name_nodes(model: ir.Model) -> None:
         node.name = node_name(node, index)
 
 
-def _behind(model: ir.Model, refused: Sequence[ir.Node]) -> list[ir.Node]:
+def _nodes_behind(model: ir.Model, refused: Sequence[ir.Node]) -> list[ir.Node]:
     """The refused nodes and all that depend on them, in topological order."""
     doomed = {id(node) for node in refused}
     gone: set[int] = set()
     found = []
     for node in model.graph:
-        if id(node) in doomed or any(id(value) in gone for value in dependencies(node)):
+        if id(node) in doomed or any(id(value) in gone for value in dependencies_of(node)):
             gone.update(id(value) for value in node.outputs)
             found.append(node)
     return found
 
 
-def _borders(
+def _border_values(
     model: ir.Model, refused: Sequence[ir.Node], gone: AbstractSet[int], kept: Sequence[ir.Value]
 ) -> list[ir.Value]:
     """The computed tensors that refused nodes read and that can be run, with their types."""
     held = {id(value) for value in kept}
     found: dict[int, ir.Value] = {}
     for node in refused:
-        for value in dependencies(node):
+        for value in dependencies_of(node):
             producer = value.producer()
             computed = producer is not None and producer.graph is model.graph and producer.op_type != "Constant"
             if computed and id(value) not in gone and id(value) not in held:
@@ -188,9 +188,9 @@ def _infer_types(model: ir.Model, wanted: Iterable[ir.Value]) -> None:
             untyped[info.name].type, untyped[info.name].shape = known.type, known.shape
 
 
-def _reason(refused: Sequence[ir.Node], lacking: AbstractSet[Operator], model: ir.Model) -> str:
+def _reason_of_cut(refused: Sequence[ir.Node], lacking: AbstractSet[Operator], model: ir.Model) -> str:
     told = [
-        f"{' and '.join(sorted({operator_name(one) for one in _operators(node, model) if one in lacking}))}"
+        f"{' and '.join(sorted({operator_name(one) for one in _operators_of_node(node, model) if one in lacking}))}"
         f" of node {node.name}"
         for node in refused[:_NAMED]
     ]
@@ -198,7 +198,7 @@ def _reason(refused: Sequence[ir.Node], lacking: AbstractSet[Operator], model: i
     return f"behind the custom operator {', '.join(told)}{more}"
 
 
-def _skips(
+def _skips_of_cut(
     model: ir.Model,
     refused: Sequence[ir.Node],
     gone: AbstractSet[int],
@@ -211,8 +211,8 @@ def _skips(
     skips = []
     outputs = [value for value in model.graph.outputs if id(value) in gone]
     for output in outputs:
-        above = {id(node) for node in closure([output])[0]}
-        own = _reason([node for node in refused if id(node) in above], lacking, model)
+        above = {id(node) for node in closure_of([output])[0]}
+        own = _reason_of_cut([node for node in refused if id(node) in above], lacking, model)
         skips.append(Skip(what=f"output {output.name}", reason=own + upto, fix=fix, asked=True))
     declared = {id(value) for value in outputs}
     inside = sum(1 for node in lost for value in node.outputs if value.name and id(value) not in declared)
@@ -220,7 +220,7 @@ def _skips(
         skips.append(
             Skip(
                 what=f"{inside} intermediate tensor{'s' if inside > 1 else ''}",
-                reason=_reason(refused, lacking, model),
+                reason=_reason_of_cut(refused, lacking, model),
                 fix=fix,
             )
         )

@@ -77,9 +77,9 @@ def message_sites(graph: onnx.GraphProto) -> dict[str, Site] | None:
 
     Constant nodes are left out, and so are sequences and optionals. The order of the file is the order of the indices.
     """
-    if not _in_order(graph):
+    if not _is_in_order(graph):
         return None
-    others = _no_tensors(graph)
+    others = _list_no_tensors(graph)
     found = {}
     computing = (node for node in graph.node if node.op_type != "Constant")
     for index, node in enumerate(computing):
@@ -91,7 +91,7 @@ def message_sites(graph: onnx.GraphProto) -> dict[str, Site] | None:
     return found
 
 
-def _no_tensors(graph: onnx.GraphProto) -> set[str]:
+def _list_no_tensors(graph: onnx.GraphProto) -> set[str]:
     """The sequences, optionals and maps of a graph in topological order: what is declared to be one, or made by an operator."""
     found = {value.name for value in (*graph.value_info, *graph.output) if _is_no_tensor(value)}
     for node in graph.node:
@@ -125,22 +125,22 @@ def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
         yield from attribute.graphs
 
 
-def _in_order(graph: onnx.GraphProto) -> bool:
+def _is_in_order(graph: onnx.GraphProto) -> bool:
     """Whether no node of the main graph reads what a later one makes (its bodies' captured values included)."""
     later = {name for node in graph.node for name in node.output if name}
     for node in graph.node:
-        if any(name in later for name in _reads(node)):
+        if any(name in later for name in _names_read(node)):
             return False
         later.difference_update(node.output)
     return True
 
 
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
+def _names_read(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads; of its bodies, every name that they do not make themselves."""
     yield from node.input
     for body in bodies_of(node):
         made = {value.name for value in body.input} | {tensor.name for tensor in body.initializer}
         for inner in body.node:
-            yield from (name for name in _reads(inner) if name not in made)
+            yield from (name for name in _names_read(inner) if name not in made)
             made.update(inner.output)
         yield from (value.name for value in body.output if value.name not in made)

@@ -33,7 +33,7 @@ def with_outputs(path: Path, names: Sequence[str]) -> bytes:
     import onnx
 
     graph = onnx.GraphProto(output=[onnx.ValueInfoProto(name=name) for name in names])
-    return _joined(path, graph)
+    return _append_graph(path, graph)
 
 
 def with_shape_outputs(path: Path, names: Sequence[str]) -> bytes:
@@ -44,7 +44,7 @@ def with_shape_outputs(path: Path, names: Sequence[str]) -> bytes:
         node=[onnx.NodeProto(op_type="Shape", input=[name], output=[name + SHAPE_SUFFIX]) for name in names],
         output=[onnx.ValueInfoProto(name=name + SHAPE_SUFFIX) for name in names],
     )
-    return _joined(path, graph)
+    return _append_graph(path, graph)
 
 
 def inferred_shapes(path: Path, inputs: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -76,7 +76,7 @@ def inferred_shapes(path: Path, inputs: Mapping[str, tuple[int, ...]]) -> dict[s
     return found
 
 
-def _joined(path: Path, graph: onnx.GraphProto) -> bytes:
+def _append_graph(path: Path, graph: onnx.GraphProto) -> bytes:
     import onnx
 
     added: bytes = onnx.ModelProto(graph=graph).SerializeToString()

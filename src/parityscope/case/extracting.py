@@ -53,7 +53,7 @@ def extract_part(
     entering = dict(zip(present, list(part.inputs), strict=True))
     part.inputs.clear()
     for name, (called, array) in inputs.items():
-        part.inputs.append(_entering(part, entering.get(name), called, array))
+        part.inputs.append(_input_of_part(part, entering.get(name), called, array))
     for value, (called, array) in zip(part.outputs, outputs.values(), strict=True):
         value.name = called
         value.type = value.type or ir.TensorType(ir.tensor(array).dtype)
@@ -62,7 +62,7 @@ def extract_part(
     return write_graph(small, path)
 
 
-def _entering(part: ir.Graph, value: ir.Value | None, called: str, array: np.ndarray) -> ir.Value:
+def _input_of_part(part: ir.Graph, value: ir.Value | None, called: str, array: np.ndarray) -> ir.Value:
     """The input of the part that takes arrays like this one, with a Cast behind it where `value` is of another type."""
     import onnx_ir as ir
 

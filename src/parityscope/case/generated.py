@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
-__all__ = ["generate", "generated_shapes", "table_rows"]
+__all__ = ["generate_inputs", "generated_shapes", "table_rows"]
 
 _MOST_SAMPLES = 1_000_000  # chosen: nobody waits for more runs of a network
 _IMAGE_SIDE = 224
@@ -73,7 +73,7 @@ class _Recipe:
     draw: Draw
 
 
-def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
+def generate_inputs(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
     """`samples` samples for `model`; `shapes` (checked already) fixes the shapes of some inputs.
 
     Raises:
@@ -88,14 +88,14 @@ def generate(model: Model, samples: int, seed: int, shapes: Mapping[str, tuple[i
         )
     sizes = generated_shapes(model, shapes)
     rows = table_rows(model)
-    recipes = [_recipe(value, sizes[value.name], rows.get(value.name)) for value in model.inputs]
+    recipes = [_recipe_for_input(value, sizes[value.name], rows.get(value.name)) for value in model.inputs]
 
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
         numbers = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index])))
-        drawn = {recipe.value.name: _draw(recipe, numbers) for recipe in recipes}
+        drawn = {recipe.value.name: _draw_array(recipe, numbers) for recipe in recipes}
         return {name: drawn[name] for name in wanted}
 
-    sizes_told = {recipe.value.name: _announced(recipe) for recipe in recipes}
+    sizes_told = {recipe.value.name: _announce_generated(recipe) for recipe in recipes}
     told = "; ".join(f"{recipe.value.name} {list(recipe.shape)} {recipe.words}" for recipe in recipes)
     names = tuple(value.name for value in model.inputs)
     return Stored(
@@ -201,7 +201,7 @@ def _is_image(value: ValueInfo) -> bool:
     return not isinstance(dims[1], int) or bool({dims[1], dims[3]} & _CHANNEL_COUNTS)
 
 
-def _recipe(value: ValueInfo, shape: tuple[int, ...], rows: int | None) -> _Recipe:
+def _recipe_for_input(value: ValueInfo, shape: tuple[int, ...], rows: int | None) -> _Recipe:
     name = value.name.lower()
     dtype = dtype_of(value.dtype)
     if dtype is None:
@@ -211,65 +211,65 @@ def _recipe(value: ValueInfo, shape: tuple[int, ...], rows: int | None) -> _Reci
     integer = "int" in value.dtype
     draw: Draw
     if "mask" in name:
-        words, draw = "all ones", _ones
+        words, draw = "all ones", _draw_ones
     elif value.dtype == "bool":
-        words, draw = "fair coin", _integers(0, 2)
+        words, draw = "fair coin", _draw_integers(0, 2)
     elif integer and rows is not None and ("token_type" in name or "segment" in name):
-        words, draw = "zeros (one segment)", _zeros
+        words, draw = "zeros (one segment)", _draw_zeros
     elif integer and rows is not None and "position" in name:
-        words, draw = f"counting up, below {rows}", _counting(rows)
+        words, draw = f"counting up, below {rows}", _count_up(rows)
     elif integer and rows is not None:
-        words, draw = f"uniform over the {rows} rows of the table that it indexes", _integers(0, rows)
+        words, draw = f"uniform over the {rows} rows of the table that it indexes", _draw_integers(0, rows)
     elif value.dtype in {"int8", "uint8"}:
-        low, high = _limits(dtype)
-        words, draw = f"uniform over {low} to {high}", _integers(low, high + 1)
+        low, high = _integer_limits(dtype)
+        words, draw = f"uniform over {low} to {high}", _draw_integers(low, high + 1)
     elif integer:
-        high = min(_SMALL - 1, _limits(dtype)[1])
-        words, draw = f"uniform over 0 to {high}", _integers(0, high + 1)
+        high = min(_SMALL - 1, _integer_limits(dtype)[1])
+        words, draw = f"uniform over 0 to {high}", _draw_integers(0, high + 1)
     elif _is_image(value):
-        words, draw = "uniform in [0, 1)", _uniform
+        words, draw = "uniform in [0, 1)", _draw_uniform
     else:
-        words, draw = "standard normal", _normal
+        words, draw = "standard normal", _draw_normal
     return _Recipe(value=value, shape=shape, words=words, draw=draw)
 
 
-def _announced(recipe: _Recipe) -> Announced:
+def _announce_generated(recipe: _Recipe) -> Announced:
     dtype = dtype_of(recipe.value.dtype)
     nbytes = math.prod(recipe.shape) * (1 if dtype is None else dtype.itemsize)
     return Announced(dtype=recipe.value.dtype, shape=recipe.shape, nbytes=nbytes)
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def _integer_limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     import ml_dtypes
 
     limits = ml_dtypes.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
 
-def _draw(recipe: _Recipe, numbers: np.random.Generator) -> np.ndarray:
+def _draw_array(recipe: _Recipe, numbers: np.random.Generator) -> np.ndarray:
     dtype = dtype_of(recipe.value.dtype)
     return np.asarray(recipe.draw(numbers, recipe.shape)).astype(dtype)
 
 
-def _ones(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_ones(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.ones(shape)
 
 
-def _zeros(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_zeros(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.zeros(shape)
 
 
-def _uniform(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_uniform(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return numbers.random(shape, dtype=np.float32)
 
 
-def _normal(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def _draw_normal(numbers: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return numbers.standard_normal(shape)
 
 
-def _integers(low: int, high: int) -> Draw:
+def _draw_integers(low: int, high: int) -> Draw:
     return lambda numbers, shape: numbers.integers(low, high, shape)
 
 
-def _counting(rows: int) -> Draw:
+def _count_up(rows: int) -> Draw:
     return lambda _, shape: np.broadcast_to(np.arange(shape[-1] if shape else 1) % rows, shape)

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Regions",
-    "closure",
-    "computing",
+    "closure_of",
+    "computed_values",
+    "computing_nodes",
     "constant_value",
-    "consumers",
-    "dependencies",
+    "consumers_of",
+    "dependencies_of",
     "node_name",
-    "sites",
+    "sites_of_values",
     "value_by_name",
-    "values",
 ]
 
 
-def values(model: ir.Model) -> list[ir.Value]:
+def computed_values(model: ir.Model) -> list[ir.Value]:
     """Named values of the main graph that nodes compute (Constant nodes left out), in topological order."""
     model.graph.sort()
     return [
@@ -42,11 +42,11 @@ def values(model: ir.Model) -> list[ir.Value]:
     ]
 
 
-def sites(model: ir.Model) -> dict[str, Site]:
-    """A `Site` for every value that `values` gives, by value name."""
+def sites_of_values(model: ir.Model) -> dict[str, Site]:
+    """A `Site` for every value that `computed_values` gives, by value name."""
     found: dict[str, Site] = {}
-    sorted_values = values(model)
-    order = {id(node): index for index, node in enumerate(computing(model))}
+    sorted_values = computed_values(model)
+    order = {id(node): index for index, node in enumerate(computing_nodes(model))}
     for value in sorted_values:
         node = value.producer()
         if node is None:
@@ -67,7 +67,7 @@ def node_name(node: ir.Node, index: int) -> str:
     return node.name or f"{node.op_type}#{index}"
 
 
-def closure(wanted: Iterable[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
+def closure_of(wanted: Iterable[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
     """Every node that `wanted` depend on, and the values without a producer that these read (inputs, initializers)."""
     nodes: dict[int, ir.Node] = {}
     free: dict[int, ir.Value] = {}
@@ -79,7 +79,7 @@ def closure(wanted: Iterable[ir.Value]) -> tuple[list[ir.Node], list[ir.Value]]:
             free.setdefault(id(value), value)
         elif id(node) not in nodes:
             nodes[id(node)] = node
-            stack.extend(dependencies(node))
+            stack.extend(dependencies_of(node))
     return list(nodes.values()), list(free.values())
 
 
@@ -88,7 +88,7 @@ class Regions:
 
     def __init__(self, model: ir.Model) -> None:
         self._known = value_by_name(model)
-        self._places = {id(node): place for place, node in enumerate(computing(model))}
+        self._places = {id(node): place for place, node in enumerate(computing_nodes(model))}
 
     def of(self, tensor: str, observed: Container[str], besides: Container[str] = ()) -> list[ir.Node]:
         """The nodes between `tensor` and the nearest `observed` tensors above it (but `besides`), in topological order."""
@@ -101,27 +101,27 @@ class Regions:
             if node is None or id(node) in found or (name in observed and name != tensor and name not in besides):
                 continue
             found[id(node)] = node
-            stack.extend(dependencies(node))
+            stack.extend(dependencies_of(node))
         inside = [node for node in found.values() if id(node) in self._places]
         return sorted(inside, key=lambda node: self._places[id(node)])
 
 
-def consumers(value: ir.Value) -> list[ir.Node]:
+def consumers_of(value: ir.Value) -> list[ir.Node]:
     """The nodes that read `value`, each once."""
     return list(dict.fromkeys(node for node, _ in value.uses()))
 
 
-def dependencies(node: ir.Node) -> Iterator[ir.Value]:
+def dependencies_of(node: ir.Node) -> Iterator[ir.Value]:
     """What a node depends on: its inputs, and what the bodies of control flow capture from outside."""
     for value in node.inputs:
         if value is not None:
             yield value
     for attribute in node.attributes.values():
-        for body in _bodies(attribute):
+        for body in _bodies_of_attribute(attribute):
             inside = {id(value) for value in body.inputs} | {id(value) for value in body.initializers.values()}
             inside |= {id(value) for inner in body for value in inner.outputs}
             for inner in body:
-                yield from (value for value in dependencies(inner) if id(value) not in inside)
+                yield from (value for value in dependencies_of(inner) if id(value) not in inside)
             yield from (value for value in body.outputs if id(value) not in inside)
 
 
@@ -141,7 +141,7 @@ def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
     return tensor
 
 
-def computing(model: ir.Model) -> list[ir.Node]:
+def computing_nodes(model: ir.Model) -> list[ir.Node]:
     """The nodes of the main graph in their order, Constant nodes left out: what topological indices count."""
     return [node for node in model.graph if node.op_type != "Constant"]
 
@@ -155,7 +155,7 @@ def value_by_name(model: ir.Model) -> dict[str, ir.Value]:
     return known
 
 
-def _bodies(attribute: ir.Attr) -> list[ir.Graph]:
+def _bodies_of_attribute(attribute: ir.Attr) -> list[ir.Graph]:
     import onnx_ir as ir
 
     if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():

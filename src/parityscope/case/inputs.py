@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.conformance import check_announced, check_names, check_shapes_option, conform, count_nan, settled
+from parityscope.case.conformance import (
+    check_announced,
+    check_names,
+    check_shapes_option,
+    conform_arrays,
+    count_nan,
+    settle_declarations,
+)
 from parityscope.case.formats import Stored, Streamed
 from parityscope.case.formats.npz import open_npz, write_npz
-from parityscope.case.generated import generate
-from parityscope.case.sources import Reading, Stream, open_source
+from parityscope.case.generated import generate_inputs
+from parityscope.case.sources import ReadingOptions, Stream, open_source
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -109,7 +116,7 @@ def load_inputs(
     Raises:
         ParityError: the data cannot be read, does not fit the model or the memory, is empty, or has a NaN in every sample.
     """
-    model = replace(model, inputs=settled(model.inputs))
+    model = replace(model, inputs=settle_declarations(model.inputs))
     shapes = dict(shapes or {})
     check_shapes_option(model.inputs, shapes)
     if samples is not None and samples < 1:
@@ -118,10 +125,12 @@ def load_inputs(
     if isinstance(data, Stream):
         source = data
     elif data is None:
-        source = generate(model, 1 if samples is None else samples, seed, shapes)
+        source = generate_inputs(model, 1 if samples is None else samples, seed, shapes)
     else:
-        source = open_source(model, data, Reading(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory))
-    taken = _take(model, source, shapes, spool, samples, memory)
+        source = open_source(
+            model, data, ReadingOptions(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory)
+        )
+    taken = _take_samples(model, source, shapes, spool, samples, memory)
     if not taken.labels:
         raise ParityError("there are no samples", where=source.origin, fix="give data with at least one sample")
     indices = tuple(index for index in range(len(taken.labels)) if index not in taken.skipped)
@@ -150,7 +159,7 @@ class _Taken:
     read: Callable[[int], Sample]
 
 
-def _take(
+def _take_samples(
     model: Model,
     source: Stored | Stream,
     shapes: Mapping[str, tuple[int, ...]],
@@ -163,51 +172,51 @@ def _take(
     originals: list[Path | None] = []
     skipped: dict[int, Skip] = {}
     stored = source if isinstance(source, Stored) else None
-    stream = _in_order(model, source, memory) if isinstance(source, Stored) else source.samples
+    stream = _is_stored_in_order(model, source, memory) if isinstance(source, Stored) else source.samples
     for index, streamed in enumerate(itertools.islice(stream, limit if limit is None else min(limit, sys.maxsize))):
-        where = _where(index, streamed.label)
+        where = _name_sample(index, streamed.label)
         check_names(model.inputs, streamed.arrays.keys(), where)
-        arrays = conform(model.inputs, streamed.arrays, where, shapes)
-        _digest(arrays, digest)
-        if skip := _nan(arrays, where):
+        arrays = conform_arrays(model.inputs, streamed.arrays, where, shapes)
+        _add_to_digest(arrays, digest)
+        if skip := _skip_of_nan(arrays, where):
             skipped[index] = skip
         if stored is None:
-            write_npz(_spooled(spool, index), arrays)
+            write_npz(_spooled_path(spool, index), arrays)
         labels.append(streamed.label)
         originals.append(streamed.original)
-    again = stored or open_npz([_spooled(spool, index) for index in range(len(labels))], source.origin)
+    again = stored or open_npz([_spooled_path(spool, index) for index in range(len(labels))], source.origin)
 
     def read(index: int) -> Sample:
         found = again.read(index, [value.name for value in model.inputs])
-        arrays = conform(model.inputs, found, _where(index, labels[index]), shapes)
+        arrays = conform_arrays(model.inputs, found, _name_sample(index, labels[index]), shapes)
         return Sample(index=index, name=labels[index], arrays=arrays, original=originals[index])
 
     return _Taken(labels=tuple(labels), sha256=digest.hexdigest(), skipped=skipped, read=read)
 
 
-def _in_order(model: Model, stored: Stored, memory: int) -> Iterator[Streamed]:
+def _is_stored_in_order(model: Model, stored: Stored, memory: int) -> Iterator[Streamed]:
     for index, label in enumerate(stored.labels):
-        names, where = stored.names(index), _where(index, label)
+        names, where = stored.names(index), _name_sample(index, label)
         check_names(model.inputs, names, where)
         check_announced(model.inputs, stored.announced(index), where, memory)
         yield Streamed(label=label, arrays=stored.read(index, names))
 
 
-def _spooled(spool: Path, index: int) -> Path:
+def _spooled_path(spool: Path, index: int) -> Path:
     return spool / f"{index:06d}.npz"
 
 
-def _where(index: int, label: str) -> str:
+def _name_sample(index: int, label: str) -> str:
     return f"sample {index} ({label})"
 
 
-def _digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash) -> None:
+def _add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash) -> None:
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
 
 
-def _nan(arrays: Mapping[str, np.ndarray], where: str) -> Skip | None:
+def _skip_of_nan(arrays: Mapping[str, np.ndarray], where: str) -> Skip | None:
     told = [f"{name!r} holds {count} NaN" for name, array in arrays.items() if (count := count_nan(array))]
     if not told:
         return None

@@ -11,7 +11,7 @@ import mmap
 import os
 from typing import TYPE_CHECKING
 
-from parityscope.case._scanning import scan
+from parityscope.case._scanning import scan_bytes
 from parityscope.case._weights import check_weights, external_files
 from parityscope.case._wiring import check_functions, check_wiring
 from parityscope.errors import ParityError
@@ -51,7 +51,7 @@ def read_message(path: Path) -> onnx.ModelProto:
             raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
         if key not in _seen:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                scan(content, str(path))
+                scan_bytes(content, str(path))
         model = onnx.ModelProto()
         try:
             model.ParseFromString(file.read())
@@ -62,12 +62,12 @@ def read_message(path: Path) -> onnx.ModelProto:
                 fix="check that the download or export finished, and export it again",
             ) from error
     if key not in _seen:
-        _check(model, path)
+        _check_message(model, path)
         _seen.add(key)
     return model
 
 
-def _check(model: onnx.ModelProto, path: Path) -> None:
+def _check_message(model: onnx.ModelProto, path: Path) -> None:
     if not model.graph.node and not model.graph.output:
         raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
     if not model.graph.output:

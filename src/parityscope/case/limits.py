@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from parityscope.records import Budget
 
-__all__ = ["TWO_SIDED", "keeps", "mistaken_limit"]
+__all__ = ["TWO_SIDED", "keeps_limit", "mistaken_limit"]
 
 TWO_SIDED = {"mean_error": 0.0, "norm_ratio": 1.0}  # the limit is a distance from this
 
@@ -34,7 +34,7 @@ def mistaken_limit(metric: str, limit: float, better: str) -> str:
     return ""
 
 
-def keeps(value: float, budget: Budget, better: str) -> bool:
+def keeps_limit(value: float, budget: Budget, better: str) -> bool:
     """Whether `value` keeps the budget; `better` says on which side the better values of its metric lie.
 
     Of a tolerance `value` is the number of elements outside of it, of which less is better whatever `better` says.

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites, node_count
-from parityscope.case.graph import sites
+from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
 from parityscope.case.intake import external_files, read_message
 from parityscope.errors import ParityError
@@ -69,9 +69,9 @@ def load_model(path: str | Path) -> Model:
     graph = message.graph
     places = message_sites(graph)
     digest = hashlib.sha256()
-    nbytes = _digest(path, digest)
+    nbytes = _add_file_to_digest(path, digest)
     for external, end in external_files(message, path).items():
-        nbytes += _digest(external, digest, end)
+        nbytes += _add_file_to_digest(external, digest, end)
     initializers = {tensor.name for tensor in graph.initializer}
     return Model(
         path=path,
@@ -84,7 +84,7 @@ def load_model(path: str | Path) -> Model:
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
         nodes=node_count(graph),
         formats=held_formats(message),
-        sites=MappingProxyType(sites(read_graph(path)) if places is None else places),
+        sites=MappingProxyType(sites_of_values(read_graph(path)) if places is None else places),
     )
 
 
@@ -108,7 +108,7 @@ def read_graph(path: Path) -> ir.Model:
         raise
     except Exception as error:  # of the library's own kinds, around whatever its parts raise
         raise ParityError(
-            f"{path.name} is no graph that can be built: {_innermost(error)}",
+            f"{path.name} is no graph that can be built: {_innermost_message(error)}",
             where=str(path),
             fix="export the model again; `python -m onnx.checker` on the file says more",
         ) from error
@@ -116,14 +116,14 @@ def read_graph(path: Path) -> ir.Model:
     return model
 
 
-def _innermost(error: BaseException) -> str:
+def _innermost_message(error: BaseException) -> str:
     """What the first of a chain of errors said, in one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split())[:_MESSAGE] or type(error).__name__
 
 
-def _digest(path: Path, digest: hashlib._Hash, end: float = math.inf) -> int:
+def _add_file_to_digest(path: Path, digest: hashlib._Hash, end: float = math.inf) -> int:
     """Adds what a file holds before the byte `end`."""
     nbytes = 0
     with path.open("rb") as file:

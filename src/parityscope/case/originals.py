@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def with_originals(inputs: Inputs, folder: Path) -> Inputs:
         raise ParityError(
             f"there is no folder {folder}", fix="give the folder of the images that the samples were made from"
         )
-    found = survey(folder)
+    found = survey_folder(folder)
     if found.kind != "images":
         raise ParityError(
             f"{folder.name} holds {found.kind}, not images", where=str(folder), fix="give a folder of images"

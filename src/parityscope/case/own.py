@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
@@ -46,7 +46,7 @@ def stored_arrays(path: Path) -> Stored:
     if path.is_file():
         return open_safetensors([path], str(path)) if path.suffix == ".safetensors" else open_npz([path], str(path))
     folder = path / "inputs" if (path / "inputs").is_dir() else path
-    found = survey(folder)
+    found = survey_folder(folder)
     origin = f"{len(found.files)} files in {folder}"
     match found.kind:
         case "npz":

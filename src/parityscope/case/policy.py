@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Budget, Target
 
-__all__ = ["DECLARED", "OUTSIDE", "budgets_for", "check_outputs", "declared_policy", "overridden"]
+__all__ = ["DECLARED", "OUTSIDE", "budgets_for", "check_outputs", "declared_policy", "override_policy"]
 
 # Arithmetics that a candidate may declare, the finest first.
 DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
@@ -50,7 +50,7 @@ def declared_policy(
     return Policy(budgets=budgets)
 
 
-def overridden(
+def override_policy(
     file: Policy, declared: str, candidate: Target, budgets: Sequence[Budget], formats: Sequence[str] = ()
 ) -> Policy:
     """The policy of a file, with `declared` and `budgets` of the options in place of what it says about the same.
@@ -61,7 +61,7 @@ def overridden(
     Raises:
         ParityError: there is no such arithmetic.
     """
-    kept = (one for one in file.budgets if not any(_replaces(given, one) for given in budgets))
+    kept = (one for one in file.budgets if not any(_replaces_budget(given, one) for given in budgets))
     chosen = (*kept, *budgets)
     if declared or not file.declared:
         return replace(declared_policy(declared, candidate, chosen, formats), matched=file.matched)
@@ -93,5 +93,5 @@ def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
             raise ParityError(f"the rows of {name!r} are to be matched, and the model has no such output", fix=fix)
 
 
-def _replaces(given: Budget, said: Budget) -> bool:
+def _replaces_budget(given: Budget, said: Budget) -> bool:
     return given.metric == said.metric and given.output in {"", said.output}

@@ -63,30 +63,30 @@ def read_policy(path: Path, metrics: Mapping[str, str]) -> PolicyFile:
     found = read_toml_file(path, "the policy")
     where = str(path)
     _check_keys(found, _FILE_KEYS, where)
-    declared = _text(found, "declared", where, fix='write declared = "f16"')
+    declared = _read_text(found, "declared", where, fix='write declared = "f16"')
     if declared and declared not in DECLARED:
         raise ParityError(
             f"declared = {declared!r} is no declared arithmetic", where=where, fix=f"use one of: {', '.join(DECLARED)}"
         )
-    said = _text(found, "declared_reason", where, fix='write declared_reason = "built with --fp16"')
+    said = _read_text(found, "declared_reason", where, fix='write declared_reason = "built with --fp16"')
     if said and not declared:
         raise ParityError("declared_reason stands without declared", where=where, fix='add declared = "f16"')
     tables = found.get("budget", [])
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise ParityError("budget is not a list of tables", where=where, fix="head each budget with [[budget]]")
-    budgets = tuple(_budget(table, metrics, f"{path}, budget {place}") for place, table in enumerate(tables, 1))
+    budgets = tuple(_read_budget(table, metrics, f"{path}, budget {place}") for place, table in enumerate(tables, 1))
     _check_repeated(budgets, where)
     because = (said or f"{path.name} says so") if declared else ""
     matched = found.get("match", [])
     if not isinstance(matched, list) or not all(isinstance(name, str) for name in matched):
         raise ParityError("match is not a list of outputs", where=where, fix='write match = ["logits", "boxes"]')
     policy = Policy(declared=declared, declared_reason=because, budgets=budgets, matched=tuple(matched))
-    return PolicyFile(policy=policy, samples=_samples(found, where))
+    return PolicyFile(policy=policy, samples=_read_samples(found, where))
 
 
-def _budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Budget:
+def _read_budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Budget:
     _check_keys(table, _BUDGET_KEYS, where)
-    output = _text(table, "output", where, fix="name an output, or leave the key out for every output")
+    output = _read_text(table, "output", where, fix="name an output, or leave the key out for every output")
     where = f"{where} (output {output!r})" if output else where
     tolerated = "atol" in table or "rtol" in table
     wanted = _TOLERANCE_KEYS if tolerated else _METRIC_KEYS
@@ -99,17 +99,17 @@ def _budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Bu
     missing = [key for key in wanted if key != "output" and key not in table]
     if missing:
         raise ParityError(f"{missing[0]} is missing", where=where, fix=_ADVICE[missing[0]])
-    reason = _text(table, "reason", where, fix=_ADVICE["reason"])
+    reason = _read_text(table, "reason", where, fix=_ADVICE["reason"])
     if tolerated:
-        tolerance = Tolerance(atol=_number(table, "atol", where), rtol=_number(table, "rtol", where))
+        tolerance = Tolerance(atol=_read_number(table, "atol", where), rtol=_read_number(table, "rtol", where))
         _check_tolerance(tolerance, where)
         return Budget(output=output, metric=OUTSIDE, limit=0.0, reason=reason, tolerance=tolerance)
-    metric = _text(table, "metric", where, fix=_ADVICE["metric"])
+    metric = _read_text(table, "metric", where, fix=_ADVICE["metric"])
     if metric not in metrics:
         close = difflib.get_close_matches(metric, list(metrics), n=1)
         fix = f"write {close[0]}" if close else f"use one of: {', '.join(sorted(metrics))}"
         raise ParityError(f"there is no metric {metric!r}", where=where, fix=fix)
-    limit = _number(table, "limit", where)
+    limit = _read_number(table, "limit", where)
     if wrong := mistaken_limit(metric, limit, metrics[metric]):
         raise ParityError(f"limit = {limit:g} {wrong}", where=where, fix=_ADVICE["limit"])
     return Budget(output=output, metric=metric, limit=limit, reason=reason)
@@ -153,7 +153,7 @@ def _check_keys(table: dict[str, Any], known: Sequence[str], where: str) -> None
             raise ParityError(f"{key!r} is no key of a policy here", where=where, fix=fix)
 
 
-def _text(table: dict[str, Any], key: str, where: str, *, fix: str) -> str:
+def _read_text(table: dict[str, Any], key: str, where: str, *, fix: str) -> str:
     if key not in table:
         return ""
     value = table[key]
@@ -162,14 +162,14 @@ def _text(table: dict[str, Any], key: str, where: str, *, fix: str) -> str:
     return value
 
 
-def _number(table: dict[str, Any], key: str, where: str) -> float:
+def _read_number(table: dict[str, Any], key: str, where: str) -> float:
     value = table[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ParityError(f"{key} = {value!r} is not a finite number", where=where, fix=_ADVICE[key])
     return float(value)
 
 
-def _samples(found: dict[str, Any], where: str) -> int | None:
+def _read_samples(found: dict[str, Any], where: str) -> int | None:
     value = found.get("samples")
     if value is None:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.images import read_images
 from parityscope.case.formats.loader import is_function, read_loader
 from parityscope.case.formats.npz import open_npz, read_stacked_npz
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from parityscope.case.formats import Stored, Streamed
     from parityscope.case.model import Model
 
-__all__ = ["Reading", "Stream", "open_source"]
+__all__ = ["ReadingOptions", "Stream", "open_source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ReadingOptions:
     """How DATA is to be read: stacked along axis 0, with which preprocessing, shapes for raw blobs, bytes for a sample."""
 
     stacked: bool
@@ -46,7 +46,7 @@ class Stream:
     samples: Iterator[Streamed]
 
 
-def open_source(model: Model, data: str | Path, reading: Reading) -> Stored | Stream:
+def open_source(model: Model, data: str | Path, reading: ReadingOptions) -> Stored | Stream:
     """The samples of `data`, not yet checked against the model.
 
     Raises:
@@ -60,14 +60,14 @@ def open_source(model: Model, data: str | Path, reading: Reading) -> Stored | St
     elif not path.exists():
         raise ParityError(f"there is no {text}", fix="give a file, a folder, or a loader as file.py:function")
     elif path.is_dir():
-        kind, source = _folder(model, path, reading)
+        kind, source = _open_folder(model, path, reading)
     else:
-        kind, source = _file(path, reading)
+        kind, source = _open_file(path, reading)
     _check_options(kind, text, reading)
     return source
 
 
-def _file(path: Path, reading: Reading) -> tuple[str, Stored | Stream]:
+def _open_file(path: Path, reading: ReadingOptions) -> tuple[str, Stored | Stream]:
     match path.suffix.lower():
         case ".npz" if reading.stacked:
             return "stacked", Stream(origin=f"{path}, stacked along axis 0", samples=read_stacked_npz(path))
@@ -88,10 +88,10 @@ def _file(path: Path, reading: Reading) -> tuple[str, Stored | Stream]:
     raise ParityError(f"{path.name} is of no kind of data that can be read", where=str(path), fix=fix)
 
 
-def _folder(model: Model, folder: Path, reading: Reading) -> tuple[str, Stored | Stream]:
+def _open_folder(model: Model, folder: Path, reading: ReadingOptions) -> tuple[str, Stored | Stream]:
     if (folder / "inputs").is_dir():
         folder = folder / "inputs"  # a recording: inputs and outputs side by side
-    found = survey(folder)
+    found = survey_folder(folder)
     count = len(found.files)
     match found.kind:
         case "npz":
@@ -115,7 +115,7 @@ def _folder(model: Model, folder: Path, reading: Reading) -> tuple[str, Stored |
             return "images", Stream(origin=f"{count} images in {folder}, {reading.preprocess}", samples=samples)
 
 
-def _check_options(kind: str, data: str, reading: Reading) -> None:
+def _check_options(kind: str, data: str, reading: ReadingOptions) -> None:
     if reading.preprocess and kind != "images":
         raise ParityError(
             f"preprocessing is for a folder of images, and {data} is {kind}",

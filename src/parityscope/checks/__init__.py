@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
@@ -62,7 +62,7 @@ __all__ = [
     "Scene",
     "Shown",
     "check_page",
-    "checks",
+    "known_checks",
 ]
 
 _NO_FACTS: Mapping[str, str] = MappingProxyType({})
@@ -333,12 +333,12 @@ class Check:
     holds_not: tuple[Example, ...]
 
 
-def checks() -> dict[str, Check]:
+def known_checks() -> dict[str, Check]:
     """Every check there is, by code."""
-    return {found.code: found for found, _ in discover("parityscope.checks", "CHECK", Check).values()}
+    return {found.code: found for found, _ in discover_plugins("parityscope.checks", "CHECK", Check).values()}
 
 
 def check_page(code: str) -> str:
     """The documentation page of a check; KeyError if there is none of that code."""
-    pages = {found.code: module.__doc__ or "" for found, module in discover(__name__, "CHECK", Check).values()}
+    pages = {found.code: module.__doc__ or "" for found, module in discover_plugins(__name__, "CHECK", Check).values()}
     return pages[code].strip()

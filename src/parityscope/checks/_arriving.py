@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Shown
-from parityscope.checks._conversion import worst
-from parityscope.checks._reproducing import ORDER, refuted
+from parityscope.checks._conversion import worst_misfit
+from parityscope.checks._reproducing import ORDER, show_refuted
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 
@@ -22,39 +22,39 @@ if TYPE_CHECKING:
     from parityscope.checks import Bench, Claim, Scene
     from parityscope.checks._reproducing import Misfit
 
-__all__ = ["arrived", "clean_inputs", "in_the_file", "unless_arrived"]
+__all__ = ["clean_inputs", "comes_from_file", "has_arrived_right", "unless_arrived"]
 
 
 def unless_arrived(scene: Scene, bench: Bench) -> Callable[[Claim], Claim]:
     """What makes a claim about the inputs one that is refuted where every input arrived. The file is asked once for all."""
-    if arrived(scene):
+    if has_arrived_right(scene):
         return clean_inputs
-    left = functools.cache(lambda: in_the_file(scene, bench))
+    left = functools.cache(lambda: comes_from_file(scene, bench))
 
     def changed(claim: Claim) -> Claim:
         def asked() -> Shown:
             found = left()
             if found is None:
                 return claim.test()
-            return refuted(found, "the file on these very inputs gives what the deployment gave")
+            return show_refuted(found, "the file on these very inputs gives what the deployment gave")
 
         return replace(claim, test=asked)
 
     return changed
 
 
-def in_the_file(scene: Scene, bench: Bench) -> Misfit | None:
+def comes_from_file(scene: Scene, bench: Bench) -> Misfit | None:
     """The misfit of the converted file to the deployment, on the same inputs; None unless it reproduces the deployment."""
     if bench.converted is None:
         return None
     try:
-        left = worst(scene, bench, bench.converted, bench.candidate)
+        left = worst_misfit(scene, bench, bench.converted, bench.candidate)
     except ParityError:
         return None
     return left if left.fits else None
 
 
-def arrived(scene: Scene) -> bool:
+def has_arrived_right(scene: Scene) -> bool:
     """Whether what is computed directly from the inputs was captured and is right: then every input arrived as it is."""
     arrays = {value.name for value in scene.model.inputs if value.shape}
     readers: dict[str, list[str]] = {name: [] for name in arrays}

@@ -45,13 +45,15 @@ def likely_orders(effects: np.ndarray, wanted: np.ndarray, allowed: np.ndarray, 
             for _ in range(count):
                 i, j = pairs[generator.integers(len(pairs))]
                 order[[i, j]] = order[[j, i]]
-        value = _descend(order, gram, pull, (first, second))
+        value = _exchange_best_pairs(order, gram, pull, (first, second))
         found[tuple(int(place) for place in order)] = value
     identity = tuple(range(count))
     yield from [order for order in sorted(found, key=found.__getitem__) if order != identity][:most]
 
 
-def _descend(order: np.ndarray, gram: np.ndarray, pull: np.ndarray, pairs: tuple[np.ndarray, np.ndarray]) -> float:
+def _exchange_best_pairs(
+    order: np.ndarray, gram: np.ndarray, pull: np.ndarray, pairs: tuple[np.ndarray, np.ndarray]
+) -> float:
     """Exchanges pairs of `order` in place, the best each time, until none lowers |sum of effects - wanted|^2."""
     count = len(order)
     first, second = pairs

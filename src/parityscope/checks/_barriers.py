@@ -10,10 +10,12 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["fewest", "neighbours"]
+__all__ = ["find_fewest_barriers", "list_neighbour_tensors"]
 
 
-def fewest(tensors: Sequence[str], cures: Callable[[Sequence[str]], bool], runs: int) -> tuple[list[str], int]:
+def find_fewest_barriers(
+    tensors: Sequence[str], cures: Callable[[Sequence[str]], bool], runs: int
+) -> tuple[list[str], int]:
     """A subset of `tensors` that still cures and whose parts do not, and how many runs it took (at most `runs`).
 
     Zeller and Hildebrandt's ddmin: halves are tried, then what is left without a part, then smaller parts. One barrier among
@@ -32,7 +34,7 @@ def fewest(tensors: Sequence[str], cures: Callable[[Sequence[str]], bool], runs:
         return None
 
     while len(chosen) > 1 and used < runs:
-        pieces = _split(chosen, min(parts, len(chosen)))
+        pieces = _split_evenly(chosen, min(parts, len(chosen)))
         if (found := first(pieces)) is not None:
             chosen, parts = found, 2
             continue
@@ -46,13 +48,13 @@ def fewest(tensors: Sequence[str], cures: Callable[[Sequence[str]], bool], runs:
     return chosen, used
 
 
-def _split(names: Sequence[str], count: int) -> list[list[str]]:
+def _split_evenly(names: Sequence[str], count: int) -> list[list[str]]:
     """`names` in `count` parts of nearly equal length, in order, none of them empty."""
     edges = [round(place * len(names) / count) for place in range(count + 1)]
     return [list(names[start:end]) for start, end in itertools.pairwise(edges)]
 
 
-def neighbours(graph: ir.Model, tensor: str) -> list[str]:
+def list_neighbour_tensors(graph: ir.Model, tensor: str) -> list[str]:
     """The other tensors of the nodes that write or read `tensor`, nearest first: of those nodes, then of their neighbours."""
     nodes = [{str(value.name) for value in (*node.inputs, *node.outputs) if value is not None} for node in graph.graph]
     found: dict[str, None] = {tensor: None}

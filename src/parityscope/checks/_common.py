@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from parityscope.checks import Scene
     from parityscope.records import Suspect
 
-__all__ = ["EXPLAINED", "Constant", "constants_of", "explained_share", "leading", "number", "percent"]
+__all__ = [
+    "EXPLAINED",
+    "RegionConstant",
+    "constants_of",
+    "explained_share",
+    "format_number",
+    "format_percent",
+    "leading_suspects",
+]
 
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
 # the residual regression for outputs that are rounded once more after the operator.
@@ -27,7 +35,7 @@ EXPLAINED = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class RegionConstant:
     """A parameter that a node of a region reads: its name, its values (float64, any shape) and its reader."""
 
     name: str
@@ -38,14 +46,14 @@ class Constant:
     role: str
 
 
-def leading(scene: Scene) -> list[Suspect]:
+def leading_suspects(scene: Scene) -> list[Suspect]:
     """The suspects worth an experiment, worst first."""
     from parityscope.localization import leading_suspects  # comparing outputs needs no library of graphs
 
     return leading_suspects(scene.localization)
 
 
-def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf) -> Iterator[Constant]:
+def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf) -> Iterator[RegionConstant]:
     """The float constants of at most so many elements that the nodes of these names read."""
     index = -1
     for node in scene.graph.graph:
@@ -57,7 +65,7 @@ def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf)
         for position, value in enumerate(node.inputs):
             array = _float_constant(value, most)
             if value is not None and array is not None:
-                yield Constant(
+                yield RegionConstant(
                     name=str(value.name),
                     values=array.astype(np.float64),
                     dtype=array.dtype,
@@ -88,14 +96,14 @@ def explained_share(candidate: np.ndarray, replayed: np.ndarray, hypothesis: np.
     return 1.0 - float(np.square(c[finite] - h[finite]).sum()) / introduced
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a reader writes it: whole and with thousands separators where it is whole, else 3 digits."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.3g}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share as a percentage."""
     return f"{100 * share:.3g} %"
 

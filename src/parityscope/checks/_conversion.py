@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.checks._reproducing import Misfit, misfit
+from parityscope.checks._reproducing import Misfit, measure_misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,22 +14,25 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
 
-__all__ = ["each", "worst"]
+__all__ = ["misfit_by_sample", "worst_misfit"]
 
 
-def each(scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> dict[int, Misfit]:
+def misfit_by_sample(
+    scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]
+) -> dict[int, Misfit]:
     """The misfit of `second` to `first` on every sample; `bench.reference` and `bench.candidate` will do as sides."""
     return {
-        index: misfit(scene, _answer(bench, first, index), _answer(bench, second, index)) for index in bench.samples
+        index: measure_misfit(scene, _run_on_sample(bench, first, index), _run_on_sample(bench, second, index))
+        for index in bench.samples
     }
 
 
-def worst(scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Misfit:
+def worst_misfit(scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Misfit:
     """The largest misfit of any sample."""
-    return max(each(scene, bench, first, second).values(), key=lambda one: one.over)
+    return max(misfit_by_sample(scene, bench, first, second).values(), key=lambda one: one.over)
 
 
-def _answer(bench: Bench, run: Callable[[Any], Any], index: int) -> Mapping[str, np.ndarray]:
+def _run_on_sample(bench: Bench, run: Callable[[Any], Any], index: int) -> Mapping[str, np.ndarray]:
     by_place = run in {bench.reference, bench.candidate}
     found: Mapping[str, np.ndarray] = run(index if by_place else bench.inputs(index))
     return found

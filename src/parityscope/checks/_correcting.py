@@ -13,7 +13,7 @@ import numpy as np
 
 from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
-from parityscope.checks._readings import readings
+from parityscope.checks._readings import misreadings_of
 from parityscope.hypotheses.from_outputs.reference import READ, read_first
 
 if TYPE_CHECKING:
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.hypotheses.arithmetic import Rewrite
-    from parityscope.hypotheses.from_outputs.telling import Member
-    from parityscope.hypotheses.worker import Candidate
+    from parityscope.hypotheses.from_outputs.telling import EquivalentEdit
+    from parityscope.hypotheses.worker import EditCandidate
 
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = [
-    "all_computed_otherwise",
-    "beyond_range",
-    "computed_otherwise",
-    "held_as",
-    "in_order",
-    "not_compared",
-    "outputs_in_order",
+    "correct_constants",
+    "correct_held_values",
+    "correct_input_order",
+    "correct_layer",
+    "correct_layers",
+    "correct_old_output",
+    "correct_output_order",
+    "correct_range",
+    "leave_output_out",
     "replace_constants",
-    "with_constants",
-    "without_old",
 ]
 
 # An element type of ONNX (onnx.proto, TensorProto.DataType).
@@ -47,7 +47,7 @@ _HALF = "f16"
 _BEYOND_HALF = 65520.0  # what is as large as this is rounded to infinity (IEEE 754-2019, section 7.4)
 
 
-def in_order(order: Mapping[str, str]) -> Correction:
+def correct_input_order(order: Mapping[str, str]) -> Correction:
     """Each input of `order` gets the data of the one that it names."""
 
     def changed(_: int, arrays: Arrays, __: Arrays | None) -> Arrays:
@@ -57,7 +57,7 @@ def in_order(order: Mapping[str, str]) -> Correction:
     return Correction(words=f"is given {said}", inputs=changed)
 
 
-def outputs_in_order(order: Mapping[str, str]) -> Correction:
+def correct_output_order(order: Mapping[str, str]) -> Correction:
     """Each output of `order`, as the candidate names them, holds the values of the one that it names."""
 
     def changed(_: Arrays, candidate: Arrays) -> Arrays:
@@ -68,17 +68,17 @@ def outputs_in_order(order: Mapping[str, str]) -> Correction:
     return Correction(words=f"is held against the candidate's {said}", outputs=changed)
 
 
-def held_as(name: str, family: str, words: str) -> Correction:
+def correct_held_values(name: str, family: str, words: str) -> Correction:
     """Input `name` is what a reading (`_readings`) makes of it; unchanged where that says nothing."""
 
     def changed(_: int, arrays: Arrays, previous: Arrays | None) -> Arrays:
         before = None if previous is None else previous[name]
-        return {**arrays, name: dict(readings(family, arrays[name], before)).get(words, arrays[name])}
+        return {**arrays, name: dict(misreadings_of(family, arrays[name], before)).get(words, arrays[name])}
 
     return Correction(words=f"is given {name} as if it {words}", inputs=changed)
 
 
-def without_old(output: str, start: int) -> Correction:
+def correct_old_output(output: str, start: int) -> Correction:
     """Elements of `output` from `start` on are taken from the reference: what was never written says nothing."""
 
     def changed(reference: Arrays, candidate: Arrays) -> Arrays:
@@ -92,12 +92,12 @@ def without_old(output: str, start: int) -> Correction:
     return Correction(words=f"is not held against elements of {output} from {start} on", outputs=changed)
 
 
-def not_compared(output: str) -> Correction:
+def leave_output_out(output: str) -> Correction:
     """What was done to `output` behind the model is known, and all that is wrong with it: it says nothing of the model."""
-    return replace(without_old(output, 0), words=f"is not held against {output}, whose values are explained")
+    return replace(correct_old_output(output, 0), words=f"is not held against {output}, whose values are explained")
 
 
-def with_constants(constants: Arrays, words: str) -> Correction:
+def correct_constants(constants: Arrays, words: str) -> Correction:
     """The named parameters have other values."""
     return Correction(words=words, model=lambda model: replace_constants(model, constants))
 
@@ -119,7 +119,7 @@ def replace_constants(model: ir.Model, constants: Arrays) -> None:
             user.replace_input_with(index, made)
 
 
-def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction | None:
+def correct_range(tensor: str, storage: Format, *, clamped: bool) -> Correction | None:
     """Elements of `tensor` beyond the format's range become infinity, or its largest value where the engine clamps.
 
     None for formats that ONNX has no Cast to with infinities.
@@ -128,42 +128,42 @@ def beyond_range(tensor: str, storage: Format, *, clamped: bool) -> Correction |
         return None
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import behind, constant, insert
+        from parityscope.hypotheses.arithmetic._edits import add_constant, insert_before, insert_behind
 
         if clamped:
             low, high = (
-                constant(model, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
+                add_constant(model, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
                 for sign in (-1.0, 1.0)
             )
-            behind(model, node, "Clip", [low, high])
+            insert_behind(model, node, "Clip", [low, high])
             return
         # Divided by nought. Not Casts: what a format costs is told of a model as if its own types had FP32's range.
-        old, edge = node.outputs[0], constant(model, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
-        divided = behind(model, node, "Div", [edge]).producer()
+        old, edge = node.outputs[0], add_constant(model, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
+        divided = insert_behind(model, node, "Div", [edge]).producer()
         if divided is not None:
-            kept = insert(divided, "Less", [insert(divided, "Abs", [old]), edge])
-            divided.replace_input_with(1, insert(divided, "Cast", [kept], {"to": _FLOAT}))
+            kept = insert_before(divided, "Less", [insert_before(divided, "Abs", [old]), edge])
+            divided.replace_input_with(1, insert_before(divided, "Cast", [kept], {"to": _FLOAT}))
 
     kind = "clamped to it" if clamped else "infinite"
     words = f"makes elements of {tensor} beyond {storage.title}'s largest value {kind}"
 
     def edit(model: ir.Model) -> None:
-        node = _making(model, tensor)
+        node = _node_making(model, tensor)
         if node is not None:
-            _rewritten(model, node, rewrite, 0.0)
+            _replace_node(model, node, rewrite, 0.0)
 
     return Correction(words=words, model=edit)
 
 
-def computed_otherwise(node: str, candidate: Candidate | Member | None) -> Correction | None:
+def correct_layer(node: str, candidate: EditCandidate | EquivalentEdit | None) -> Correction | None:
     """The layer computes what a generated hypothesis says of it; None where a graph cannot say that."""
     if candidate is None or not _can_be_written(candidate):
         return None
     words = f"computes {node} with this change: {candidate.words}"
-    return Correction(words=words, model=lambda model: _write(model, candidate))
+    return Correction(words=words, model=lambda model: _write_hypothesis(model, candidate))
 
 
-def all_computed_otherwise(words: str, members: Sequence[Member]) -> Correction | None:
+def correct_layers(words: str, members: Sequence[EquivalentEdit]) -> Correction | None:
     """Several layers compute what was found of them, each with what goes with it; None where a graph cannot say one of these."""
     every = [one for member in members for one in (member, *member.also)]
     if any(one.inside or not _can_be_written(one) for one in every):
@@ -171,29 +171,29 @@ def all_computed_otherwise(words: str, members: Sequence[Member]) -> Correction 
 
     def edit(model: ir.Model) -> None:
         for one in every:
-            _write(model, one)
+            _write_hypothesis(model, one)
 
     return Correction(words=words, model=edit)
 
 
-def _can_be_written(candidate: Candidate | Member) -> bool:
+def _can_be_written(candidate: EditCandidate | EquivalentEdit) -> bool:
     return bool(candidate.node or candidate.constants or candidate.behind or candidate.reads)
 
 
-def _write(model: ir.Model, candidate: Candidate | Member) -> None:
+def _write_hypothesis(model: ir.Model, candidate: EditCandidate | EquivalentEdit) -> None:
     """Changes the graph as a hypothesis says."""
     if candidate.constants:
         replace_constants(model, candidate.constants)
         return
     if candidate.output.endswith(READ):
         read_first(model.graph, {candidate.output})
-    changed = _making(model, candidate.step)
+    changed = _node_making(model, candidate.step)
     if changed is not None and (candidate.node or candidate.reads is not None):
         _change_node(changed, candidate.node, candidate.reads)
     for op_type, numbers in candidate.behind:
-        last = _making(model, candidate.output)
+        last = _node_making(model, candidate.output)
         if last is not None:
-            _rewritten(model, last, _appending(op_type, numbers), 0.0)
+            _replace_node(model, last, _append_operator(op_type, numbers), 0.0)
 
 
 def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | None) -> None:
@@ -216,26 +216,26 @@ def _change_node(node: ir.Node, written: bytes, reads: tuple[int | None, ...] | 
         node.attributes.update(other.attributes)
 
 
-def _appending(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> Rewrite:
+def _append_operator(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> Rewrite:
     """Puts an operator behind what a node gives."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import behind, constant
+        from parityscope.hypotheses.arithmetic._edits import add_constant, insert_behind
 
         held = [
-            constant(model, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
+            add_constant(model, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
             for i, one in enumerate(numbers)
         ]
-        behind(model, node, op_type, held)
+        insert_behind(model, node, op_type, held)
 
     return rewrite
 
 
-def _making(model: ir.Model, tensor: str) -> ir.Node | None:
+def _node_making(model: ir.Model, tensor: str) -> ir.Node | None:
     return next((node for node in model.graph if any(value.name == tensor for value in node.outputs)), None)
 
 
-def _rewritten(model: ir.Model, node: ir.Node, rewrite: Rewrite, parameter: float) -> None:
+def _replace_node(model: ir.Model, node: ir.Node, rewrite: Rewrite, parameter: float) -> None:
     """Rewrites a node; what everything reads in place of its first output bears that one's name from then on."""
     old = node.outputs[0]
     name = old.name

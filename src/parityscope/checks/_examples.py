@@ -19,10 +19,10 @@ __all__ = [
     "DENSE_INPUTS",
     "PICTURE",
     "PRODUCTS",
-    "halved",
+    "fault_without_bound",
     "picture_arrays",
     "product_arrays",
-    "unclipped",
+    "round_to_half",
 ]
 
 # Two products, whose sums of 64 terms show every coarser arithmetic.
@@ -76,7 +76,7 @@ def picture_arrays(seed: int) -> tuple[Arrays, Arrays]:
     return constants, {"x": (draw.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
 
 
-def unclipped(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+def fault_without_bound(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """A fault of CLIP on the input `x`: its output without the upper bound."""
 
     def change(array: np.ndarray) -> np.ndarray:
@@ -86,6 +86,6 @@ def unclipped(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     return change
 
 
-def halved(array: np.ndarray) -> np.ndarray:
+def round_to_half(array: np.ndarray) -> np.ndarray:
     """A tensor of float32 as FP16 holds it."""
     return array.astype(np.float16).astype(np.float32)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.islands import not_honouring
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.islands import model_ignoring_islands
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 
@@ -48,13 +48,16 @@ class MixedFile:
 
     def run(self, ignored: Sequence[Island], tensors: Sequence[str] = ()) -> Run:
         """The file as it is typed, but for the `ignored` islands."""
-        return open_simulation(arrange(not_honouring(self.model.graph(), ignored), None), [*self.named, *tensors])
+        return open_simulation(
+            arrange_precision(model_ignoring_islands(self.model.graph(), ignored), None), [*self.named, *tensors]
+        )
 
     def distance(self, ignored: Sequence[Island]) -> Distance:
         """The worst sample's."""
         run = self.run(ignored)
         found = [
-            self._apart(run(self.bench.inputs(index)), self.bench.candidate(index)) for index in self.bench.samples
+            self._worst_distance(run(self.bench.inputs(index)), self.bench.candidate(index))
+            for index in self.bench.samples
         ]
         return max(found, key=lambda one: one.error / one.limit)
 
@@ -67,15 +70,15 @@ class MixedFile:
             if array.dtype.kind == "f"
         )
 
-    def _apart(self, simulated: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Distance:
+    def _worst_distance(self, simulated: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Distance:
         found = [
-            Distance(error=finite_distance(simulated[ours], candidate[name]), limit=self._limit(name))
+            Distance(error=finite_distance(simulated[ours], candidate[name]), limit=self._limit_of_output(name))
             for ours, name in self.named.items()
             if name in candidate and candidate[name].dtype.kind == "f"
         ]
         return max(found, key=lambda one: one.error / one.limit, default=Distance(error=math.inf, limit=1.0))
 
-    def _limit(self, output: str) -> float:
+    def _limit_of_output(self, output: str) -> float:
         """What rounding to halves may do to an output, whatever was declared: the file's own types are halves."""
         expected = next((pair.expected for pair in self.scene.outputs if pair.site.tensor == output), {})
         known = [expected[name] * margin_of(name) for name in ("f32", "f16", "bf16") if name in expected]

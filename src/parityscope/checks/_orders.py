@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # The outputs of all samples for an order, in one row of float64, less those that were seen; None if it cannot be run.
     Seen = Callable[[Order], np.ndarray | None]
 
-__all__ = ["count_runs", "groups_of", "search"]
+__all__ = ["count_runs", "groups_of", "search_order"]
 
 _FEW = 24  # orders that are all tried: those of four tensors
 _RUNS = 256  # chosen: the orders of the search by exchanges, enough for two rounds of sixteen inputs
@@ -53,14 +53,14 @@ def groups_of(arrays: Mapping[str, np.ndarray]) -> list[tuple[str, ...]]:
 
 
 def count_runs(groups: Sequence[Sequence[str]]) -> int:
-    """The most runs that `search` makes."""
-    if _total(groups) <= _FEW:
-        return _total(groups) - 1
+    """The most runs that `search_order` makes."""
+    if _count_all_orders(groups) <= _FEW:
+        return _count_all_orders(groups) - 1
     names = sum(map(len, groups))
     return _RUNS + (names**2 + _PROPOSED if names <= _MODELLED else 0)
 
 
-def search(
+def search_order(
     groups: Sequence[Sequence[str]], attempt: Try, start: float, seen: Seen | None = None, most: int = _RUNS
 ) -> Order | None:
     """The first order that explains the error, `start` before any exchange; None if none is found.
@@ -69,18 +69,18 @@ def search(
     kept, and so on from there, `most` orders in all. An order of n moved tensors takes at most n - 1 such rounds. With
     `seen` nearness is that of all samples together, and the orders that a model of single exchanges proposes come last.
     """
-    if _total(groups) <= _FEW:
-        return next((order for order in _all_orders(groups) if _fits(attempt, order)), None)
+    if _count_all_orders(groups) <= _FEW:
+        return next((order for order in _all_orders(groups) if _is_right_order(attempt, order)), None)
     for order in _sorted_orders(groups):
-        if _fits(attempt, order):
+        if _is_right_order(attempt, order):
             return order
     found = _by_exchanges(groups, _Nearness(attempt, start, seen), most)
     if found is None and seen is not None and sum(map(len, groups)) <= _MODELLED:
-        return next((order for order in _modelled(groups, seen) if _fits(attempt, order)), None)
+        return next((order for order in _orders_from_exchanges(groups, seen) if _is_right_order(attempt, order)), None)
     return found
 
 
-def _fits(attempt: Try, order: Order) -> bool:
+def _is_right_order(attempt: Try, order: Order) -> bool:
     found = attempt(order)
     return found is not None and found[1]
 
@@ -90,7 +90,7 @@ def _sorted_orders(groups: Sequence[Sequence[str]]) -> list[Order]:
     keys: tuple[Callable[[Sequence[str]], list[str]], ...] = (
         sorted,
         lambda names: sorted(names, key=str.lower),
-        lambda names: sorted(names, key=_natural),
+        lambda names: sorted(names, key=_natural_sort_key),
         lambda names: list(reversed(names)),
         lambda names: sorted(names, reverse=True),
         lambda names: [*names[1:], names[0]],
@@ -106,12 +106,12 @@ def _sorted_orders(groups: Sequence[Sequence[str]]) -> list[Order]:
     return list(found.values())
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def _natural_sort_key(name: str) -> list[tuple[int, str]]:
     """Digits as numbers, everything else as text."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _modelled(groups: Sequence[Sequence[str]], seen: Seen) -> Iterator[Order]:
+def _orders_from_exchanges(groups: Sequence[Sequence[str]], seen: Seen) -> Iterator[Order]:
     """The orders that single exchanges of data propose, nearest first."""
     names = [name for group in groups for name in group]
     base = seen({})
@@ -148,12 +148,12 @@ class _Nearness:
         if row is None:
             return None
         far = float(np.linalg.norm(row))
-        return far, far * _NEAR <= self.start and _fits(self._attempt, order)
+        return far, far * _NEAR <= self.start and _is_right_order(self._attempt, order)
 
 
 def _by_exchanges(groups: Sequence[Sequence[str]], nearness: _Nearness, most: int) -> Order | None:
     names = [name for group in groups for name in group]
-    pairs = [(names.index(first), names.index(second)) for first, second in _pairs(groups)]
+    pairs = [(names.index(first), names.index(second)) for first, second in _pairs_within_groups(groups)]
     rounds = min(len(names) - 1, _ROUNDS)
     width = int(np.clip(most // (rounds * len(pairs)), *_WIDTHS))
     own = tuple(range(len(names)))
@@ -184,12 +184,12 @@ def _by_exchanges(groups: Sequence[Sequence[str]], nearness: _Nearness, most: in
     return None
 
 
-def _pairs(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _pairs_within_groups(groups: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
     for group in groups:
         yield from itertools.combinations(group, 2)
 
 
-def _total(groups: Sequence[Sequence[str]]) -> int:
+def _count_all_orders(groups: Sequence[Sequence[str]]) -> int:
     return math.prod(math.factorial(len(group)) for group in groups)
 
 

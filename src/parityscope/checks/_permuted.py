@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import apart
+from parityscope.checks._reproducing import output_distance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # One output of one sample, of the reference and of the candidate.
     Both = tuple[np.ndarray, np.ndarray]
 
-__all__ = ["permuted"]
+__all__ = ["find_permutation"]
 
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _FEWEST = 2  # samples: what one has in another order may be its own, as detections have
@@ -23,19 +23,19 @@ _NUMBERS = 4096  # by which an element of the axis is known again; chosen
 _SHOWN = 6
 
 
-def permuted(pairs: Sequence[Both], limit: float) -> tuple[str, float] | None:
+def find_permutation(pairs: Sequence[Both], limit: float) -> tuple[str, float] | None:
     """The order in words, and the worst relative L2 error that it leaves of any sample; None if there is none.
 
     `limit` is the error that the arithmetic explains. The order has to be the same on all samples.
     """
     if len(pairs) < _FEWEST or len({side.shape for pair in pairs for side in pair}) != 1:
         return None
-    before = min(apart(mine, its) for mine, its in pairs)
+    before = min(output_distance(mine, its) for mine, its in pairs)
     for axis in range(pairs[0][0].ndim):
-        order = _order(pairs, axis)
+        order = _match_places(pairs, axis)
         if order is None:
             continue
-        left = max(apart(np.take(mine, order, axis=axis), its) for mine, its in pairs)
+        left = max(output_distance(np.take(mine, order, axis=axis), its) for mine, its in pairs)
         if left <= limit and left * _FALL <= before:
             moved = np.flatnonzero(order != np.arange(len(order)))
             said = ", ".join(f"{place} is the model's {order[place]}" for place in moved[:_SHOWN])
@@ -44,22 +44,26 @@ def permuted(pairs: Sequence[Both], limit: float) -> tuple[str, float] | None:
     return None
 
 
-def _order(pairs: Sequence[Both], axis: int) -> np.ndarray | None:
+def _match_places(pairs: Sequence[Both], axis: int) -> np.ndarray | None:
     """For each place of the axis the one of the reference that it is nearest to; None unless that is another order."""
     size = pairs[0][0].shape[axis]
     if not 1 < size <= _LONGEST or any(side.dtype.kind not in "fiu" for pair in pairs for side in pair):
         return None
-    mine, its = (
+    reference, candidate = (
         np.concatenate(
             [np.moveaxis(pair[side], axis, 0).reshape(size, -1).astype(np.float64) for pair in pairs], axis=1
         )
         for side in (0, 1)
     )
-    step = max(1, mine.shape[1] // _NUMBERS)
-    mine, its = mine[:, ::step], its[:, ::step]
-    if not (np.isfinite(mine).all() and np.isfinite(its).all()):
+    step = max(1, reference.shape[1] // _NUMBERS)
+    reference, candidate = reference[:, ::step], candidate[:, ::step]
+    if not (np.isfinite(reference).all() and np.isfinite(candidate).all()):
         return None
-    squares = np.square(its).sum(axis=1)[:, None] + np.square(mine).sum(axis=1)[None] - 2.0 * its @ mine.T
+    squares = (
+        np.square(candidate).sum(axis=1)[:, None]
+        + np.square(reference).sum(axis=1)[None]
+        - 2.0 * candidate @ reference.T
+    )
     order = np.argmin(squares, axis=1)
     another = len(np.unique(order)) == size and bool((order != np.arange(size)).any())
     return order if another else None

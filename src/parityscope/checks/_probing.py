@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import misfit
+from parityscope.checks._reproducing import measure_misfit
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ def probed_order(scene: Scene, bench: Bench, groups: Sequence[Sequence[str]], in
         alike.update(dict.fromkeys(group, arrays[group[0]]))
     found: dict[str, str] = {}
     for group in groups:
-        placed = _placed(scene, bench, arrays, alike, group)
+        placed = _place_by_runs(scene, bench, arrays, alike, group)
         if placed is None:
             return {}
         found.update(placed)
     return {place: name for place, name in found.items() if place != name}
 
 
-def _placed(
+def _place_by_runs(
     scene: Scene, bench: Bench, arrays: Arrays, alike: Mapping[str, np.ndarray], group: Sequence[str]
 ) -> dict[str, str] | None:
     pairs = [
@@ -59,13 +59,15 @@ def _placed(
     for base, other in pairs[:_PAIRS]:
         plain = {**alike, **dict.fromkeys(group, arrays[base])}
         try:
-            ours = {name: bench.outputs({**plain, name: arrays[other]}) for name in group}
-            theirs = {name: bench.answers({**plain, name: arrays[other]}) for name in group} if bench.answers else {}
+            reference = {name: bench.outputs({**plain, name: arrays[other]}) for name in group}
+            candidate = {name: bench.answers({**plain, name: arrays[other]}) for name in group} if bench.answers else {}
         except ParityError:
             continue
         found = {}
-        for name, answer in theirs.items():
-            errors = {place: misfit(scene, outputs, answer, coarser=True) for place, outputs in ours.items()}
+        for name, answer in candidate.items():
+            errors = {
+                place: measure_misfit(scene, outputs, answer, coarser=True) for place, outputs in reference.items()
+            }
             nearest, *others = sorted(errors, key=lambda place: errors[place].error)
             clear = all(errors[place].error > _TOLD_APART * errors[nearest].error for place in others)
             if errors[nearest].fits and clear:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import apart
+from parityscope.checks._reproducing import output_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Both = tuple[np.ndarray, np.ndarray]
     Function = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["Processed", "processed"]
+__all__ = ["Processed", "explain_processing"]
 
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
 _FEWEST = 8  # elements that one fitted number has to meet; chosen: seven of them are predicted
@@ -43,71 +43,73 @@ class Processed:
     factor: float = 0.0
 
 
-def processed(pairs: Sequence[Both], limit: float) -> Processed | None:
+def explain_processing(pairs: Sequence[Both], limit: float) -> Processed | None:
     """What explains the candidate's outputs on all samples, to a relative L2 error of `limit`; None if nothing does."""
     if any(mine.shape != its.shape or mine.size == 0 for mine, its in pairs):
         return None
-    before = min(apart(mine, its) for mine, its in pairs)
-    tried = _numbers(pairs) if all(mine.dtype.kind in "iu" for mine, _ in pairs) else _floats(pairs, limit)
+    before = min(output_distance(mine, its) for mine, its in pairs)
+    tried = (
+        _explain_integers(pairs) if all(mine.dtype.kind in "iu" for mine, _ in pairs) else _explain_floats(pairs, limit)
+    )
     for found in tried:
         if found.error <= limit and found.error * _FALL <= before:
             return found
     return None
 
 
-def _floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
+def _explain_floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
     if not all(side.dtype.kind == "f" and np.isfinite(side).all() for pair in pairs for side in pair):
         return
     wide = [(mine.astype(np.float64), its.astype(np.float64)) for mine, its in pairs]
-    for words, function in _functions(wide[0][0].ndim):
-        once_more = [apart(function(mine), its) for mine, its in wide]
+    for words, function in _final_functions(wide[0][0].ndim):
+        once_more = [output_distance(function(mine), its) for mine, its in wide]
         yield Processed(words=f"went through {words} once more than the model says", error=max(once_more))
         # What a function makes of the candidate says nothing where it is saturated.
-        if all(_tells(mine) for mine, _ in wide):
-            once_less = [apart(mine, function(its)) for mine, its in wide]
+        if all(_has_enough_values(mine) for mine, _ in wide):
+            once_less = [output_distance(mine, function(its)) for mine, its in wide]
             yield Processed(words=f"is what {words} has yet to be applied to", error=max(once_less))
-    yield from _fitted(wide, limit)
-    yield from _grids(pairs, wide, limit)
+    yield from _fit_one_number(wide, limit)
+    yield from _fit_decimal_grid(pairs, wide, limit)
 
 
-def _functions(rank: int) -> Iterator[tuple[str, Function]]:
+def _final_functions(rank: int) -> Iterator[tuple[str, Function]]:
     """Functions that stand at the end of networks, with nothing to be fitted."""
-    yield "a sigmoid", _sigmoid
+    yield "a sigmoid", _apply_sigmoid
     # Before the softmax, which makes the same of the logarithm of what sums to one.
-    yield "an exponential function", _exponential
+    yield "an exponential function", _apply_exponential
     for axis in dict.fromkeys((rank - 1, 1)) if rank > 1 else ():
-        yield f"a softmax over axis {axis}", functools.partial(_softmax, axis=axis)
+        yield f"a softmax over axis {axis}", functools.partial(_apply_softmax, axis=axis)
     if rank > 1:
-        yield "a normalization to length one", _unit
+        yield "a normalization to length one", _normalize_rows
 
 
-def _sigmoid(array: np.ndarray) -> np.ndarray:
+def _apply_sigmoid(array: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         return np.asarray(1.0 / (1.0 + np.exp(-array)))
 
 
-def _softmax(array: np.ndarray, axis: int) -> np.ndarray:
+def _apply_softmax(array: np.ndarray, axis: int) -> np.ndarray:
     powers = np.exp(array - array.max(axis=axis, keepdims=True))
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
 
-def _exponential(array: np.ndarray) -> np.ndarray:
+def _apply_exponential(array: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(array))
 
 
-def _unit(array: np.ndarray) -> np.ndarray:
+def _normalize_rows(array: np.ndarray) -> np.ndarray:
     norm = np.linalg.norm(array, axis=-1, keepdims=True)
     return np.asarray(array / np.where(norm > 0, norm, 1.0))
 
 
-def _tells(array: np.ndarray) -> bool:
+def _has_enough_values(array: np.ndarray) -> bool:
     """Whether an output has enough values that no function at the end of a network has saturated."""
     values = array[(np.abs(array) > 1e-6) & (np.abs(array - 1.0) > 1e-6)]
     return len(np.unique(values)) >= _TELLING
 
 
-def _fitted(wide: Sequence[Both], limit: float) -> Iterator[Processed]:
+def _fit_one_number(wide: Sequence[Both], limit: float) -> Iterator[Processed]:
     """One factor, or one number added, for all elements of all samples."""
     mine, its = (np.concatenate([pair[side].reshape(-1) for pair in wide]) for side in (0, 1))
     energy = float(mine @ mine)
@@ -117,21 +119,21 @@ def _fitted(wide: Sequence[Both], limit: float) -> Iterator[Processed]:
     if abs(factor) > limit:
         yield Processed(
             words=f"is {factor:.6g} times the model's throughout",
-            error=max(apart(reference * factor, candidate) for reference, candidate in wide),
+            error=max(output_distance(reference * factor, candidate) for reference, candidate in wide),
             factor=factor,
         )
     added = float((its - mine).mean())
     yield Processed(
         words=f"is the model's plus {added:.6g} throughout",
-        error=max(apart(reference + added, candidate) for reference, candidate in wide),
+        error=max(output_distance(reference + added, candidate) for reference, candidate in wide),
     )
 
 
-def _grids(pairs: Sequence[Both], wide: Sequence[Both], limit: float) -> Iterator[Processed]:
+def _fit_decimal_grid(pairs: Sequence[Both], wide: Sequence[Both], limit: float) -> Iterator[Processed]:
     """Rounded, or cut, to so many decimals: every value lies on the grid, and none is further off than that makes."""
     for decimals in _DECIMALS:
         size = 10.0**decimals
-        if not all(_on_grid(its, size) for _, its in pairs) or any(_on_grid(mine, size) for mine, _ in pairs):
+        if not all(_lies_on_grid(its, size) for _, its in pairs) or any(_lies_on_grid(mine, size) for mine, _ in pairs):
             continue
         if any(len(np.unique(its)) < _TELLING for _, its in pairs):
             return
@@ -149,17 +151,21 @@ def _grids(pairs: Sequence[Both], wide: Sequence[Both], limit: float) -> Iterato
         return
 
 
-def _on_grid(array: np.ndarray, size: float) -> bool:
+def _lies_on_grid(array: np.ndarray, size: float) -> bool:
     """Whether every value is a multiple of 1 / size, as near as its type can hold one."""
     values = array.astype(np.float64) * size
     step = _STEPS * float(np.finfo(array.dtype).eps) * np.maximum(np.abs(values), 1.0)
     return bool((np.abs(values - np.rint(values)) <= np.minimum(step, 0.01)).all())
 
 
-def _numbers(pairs: Sequence[Both]) -> Iterator[Processed]:
+def _explain_integers(pairs: Sequence[Both]) -> Iterator[Processed]:
     """One number added to all integers of all samples."""
-    mine, its = (np.concatenate([pair[side].reshape(-1).astype(np.int64) for pair in pairs]) for side in (0, 1))
-    added = int(its[0] - mine[0])
-    if mine.size * np.log2(1 + len(np.unique(mine))) < _BITS:
+    reference, candidate = (
+        np.concatenate([pair[side].reshape(-1).astype(np.int64) for pair in pairs]) for side in (0, 1)
+    )
+    added = int(candidate[0] - reference[0])
+    if reference.size * np.log2(1 + len(np.unique(reference))) < _BITS:
         return
-    yield Processed(words=f"is the model's plus {added} throughout", error=float((mine + added != its).mean()))
+    yield Processed(
+        words=f"is the model's plus {added} throughout", error=float((reference + added != candidate).mean())
+    )

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FAMILIES", "Reading", "readings"]
+__all__ = ["FAMILIES", "Reading", "misreadings_of"]
 
 # One changed array, in words behind the input's name.
 Reading = tuple[str, np.ndarray]
@@ -34,7 +34,7 @@ _BYTE = 255  # the largest value of a byte
 _PITCHES = (16, 32, 64, 128, 256, 512)
 
 
-def readings(family: str, array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+def misreadings_of(family: str, array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     """The readings of one family that differ from `array`; `previous` is the same input of the sample before, if any."""
     if previous is not None and (previous.shape != array.shape or previous.dtype != array.dtype):
         previous = None
@@ -45,13 +45,13 @@ def readings(family: str, array: np.ndarray, previous: np.ndarray | None) -> Ite
             yield words, changed
 
 
-def _absent(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+def _read_never_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     yield "was never uploaded: it is zero throughout", np.zeros_like(array)
     if previous is not None:
         yield "was not uploaded again: it holds the values of the sample before", previous
 
 
-def _part(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+def _read_partly_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     # Half: a buffer sized for a type of half the width, or for one of two streams. One part in itemsize: a copy of as many
     # bytes as there are elements.
     counts = dict.fromkeys(array.size // share for share in (2, array.dtype.itemsize))
@@ -68,7 +68,7 @@ def _part(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
         yield _first_row(array)
 
 
-def _type(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+def _read_as_type(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     del previous
     name = array.dtype.name
     if name in {"int64", "int32"}:
@@ -110,7 +110,7 @@ def _taken_for(array: np.ndarray, other: np.dtype[np.generic]) -> Reading:
     return f"was given as {array.dtype} and read as {other}", read.reshape(array.shape)
 
 
-def _layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
+def _read_in_layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
     """The bytes of an array in another order of axes, read in C order: whoever skips ascontiguousarray does that."""
     del previous
     long = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
@@ -122,13 +122,13 @@ def _layout(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]
     for axes, words in turned.items():
         changed = np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
         yield f"was read as if it were contiguous: {words}", changed
-    yield from _pitched(array)
+    yield from _read_with_pitch(array)
     # A sequence that is reversed; of an image that is preparation.
     for axis in long if array.ndim <= _SEQUENCES else ():
         yield f"was read backwards along axis {axis}", np.ascontiguousarray(np.flip(array, axis))
 
 
-def _pitched(array: np.ndarray) -> Iterator[Reading]:
+def _read_with_pitch(array: np.ndarray) -> Iterator[Reading]:
     """Rows that begin at multiples of so many bytes for one side, and end to end for the other."""
     width = array.shape[-1] if array.ndim > 1 else 0
     if width < 2 or array.size == width:
@@ -163,4 +163,9 @@ def _first_row(array: np.ndarray) -> Reading:
     return words, alone.reshape(array.shape)
 
 
-_MAKERS = {"absent": _absent, "part": _part, "type": _type, "layout": _layout}
+_MAKERS = {
+    "absent": _read_never_uploaded,
+    "part": _read_partly_uploaded,
+    "type": _read_as_type,
+    "layout": _read_in_layout,
+}

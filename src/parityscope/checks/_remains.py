@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.checks._reproducing import apart
+from parityscope.checks._reproducing import output_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def remains_by_sample(bench: Bench, output: str, limit: float) -> Iterator[tuple
     previous: list[np.ndarray] = []
     for place, index in enumerate(bench.samples):
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
-        error = np.inf if reference is None or candidate is None else apart(reference, candidate)
+        error = np.inf if reference is None or candidate is None else output_distance(reference, candidate)
         if reference is None or candidate is None or reference.shape != candidate.shape:
             yield place, error, None
         elif error > limit:
@@ -67,26 +67,26 @@ def remains_of(
         limit: the relative L2 error that arithmetic explains.
     """
     for found in (
-        _tail(reference, candidate, previous, limit),
-        *_wholes(reference, candidate, previous, limit),
-        *_nearly(reference, candidate, previous, limit),
+        _longest_equal_tail(reference, candidate, previous, limit),
+        *_whole_old_answers(reference, candidate, previous, limit),
+        *_longest_near_tail(reference, candidate, previous, limit),
     ):
         if found is not None:
             return found
     return None
 
 
-def _wholes(
+def _whole_old_answers(
     reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float
 ) -> Iterator[Remains]:
     """The candidate as the sample before's, as near as arithmetic is: the old answer has its own rounding."""
     for values in previous:
-        near = apart(values, candidate)
-        if near <= limit and near * _NEARER <= apart(reference, candidate):
+        near = output_distance(values, candidate)
+        if near <= limit and near * _NEARER <= output_distance(reference, candidate):
             yield Remains(kind="before", words="is the sample before's", start=0, error=0.0)
 
 
-def _nearly(
+def _longest_near_tail(
     reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float
 ) -> Iterator[Remains]:
     """The longest tail that is the sample before's as near as arithmetic is, if what stands before it is right.
@@ -101,27 +101,29 @@ def _nearly(
         if held.shape != found.shape or held.dtype != found.dtype:
             continue
         off = limit * float(np.sqrt(np.square(held, dtype=np.float64).mean()))
-        start = _start(np.abs(found - held) > off)
+        start = _find_tail_start(np.abs(found - held) > off)
         if not 0 < start < found.size or int((np.abs(right - found)[start:] > off).sum()) < _FLOATS:
             continue
-        near, far = apart(held[start:], found[start:]), apart(right[start:], found[start:])
-        error = apart(right[:start], found[:start])
+        near, far = output_distance(held[start:], found[start:]), output_distance(right[start:], found[start:])
+        error = output_distance(right[:start], found[:start])
         if near <= limit and near * _NEARER <= far and error <= limit:
             words = f"is right up to element {start} of {found.size} and is the sample before's from there on"
             yield Remains(kind="before", words=words, start=start, error=error)
 
 
-def _tail(reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float) -> Remains | None:
+def _longest_equal_tail(
+    reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.ndarray], limit: float
+) -> Remains | None:
     """The longest tail that is one value or, bit for bit, the sample before's, if what stands before it is right."""
     right, found = reference.reshape(-1), candidate.reshape(-1)
-    for kind, whose, held in _sources(found, previous):
-        start = _start(found != held)
+    for kind, whose, held in _list_old_sources(found, previous):
+        start = _find_tail_start(found != held)
         wrong = int((right[start:] != found[start:]).sum())
         if wrong < (_FLOATS if found.dtype.kind == "f" and kind != "repeated" else _TELLING):
             continue
         if kind == "repeated" and (right[start:] == right[-1]).all():
             continue  # the right answer is one value there too: a wrong one was computed as well as not
-        error = apart(right[:start], found[:start]) if start else 0.0
+        error = output_distance(right[:start], found[:start]) if start else 0.0
         if error <= limit:
             words = f"was never written: it is {whose} throughout" if kind != "before" else f"is {whose}"
             if start:
@@ -130,7 +132,7 @@ def _tail(reference: np.ndarray, candidate: np.ndarray, previous: Sequence[np.nd
     return None
 
 
-def _sources(
+def _list_old_sources(
     found: np.ndarray, previous: Sequence[np.ndarray]
 ) -> Iterator[tuple[Literal["before", "zero", "repeated"], str, np.ndarray]]:
     # Never written comes first: then the sample before's is as empty, and would fit as well.
@@ -145,7 +147,7 @@ def _sources(
             yield "before", "the sample before's", values.reshape(-1)
 
 
-def _start(differs: np.ndarray) -> int:
+def _find_tail_start(differs: np.ndarray) -> int:
     """Where the longest tail begins in which no element differs."""
     places = np.flatnonzero(differs)
     return int(places[-1]) + 1 if places.size else 0

@@ -14,9 +14,9 @@ import numpy as np
 
 from parityscope.checks import Shown
 from parityscope.comparison import measure_pair
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, distance, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, error_distance, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,17 +30,17 @@ __all__ = [
     "ORDER",
     "RUN_S",
     "Misfit",
-    "apart",
+    "are_same_arrays",
     "bad_samples",
     "changed_run",
     "grain_of",
     "limit_of",
-    "misfit",
+    "measure_misfit",
     "nonsense_fits",
-    "odds",
-    "refuted",
-    "same_arrays",
-    "supported",
+    "odds_of_accident",
+    "output_distance",
+    "show_refuted",
+    "show_supported",
     "wrong_samples",
 ]
 
@@ -107,7 +107,7 @@ def limit_of(scene: Scene, output: str, *, coarser: bool = False) -> float:
     return _CHANGED * max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
 
 
-def apart(reference: np.ndarray, candidate: np.ndarray) -> float:
+def output_distance(reference: np.ndarray, candidate: np.ndarray) -> float:
     """Relative L2 distance (share of unequal elements for integers); infinite if they cannot be compared."""
     if reference.shape != candidate.shape:
         return math.inf
@@ -117,16 +117,16 @@ def apart(reference: np.ndarray, candidate: np.ndarray) -> float:
         return math.inf
     if found.nonfinite_reference or found.nonfinite_candidate:
         return math.inf
-    return distance(found)
+    return error_distance(found)
 
 
-def misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
+def measure_misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
     """The misfit of `outputs` to the candidate's, over all outputs that both have."""
     worst = Misfit(error=math.inf, over=math.inf)
     shared = [name for name in outputs if name in candidate]
-    candidate = aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
+    candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
     if shared:
-        errors = {name: apart(outputs[name], candidate[name]) for name in shared}
+        errors = {name: output_distance(outputs[name], candidate[name]) for name in shared}
         over = max(error / limit_of(scene, name, coarser=coarser) for name, error in errors.items())
         worst = Misfit(error=max(errors.values()), over=over)
     return worst
@@ -141,7 +141,7 @@ def bad_samples(scene: Scene, bench: Bench) -> list[int]:
     told = {
         index: 0.0
         if nonsense_fits(scene, bench, index)
-        else _bits(scene, bench.reference(index), bench.candidate(index))
+        else _bits_told(scene, bench.reference(index), bench.candidate(index))
         for index in bench.samples
     }
     return [index for index, bits in told.items() if bits > 0] if sum(told.values()) >= _ENOUGH_BITS else []
@@ -152,13 +152,13 @@ def wrong_samples(scene: Scene, bench: Bench) -> list[int]:
     found = []
     for index in bench.samples:
         reference, candidate = bench.reference(index), bench.candidate(index)
-        # As `_bits`, which counts only what is beyond the limit and not constant.
-        if _bits(scene, reference, candidate) > 0:
+        # As `_bits_told`, which counts only what is beyond the limit and not constant.
+        if _bits_told(scene, reference, candidate) > 0:
             found.append(index)
     return found
 
 
-def odds(bench: Bench, samples: list[int], after: Misfit, before: Misfit, tried: int) -> float:
+def odds_of_accident(bench: Bench, samples: list[int], after: Misfit, before: Misfit, tried: int) -> float:
     """The probability that one of `tried` hypotheses comes from `before` to `after` by accident, at most.
 
     As the search for preparations counts it: (after / before)^d for d numbers that vary, few of each output.
@@ -187,7 +187,7 @@ def grain_of(array: np.ndarray) -> float:
 def nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
     """Whether inputs far beyond anything real reproduce what is wrong with a sample: then it tells nothing of its inputs."""
     candidate = bench.candidate(index)
-    before = misfit(scene, bench.reference(index), candidate)
+    before = measure_misfit(scene, bench.reference(index), candidate)
     for size in _NONSENSE:
         noise = np.random.default_rng(_SEED)
         with np.errstate(over="ignore"):  # infinity is as good a nonsense in float16
@@ -196,14 +196,14 @@ def nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
                 for name, array in bench.inputs(index).items()
             }
         found = changed_run(bench, nonsense, index)
-        if found is not None and misfit(scene, found, candidate).explains(before):
+        if found is not None and measure_misfit(scene, found, candidate).explains(before):
             return True
     return False
 
 
 def changed_run(bench: Bench, arrays: Arrays, index: int) -> dict[str, np.ndarray] | None:
     """The reference's outputs on changed inputs of sample `index`; None if they are not changed or the model refuses them."""
-    if same_arrays(arrays, bench.inputs(index)):
+    if are_same_arrays(arrays, bench.inputs(index)):
         return None
     try:
         return bench.outputs(arrays)
@@ -211,24 +211,24 @@ def changed_run(bench: Bench, arrays: Arrays, index: int) -> dict[str, np.ndarra
         return None
 
 
-def refuted(before: Misfit | None, because: str, *, after: float | None = None) -> Shown:
+def show_refuted(before: Misfit | None, because: str, *, after: float | None = None) -> Shown:
     """What a test showed that supports nothing; without `before` nothing could be judged."""
     error = before.error if before else 0.0
     left = error if after is None else after
     return Shown(because=because, outcome="refutes" if before else "inconclusive", before=error, after=left)
 
 
-def supported(before: Misfit, after: Misfit, because: str) -> Shown:
+def show_supported(before: Misfit, after: Misfit, because: str) -> Shown:
     """What a test showed of a claim that explains the error."""
     return Shown(because=because, before=before.error, after=after.error)
 
 
-def same_arrays(first: Arrays, second: Arrays) -> bool:
+def are_same_arrays(first: Arrays, second: Arrays) -> bool:
     """Whether both hold the same bytes under the same names."""
     return all(np.array_equal(array, second[name], equal_nan=array.dtype.kind in "fc") for name, array in first.items())
 
 
-def _bits(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
+def _bits_told(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
     """What a match with the candidate's wrong outputs would tell: -log2 of the chance that it comes about by itself.
 
     A vector of n wrong floats at a distance e is within a limit l of another one by chance with (l / e)^n, a ball in a ball;
@@ -240,7 +240,7 @@ def _bits(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
         if found is None or found.shape != expected.shape or found.size == 0:
             continue
         limit = limit_of(scene, name)
-        error = apart(expected, found)
+        error = output_distance(expected, found)
         # The same value everywhere fits whatever makes the network dead, and NaN whatever breaks it.
         finite = np.isfinite(found) if found.dtype.kind == "f" else np.ones(found.shape, bool)
         values = found[finite]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import apart, bad_samples, limit_of, misfit
+from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit, output_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     Run = Callable[[Arrays], Mapping[str, np.ndarray]]
     Sides = tuple[Arrays, Arrays]
 
-__all__ = ["MOST_ALONE", "Uneven", "furthest", "identical", "is_open", "parting", "repeated"]
+__all__ = [
+    "MOST_ALONE",
+    "Uneven",
+    "find_repeated_rows",
+    "find_uneven_row",
+    "furthest_row",
+    "is_open",
+    "uneven_in_recording",
+]
 
 MOST_ALONE = 8  # rows run one by one
 _REPEATED = 4.0  # times the spread between two runs. Chosen: of one row it may be larger than of all
@@ -40,7 +48,7 @@ class Uneven:
     error: float
 
 
-def repeated(scene: Scene, bench: Bench, rows: int) -> tuple[int, Misfit] | None:
+def find_repeated_rows(scene: Scene, bench: Bench, rows: int) -> tuple[int, Misfit] | None:
     """How many first rows the candidate's answers repeat in the first sample, and what that leaves of its error.
 
     None where no number below `rows` explains the error, or where the outputs tell too little to judge by.
@@ -49,27 +57,27 @@ def repeated(scene: Scene, bench: Bench, rows: int) -> tuple[int, Misfit] | None
     if index not in bad_samples(scene, bench):
         return None
     reference, candidate = bench.reference(index), bench.candidate(index)
-    before = misfit(scene, reference, candidate)
+    before = measure_misfit(scene, reference, candidate)
     # An output that is right has its own rows; only of the others can something be explained.
-    wrong = {name for name in reference if not misfit(scene, {name: reference[name]}, candidate).fits}
+    wrong = {name for name in reference if not measure_misfit(scene, {name: reference[name]}, candidate).fits}
     for count in range(1, rows):
         again = np.arange(rows) % count
-        changed = {name: _taken(array, again) if name in wrong else array for name, array in reference.items()}
-        left = misfit(scene, changed, candidate)
+        changed = {name: _take_rows(array, again) if name in wrong else array for name, array in reference.items()}
+        left = measure_misfit(scene, changed, candidate)
         if left.explains(before):
             return count, left
     return None
 
 
-def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Those rows of an output that has one for each of the batch; any other output as it is."""
     return array[rows] if array.ndim and len(array) == len(rows) else array
 
 
-def furthest(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
+def furthest_row(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
     """The row from `start` on that is furthest from its own answer."""
     parted = [
-        Uneven(words="", output=name, row=row, error=apart(array[row], candidate[name][row]))
+        Uneven(words="", output=name, row=row, error=output_distance(array[row], candidate[name][row]))
         for name, array in reference.items()
         if name in candidate and array.ndim and candidate[name].shape == array.shape
         for row in range(start, len(array))
@@ -77,21 +85,23 @@ def furthest(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
     return max(parted, key=lambda each: each.error)
 
 
-def parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int) -> Uneven | None:
+def find_uneven_row(
+    scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int
+) -> Uneven | None:
     """The first way in which the candidate's answer to one row parts and the reference's does not."""
     theirs, ours = answers(same), reference(same)
     count = len(next(iter(same.values())))
-    if _uneven(scene, ours, count) is None and (found := _uneven(scene, theirs, count)):
+    if _uneven_among_equals(scene, ours, count) is None and (found := _uneven_among_equals(scene, theirs, count)):
         return found
     if rows > 1:
         whole_theirs, whole_ours = answers(arrays), reference(arrays)
         words = "the first row's answer changes with its neighbours"
-        if _parted(scene, whole_ours, ours, 0, 0, words) is None:
-            found = _parted(scene, whole_theirs, theirs, 0, 0, words)
+        if _compare_two_rows(scene, whole_ours, ours, 0, 0, words) is None:
+            found = _compare_two_rows(scene, whole_theirs, theirs, 0, 0, words)
             if found:
                 return found
         further = {name: np.roll(array, 1, axis=0) for name, array in arrays.items()}
-        found = _following(scene, (answers(further), whole_theirs), (reference(further), whole_ours), rows)
+        found = _row_moved_along(scene, (answers(further), whole_theirs), (reference(further), whole_ours), rows)
         if found:
             return found
     if not is_open(scene):
@@ -100,61 +110,63 @@ def parting(scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Ar
         one = {name: array[row : row + 1] for name, array in arrays.items()}
         whole_theirs, whole_ours = (answers(arrays), reference(arrays)) if rows > 1 else (theirs, ours)
         words = "a row alone gets another answer than in the batch"
-        if _parted(scene, whole_ours, reference(one), row, 0, words) is None:
-            found = _parted(scene, whole_theirs, answers(one), row, 0, words)
+        if _compare_two_rows(scene, whole_ours, reference(one), row, 0, words) is None:
+            found = _compare_two_rows(scene, whole_theirs, answers(one), row, 0, words)
             if found:
                 return found
     return None
 
 
-def _following(scene: Scene, theirs: Sides, ours: Sides, rows: int) -> Uneven | None:
+def _row_moved_along(scene: Scene, candidate: Sides, reference: Sides, rows: int) -> Uneven | None:
     """The first row whose answer in the candidate does not go with it to its next place, as it does in the reference.
 
-    `theirs` and `ours` are outputs of the rows one place further on, and of the rows as they were.
+    `candidate` and `reference` are outputs of the rows one place further on, and of the rows as they were.
     """
     words = "a row gets another answer in the next place of the batch"
     places = [((row + 1) % rows, row) for row in range(rows)]
-    moved, still = ({name: one for name, one in side.items() if one.ndim and len(one) == rows} for side in ours)
-    if any(_parted(scene, moved, still, new, old, words) for new, old in places):
+    moved, still = ({name: one for name, one in side.items() if one.ndim and len(one) == rows} for side in reference)
+    if any(_compare_two_rows(scene, moved, still, new, old, words) for new, old in places):
         return None
-    after, before = ({name: side[name] for name in moved if name in side} for side in theirs)
-    return next((found for new, old in places if (found := _parted(scene, after, before, new, old, words))), None)
+    after, before = ({name: side[name] for name in moved if name in side} for side in candidate)
+    return next(
+        (found for new, old in places if (found := _compare_two_rows(scene, after, before, new, old, words))), None
+    )
 
 
-def _limit(scene: Scene, output: str) -> float:
+def _limit_between_rows(scene: Scene, output: str) -> float:
     """How far two answers to one row may be apart: by arithmetic, and by what the candidate does from run to run."""
     return max(limit_of(scene, output), _REPEATED * scene.spread)
 
 
-def _uneven(scene: Scene, outputs: Arrays, rows: int) -> Uneven | None:
+def _uneven_among_equals(scene: Scene, outputs: Arrays, rows: int) -> Uneven | None:
     """The row of a batch of identical rows that is furthest from row 0, if it is too far."""
     worst: Uneven | None = None
     for name, array in outputs.items():
         if array.ndim == 0 or len(array) != rows:
             continue
         for row in range(1, rows):
-            error = apart(array[0], array[row])
-            if error > _limit(scene, name) and (worst is None or error > worst.error):
+            error = output_distance(array[0], array[row])
+            if error > _limit_between_rows(scene, name) and (worst is None or error > worst.error):
                 worst = Uneven(words="identical rows get different answers", output=name, row=row, error=error)
     return worst
 
 
-def _parted(scene: Scene, first: Arrays, second: Arrays, row: int, other: int, words: str) -> Uneven | None:
+def _compare_two_rows(scene: Scene, first: Arrays, second: Arrays, row: int, other: int, words: str) -> Uneven | None:
     for name, array in first.items():
         if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
             continue
-        error = apart(array[row], second[name][other])
-        if error > _limit(scene, name):
+        error = output_distance(array[row], second[name][other])
+        if error > _limit_between_rows(scene, name):
             return Uneven(words=words, output=name, row=row, error=error)
     return None
 
 
-def identical(scene: Scene, arrays: Arrays, outputs: Arrays, rows: int) -> Uneven | None:
+def uneven_in_recording(scene: Scene, arrays: Arrays, outputs: Arrays, rows: int) -> Uneven | None:
     """Rows that are identical in the data and different in a recording."""
     for row in range(1, rows):
         for earlier in range(row):
             if all(array[row].tobytes() == array[earlier].tobytes() for array in arrays.values()):
-                found = _parted(scene, outputs, outputs, row, earlier, "identical rows get different answers")
+                found = _compare_two_rows(scene, outputs, outputs, row, earlier, "identical rows get different answers")
                 if found:
                     return found
     return None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Claim, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import ORDER, RUN_S, apart
-from parityscope.comparison.rows import aligner
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import ORDER, RUN_S, output_distance
+from parityscope.comparison.rows import make_aligner
 from parityscope.expectation import FAR, FLOAT32_ROUNDING, margin_of
-from parityscope.expectation.expecting import expect
+from parityscope.expectation.expecting import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,39 +35,41 @@ def shared_bug(scene: Scene, twice: Callable[[], Both]) -> Claim:
         predicts=Prediction(
             change="run the model with the optimizer off, on the first sample",
             measure="relative L2 distance of its outputs from the reference's",
-            if_true=f"more than {number(FAR * FLOAT32_ROUNDING)}, more than any order of the sums makes, and with the measured "
+            if_true=f"more than {format_number(FAR * FLOAT32_ROUNDING)}, more than any order of the sums makes, and "
+            "with the measured "
             "error more than the declared arithmetic",
             if_false="rounding",
         ),
         cost_s=2 * RUN_S,
         runs="reference",
-        test=lambda: _tested(scene, twice),
+        test=lambda: _test_claim(scene, twice),
     )
 
 
-def _tested(scene: Scene, twice: Callable[[], Both]) -> Shown:
+def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
     ours, plain = twice()
-    align = aligner(scene.policy.matched if scene.policy else ())
+    align = make_aligner(scene.policy.matched if scene.policy else ())
     other = align(ours, plain)
-    errors = {name: apart(ours[name], other[name]) for name in ours if name in other}
+    errors = {name: output_distance(ours[name], other[name]) for name in ours if name in other}
     far = {name: error for name, error in errors.items() if error > FAR * FLOAT32_ROUNDING}
     first = scene.inputs.indices[:1]
     moved: Mapping[str, float] = {}
     if far:
-        moved = expect(
+        moved = expect_error(
             scene.model, scene.inputs, first, list(far), (), reference=lambda _, name: ours.get(name), align=align
         ).moved
     if not moved:
         worst = max(errors.values(), default=0.0)
-        because = f"the model without its optimizer is {number(worst)} from the reference"
+        because = f"the model without its optimizer is {format_number(worst)} from the reference"
         because += ", which may be another order of the sums" if far else ""
         return Shown(because=because, outcome="refutes", after=worst)
     output = max(moved, key=lambda name: moved[name])
     because = (
-        f"without its optimizer the model's {output} is {number(moved[output])} (relative L2) from the reference's, which no "
+        f"without its optimizer the model's {output} is {format_number(moved[output])} (relative L2) from the "
+        "reference's, which no "
         "order of the sums makes"
     )
-    if not any(_matters(scene, name, size) for name, size in moved.items()):
+    if not any(_changes_verdict(scene, name, size) for name, size in moved.items()):
         because += f"; beside what {scene.declared} costs that changes no verdict"
         return Shown(because=because, outcome="refutes", after=moved[output])
     return Shown(
@@ -89,7 +91,7 @@ def _tested(scene: Scene, twice: Callable[[], Both]) -> Shown:
     )
 
 
-def _matters(scene: Scene, output: str, moved: float) -> bool:
+def _changes_verdict(scene: Scene, output: str, moved: float) -> bool:
     """Whether the candidate, so much further from the model as it stands, may be beyond the declared arithmetic."""
     pair = next(pair for pair in scene.outputs if pair.site.tensor == output)
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")

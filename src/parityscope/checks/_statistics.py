@@ -38,7 +38,7 @@ def noise_of(array: np.ndarray) -> str:
         return ""
     flat = array.reshape(-1)[:_MOST].astype(np.float64)
     for words, cumulative in _GENERATORS.items():
-        if _distance(np.sort(flat), cumulative) < _KS / math.sqrt(flat.size):
+        if _ks_statistic(np.sort(flat), cumulative) < _KS / math.sqrt(flat.size):
             return words
     return ""
 
@@ -67,23 +67,23 @@ def _is_correlated(array: np.ndarray) -> bool:
     return False
 
 
-def _distance(ordered: np.ndarray, cumulative: Callable[[np.ndarray], np.ndarray]) -> float:
+def _ks_statistic(ordered: np.ndarray, cumulative: Callable[[np.ndarray], np.ndarray]) -> float:
     expected = cumulative(ordered)
     steps = np.arange(ordered.size + 1) / ordered.size
     return float(max(np.abs(expected - steps[1:]).max(), np.abs(expected - steps[:-1]).max()))
 
 
-def _uniform(low: float, high: float) -> Callable[[np.ndarray], np.ndarray]:
+def _uniform_cumulative(low: float, high: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: np.clip((x - low) / (high - low), 0.0, 1.0)
 
 
-def _normal(x: np.ndarray) -> np.ndarray:
+def _normal_cumulative(x: np.ndarray) -> np.ndarray:
     return np.array([0.5 * math.erfc(-value / math.sqrt(2.0)) for value in x])
 
 
 _GENERATORS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "uniform noise in [0, 1)": _uniform(0.0, 1.0),
-    "uniform noise in [-1, 1)": _uniform(-1.0, 1.0),
-    "uniform noise in [0, 255)": _uniform(0.0, 255.0),
-    "standard normal noise": _normal,
+    "uniform noise in [0, 1)": _uniform_cumulative(0.0, 1.0),
+    "uniform noise in [-1, 1)": _uniform_cumulative(-1.0, 1.0),
+    "uniform noise in [0, 255)": _uniform_cumulative(0.0, 255.0),
+    "standard normal noise": _normal_cumulative,
 }

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import number, percent
-from parityscope.checks._correcting import computed_otherwise
+from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._correcting import correct_layer
 from parityscope.explanation import Explained
 from parityscope.records import Budget
 
@@ -38,26 +38,29 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Scene
     from parityscope.explanation import Explanation
-    from parityscope.hypotheses.worker import Candidate
+    from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
-            yield _proposal(suspect, explanation)
+            yield _make_claim(suspect, explanation)
         elif explanation is not None and explanation.described is not None and scene.verdict == "beyond":
-            yield _description(suspect, explanation.described)
+            yield _claim_description(suspect, explanation.described)
 
 
-def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
+def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
     best = explanation.by[0]
     node = best.node or suspect.site.node
     share = best.share if best.share is not None else 0.0
-    because = f"{percent(share)} explained, slope {number(best.slope)}, {best.channels_above} channels above the floor"
+    because = (
+        f"{format_percent(share)} explained, slope {format_number(best.slope)}, {best.channels_above} channels "
+        "above the floor"
+    )
     return Claim(
         words=f"{node}: {best.words}",
         predicts=Prediction(
@@ -67,15 +70,15 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
             if_false="less, or channels above the floor",
         ),
         test=lambda: replace(
-            _finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share)),
-            correction=computed_otherwise(node, best.generated),
+            _show_finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share)),
+            correction=correct_layer(node, best.generated),
         ),
     )
 
 
-def _description(suspect: Suspect, candidate: Candidate) -> Claim:
+def _claim_description(suspect: Suspect, candidate: EditCandidate) -> Claim:
     """What describes all of the error in so many words that they might describe any: the outputs decide, in a copy."""
-    because = f"it explains {percent(candidate.share)}, in so many words that they might describe any error"
+    because = f"it explains {format_percent(candidate.share)}, in so many words that they might describe any error"
     seen = Shown(because=because, outcome="inconclusive", before=0.0, after=candidate.share)
     return Claim(
         words=f"{suspect.site.node}: {candidate.words}",
@@ -89,9 +92,9 @@ def _description(suspect: Suspect, candidate: Candidate) -> Claim:
     )
 
 
-def _near_miss(suspect: Suspect, candidate: Candidate, seen: Shown) -> NearMiss | None:
+def _near_miss(suspect: Suspect, candidate: EditCandidate, seen: Shown) -> NearMiss | None:
     """What a description would be if a corrected copy's outputs are as declared; None where no copy can be corrected."""
-    correction = computed_otherwise(suspect.site.node, candidate)
+    correction = correct_layer(suspect.site.node, candidate)
     if correction is None:
         return None
     best = Explained(
@@ -109,12 +112,14 @@ def _near_miss(suspect: Suspect, candidate: Candidate, seen: Shown) -> NearMiss 
         mismatched=0,
         accepted=False,
     )
-    because = f"{percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"
-    shown = _finding(suspect, (), best, replace(seen, because=because))
+    because = (
+        f"{format_percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"
+    )
+    shown = _show_finding(suspect, (), best, replace(seen, because=because))
     return NearMiss(shown=replace(shown, correction=correction))
 
 
-def _finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
+def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
     also = f" It cannot be told from: {'; '.join(each.words for each in others)}." if others else ""
@@ -170,7 +175,7 @@ _LARGE = {"x": _RNG.uniform(200, 2000, size=(1, 2, 5, 6)).astype(np.float32)}
 CHECK = Check(
     code="FUS002",
     title="A layer computes another function",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value - _BIAS), constants=_CONSTANTS, site="a"),
         Example(

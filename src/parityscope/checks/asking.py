@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from parityscope.checks import Claim, Scene, Shown
-from parityscope.checks._common import leading
+from parityscope.checks._common import leading_suspects
 from parityscope.errors import ParityError
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Check, Correction
 
-__all__ = ["Nearest", "Proposal", "Result", "ask", "write_experiment", "write_finding"]
+__all__ = ["Nearest", "Proposal", "TestResult", "ask_check", "write_experiment", "write_finding"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Nearest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class TestResult:
     """What an experiment showed, and the findings that it supports (None when it refutes or stays open)."""
 
     evidence: Evidence
@@ -45,16 +45,16 @@ class Proposal:
     """An experiment and how to run and judge it."""
 
     experiment: Experiment
-    test: Callable[[], Result]
+    test: Callable[[], TestResult]
 
 
-def ask(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Proposal]:
+def ask_check(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Proposal]:
     """The experiments of a check; `number` is the round of a search for several causes, which is part of their identities.
 
     Raises:
         ParityError: the check asks for what no scene has, or proposes something else than claims.
     """
-    given = _given(check, scene)
+    given = _named_facts(check, scene)
     if given is None:
         return
     for place, claim in enumerate(check.propose(**given), start=1):
@@ -64,10 +64,10 @@ def ask(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Proposal]:
                 fix=f"see {check.propose.__module__}",
             )
         identity = f"{check.code}-{place}" + (f"@{number}" if number > 1 else "")
-        yield _proposal(check, claim, write_experiment(check.code, claim, identity))
+        yield _make_proposal(check, claim, write_experiment(check.code, claim, identity))
 
 
-def _given(check: Check, scene: Scene) -> Mapping[str, Any] | None:
+def _named_facts(check: Check, scene: Scene) -> Mapping[str, Any] | None:
     """What the check names as its parameters; None where something of it is not known."""
     known = ("scene", "suspects", *(one.name for one in fields(Scene)))
     given: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def _given(check: Check, scene: Scene) -> Mapping[str, Any] | None:
         if name == "scene":
             value: Any = scene
         else:
-            value = leading(scene) if name == "suspects" else getattr(scene, name)
+            value = leading_suspects(scene) if name == "suspects" else getattr(scene, name)
         if value is None:
             if parameter.default is parameter.empty:
                 return None
@@ -89,8 +89,8 @@ def _given(check: Check, scene: Scene) -> Mapping[str, Any] | None:
     return given
 
 
-def _proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:
-    def test() -> Result:
+def _make_proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:
+    def test() -> TestResult:
         shown = claim.test()
         near = shown.nearest
         nearest = None
@@ -103,8 +103,8 @@ def _proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:
             )
         told = (shown, *shown.further) if shown.outcome == "supports" or shown.sentence else ()
         findings = [write_finding(check.code, check.title, claim, experiment, one) for one in told]
-        return Result(
-            evidence=_evidence(experiment, shown),
+        return TestResult(
+            evidence=_write_evidence(experiment, shown),
             finding=findings[0] if findings else None,
             further=tuple(findings[1:]),
             correction=shown.correction,
@@ -141,13 +141,13 @@ def write_finding(code: str, title: str, claim: Claim, experiment: Experiment, s
         confidence_from=shown.confidence_from,
         site=shown.site or claim.site,
         share=shown.share,
-        evidence=(_evidence(experiment, shown),),
+        evidence=(_write_evidence(experiment, shown),),
         repairs=tuple(OfferedRepair(repair=one[0], text=one[1], command="".join(one[2:])) for one in shown.repairs),
         details=shown.details,
     )
 
 
-def _evidence(experiment: Experiment, shown: Shown) -> Evidence:
+def _write_evidence(experiment: Experiment, shown: Shown) -> Evidence:
     return Evidence(
         experiment=experiment, outcome=shown.outcome, before=shown.before, after=shown.after, because=shown.because
     )

@@ -30,10 +30,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.checks._remains import remains_by_sample
-from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, misfit, refuted, supported
-from parityscope.checks._rows import MOST_ALONE, Uneven, furthest, identical, is_open, parting, repeated
+from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
+from parityscope.checks._rows import (
+    MOST_ALONE,
+    Uneven,
+    find_repeated_rows,
+    find_uneven_row,
+    furthest_row,
+    is_open,
+    uneven_in_recording,
+)
 from parityscope.errors import ParityError
 from parityscope.records import Site
 
@@ -49,11 +57,11 @@ __all__ = ["CHECK"]
 _ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
 
 
-def _propose(scene: Scene) -> list[Claim]:
+def _propose_claims(scene: Scene) -> list[Claim]:
     bench = scene.bench
     if bench is None:
         return []
-    rows = _rows(bench.inputs(bench.samples[0]))
+    rows = _batch_size(bench.inputs(bench.samples[0]))
     if rows is None or (rows < 2 and (bench.answers is None or not is_open(scene))):
         return []
     return [
@@ -67,40 +75,44 @@ def _propose(scene: Scene) -> list[Claim]:
             ),
             cost_s=RUN_S * 4,
             runs="candidate",
-            test=lambda: _tested(scene, bench, rows),
+            test=lambda: _test_claim(scene, bench, rows),
         )
     ]
 
 
-def _tested(scene: Scene, bench: Bench, rows: int) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, rows: int) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
-    before = misfit(scene, bench.reference(index), bench.candidate(index))
-    if rows > 1 and (again := repeated(scene, bench, rows)):
-        return _built_in(bench, before, again)
+    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
+    if rows > 1 and (again := find_repeated_rows(scene, bench, rows)):
+        return _show_built_in_batch(bench, before, again)
     if bench.answers is None:
-        found = identical(scene, arrays, bench.candidate(index), rows)
+        found = uneven_in_recording(scene, arrays, bench.candidate(index), rows)
     else:
         count = rows if rows > 1 else _ROWS
         same = {name: np.repeat(array[:1], count, axis=0) for name, array in arrays.items()}
         try:
-            found = parting(scene, bench.answers, bench.outputs, arrays, same, rows)
+            found = find_uneven_row(scene, bench.answers, bench.outputs, arrays, same, rows)
         except ParityError as error:
-            return refuted(None, f"a changed batch cannot be run: {error.problem}")
+            return show_refuted(None, f"a changed batch cannot be run: {error.problem}")
     if found is None:
-        return refuted(before, "every row gets one answer, whatever stands beside it", after=0.0)
+        return show_refuted(before, "every row gets one answer, whatever stands beside it", after=0.0)
     if _is_old(scene, bench, found.output):
         because = "what is wrong was there before or never written: rows that differ in that do not know of each other"
-        return refuted(before, because)
-    how, alone = "row by row", _alone(scene, bench, arrays, rows)
+        return show_refuted(before, because)
+    how, alone = "row by row", _misfit_row_by_row(scene, bench, arrays, rows)
     if alone is None and bench.answers is not None and rows > 1:
-        how, alone = _at_one_place(scene, bench, arrays, rows)
+        how, alone = _misfit_at_best_place(scene, bench, arrays, rows)
     after = alone if alone is not None and alone.explains(before) else None
-    because = f"{found.words} at output {found.output}, row {found.row}: {number(found.error)} apart (relative L2)"
+    because = (
+        f"{found.words} at output {found.output}, row {found.row}: {format_number(found.error)} apart (relative L2)"
+    )
     if after is not None:
-        because += f"; {how} the error falls from {number(before.error)} to {number(after.error)}"
+        because += f"; {how} the error falls from {format_number(before.error)} to {format_number(after.error)}"
     share = after.share(before) if after is not None else None
-    return _finding(found, share, supported(before, after or Misfit(error=found.error, over=math.inf), because))
+    return _show_finding(
+        found, share, show_supported(before, after or Misfit(error=found.error, over=math.inf), because)
+    )
 
 
 def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
@@ -110,22 +122,22 @@ def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
     return bool(found) and all(remains is not None or place == 0 for place, _, remains in seen)
 
 
-def _built_in(bench: Bench, before: Misfit, again: tuple[int, Misfit]) -> Shown:
+def _show_built_in_batch(bench: Bench, before: Misfit, again: tuple[int, Misfit]) -> Shown:
     """The finding that rows get the answers of the first few."""
     count, after = again
     index = bench.samples[0]
-    found = furthest(bench.reference(index), bench.candidate(index), count)
+    found = furthest_row(bench.reference(index), bench.candidate(index), count)
     first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
-    because = f"every row from {count} on gets {first} again: with that the error falls from {number(before.error)} to "
-    return _finding(
+    because = f"every row from {count} on gets {first} again: with that the error falls from {format_number(before.error)} to "
+    return _show_finding(
         found,
         after.share(before),
-        supported(before, after, because + number(after.error)),
+        show_supported(before, after, because + format_number(after.error)),
         "the reference gives each its own",
     )
 
 
-def _alone(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
+def _misfit_row_by_row(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
     """The misfit when the candidate is given one row at a time; None where the batch cannot be taken apart."""
     if bench.answers is None or not is_open(scene) or rows > MOST_ALONE:
         return None
@@ -133,14 +145,14 @@ def _alone(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | No
     for row in range(rows):
         one = {name: array[row : row + 1] for name, array in arrays.items()}
         try:
-            found = misfit(scene, bench.outputs(one), bench.answers(one))
+            found = measure_misfit(scene, bench.outputs(one), bench.answers(one))
         except ParityError:
             return None
         worst = max(worst, found, key=lambda each: each.over)
     return worst
 
 
-def _at_one_place(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> tuple[str, Misfit | None]:
+def _misfit_at_best_place(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> tuple[str, Misfit | None]:
     """The misfit when every row is asked at the place that answers best, with words for that; None where that cannot be asked."""
     if bench.answers is None or rows > MOST_ALONE:
         return "", None
@@ -155,18 +167,18 @@ def _at_one_place(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> tupl
             return "", None
         for place in range(rows):
             one, other = ({name: array[place : place + 1] for name, array in side.items()} for side in sides)
-            worst[place] = max(worst[place], misfit(scene, one, other), key=lambda each: each.over)
+            worst[place] = max(worst[place], measure_misfit(scene, one, other), key=lambda each: each.over)
     best = min(range(rows), key=lambda place: worst[place].over)
     return f"with each row at place {best}", worst[best]
 
 
-def _rows(arrays: Arrays) -> int | None:
+def _batch_size(arrays: Arrays) -> int | None:
     """The size of the batch; None if the inputs do not share a first axis."""
     sizes = {array.shape[0] if array.ndim else None for array in arrays.values()}
     return sizes.pop() if len(sizes) == 1 else None
 
 
-def _finding(
+def _show_finding(
     found: Uneven, share: float | None, seen: Shown, otherwise: str = "the reference gives one answer"
 ) -> Shown:
     return replace(
@@ -228,30 +240,40 @@ _ALIKE = {"x": np.repeat(_FOUR["x"][:1], 4, axis=0)}
 _PLAIN = "ort?optimization=disabled"
 
 
-def _only_first(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+def _has_only_first(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
     return [{name: np.repeat(array[:1], len(array), axis=0) for name, array in one.items()} for one in outputs]
 
 
-def _sized(text: str) -> str:
+def _fix_batch_size(text: str) -> str:
     return text.replace("float[N,32]", "float[4,32]")
 
 
 CHECK = Check(
     code="SHP001",
     title="A row's answer depends on the batch around it",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_FIXED, candidate_model=_sized(_PLACED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
-        Example(model=_FIXED, candidate_model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN),
-        Example(model=_FIXED, candidate_model=_sized(_TAKEN), inputs=_FOUR, constants=_TWO, candidate=_PLAIN),
-        Example(model=_FIXED, candidate_model=_sized(_TAKEN), inputs=_FOUR, constants=_EXCHANGED, candidate=_PLAIN),
-        Example(model=_FIXED, inputs=_FOUR, outputs_fault=_only_first),
+        Example(
+            model=_FIXED, candidate_model=_fix_batch_size(_PLACED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN
+        ),
+        Example(
+            model=_FIXED, candidate_model=_fix_batch_size(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate=_PLAIN
+        ),
+        Example(model=_FIXED, candidate_model=_fix_batch_size(_TAKEN), inputs=_FOUR, constants=_TWO, candidate=_PLAIN),
+        Example(
+            model=_FIXED, candidate_model=_fix_batch_size(_TAKEN), inputs=_FOUR, constants=_EXCHANGED, candidate=_PLAIN
+        ),
+        Example(model=_FIXED, inputs=_FOUR, outputs_fault=_has_only_first),
     ),
     holds_not=(
         Example(model=_FIXED, inputs=_FOUR, candidate="sim:bf16", declared="f32"),
-        Example(model=_FIXED, candidate_model=_sized(_MODEL).replace("Tanh", "Sin"), inputs=_FOUR, candidate=_PLAIN),
+        Example(
+            model=_FIXED, candidate_model=_fix_batch_size(_MODEL).replace("Tanh", "Sin"), inputs=_FOUR, candidate=_PLAIN
+        ),
         # The reference mixes rows too.
-        Example(model=_sized(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
+        Example(
+            model=_fix_batch_size(_MIXED), inputs=_FOUR, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"
+        ),
         # Rows that are alike have one answer by right.
         Example(model=_FIXED, inputs=_ALIKE, outputs_fault=lambda outputs: [{"y": one["y"] * 1.5} for one in outputs]),
         Example(model=_MODEL, inputs=_ROWS_OF, candidate="sim:bf16", declared="f32"),

@@ -30,22 +30,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
-from parityscope.checks._arriving import arrived, clean_inputs, in_the_file
-from parityscope.checks._common import number
-from parityscope.checks._correcting import in_order, outputs_in_order
-from parityscope.checks._orders import count_runs, groups_of, search
+from parityscope.checks._arriving import clean_inputs, comes_from_file, has_arrived_right
+from parityscope.checks._common import format_number
+from parityscope.checks._correcting import correct_input_order, correct_output_order
+from parityscope.checks._orders import count_runs, groups_of, search_order
 from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
     Misfit,
-    apart,
     bad_samples,
     changed_run,
     limit_of,
-    misfit,
-    refuted,
-    supported,
+    measure_misfit,
+    output_distance,
+    show_refuted,
+    show_supported,
 )
 from parityscope.errors import ParityError
 from parityscope.records import Site
@@ -68,20 +68,20 @@ _SECONDS = 10.0
 _ORDERS = (256, 10_000)
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     outputs = [pair.site.tensor for pair in scene.outputs]
     if len(outputs) > 1:
         change = "match the values of outputs of equal shape and type"
-        yield _claim("outputs", change, 0.0, lambda: _outputs_tested(scene, bench))
+        yield _make_claim("outputs", change, 0.0, lambda: _outputs_tested(scene, bench))
     groups = groups_of(bench.inputs(bench.samples[0]))
     if groups:
         names = ", ".join(name for group in groups for name in group)
         change, cost = f"run the reference with {names} exchanged", RUN_S * count_runs(groups)
-        claim = _claim("inputs", change, cost, lambda: _inputs_tested(scene, bench, groups))
-        yield clean_inputs(claim) if arrived(scene) else claim
+        claim = _make_claim("inputs", change, cost, lambda: _inputs_tested(scene, bench, groups))
+        yield clean_inputs(claim) if has_arrived_right(scene) else claim
 
 
-def _claim(side: str, change: str, cost: float, test: Callable[[], Shown]) -> Claim:
+def _make_claim(side: str, change: str, cost: float, test: Callable[[], Shown]) -> Claim:
     return Claim(
         words=f"{side} of equal shape and type are exchanged",
         predicts=Prediction(
@@ -98,8 +98,10 @@ def _claim(side: str, change: str, cost: float, test: Callable[[], Shown]) -> Cl
 def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) -> Shown:
     bad = bad_samples(scene, bench)
     if not bad:
-        return refuted(None, "no sample's outputs tell enough")
-    befores = {index: misfit(scene, bench.reference(index), bench.candidate(index), coarser=True) for index in bad}
+        return show_refuted(None, "no sample's outputs tell enough")
+    befores = {
+        index: measure_misfit(scene, bench.reference(index), bench.candidate(index), coarser=True) for index in bad
+    }
     before = max(befores.values(), key=lambda one: one.error)
     first = next(index for index in bad if befores[index] is before)
     tried: list[Misfit] = []
@@ -112,14 +114,14 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) ->
         tried.append(after)
         orders.append(order)
         return after.error, after.explains(before) and all(
-            _explains(scene, bench, order, index, befores[index]) for index in bad if index != first
+            _order_explains_sample(scene, bench, order, index, befores[index]) for index in bad if index != first
         )
 
     looked: list[Order] = []
 
     def seen(order: Order) -> np.ndarray | None:
         looked.append(order)
-        rows = [_seen(bench, order, index) for index in bad]
+        rows = [_output_change(bench, order, index) for index in bad]
         return None if any(row is None for row in rows) else np.concatenate([row for row in rows if row is not None])
 
     # Of many inputs a candidate that runs can be asked where it puts each; what it tells is judged as any order.
@@ -128,25 +130,26 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) ->
     if probed is not None and probed[1]:
         order: Order | None = told
     else:
-        order = search(groups, attempt, before.error, seen, _affordable(seen))
+        order = search_order(groups, attempt, before.error, seen, _count_affordable_orders(seen))
     if order is None:
         least = min((one.error for one in tried), default=before.error)
         because = (
-            f"{max(len(tried), len(looked))} orders tried: the nearest leaves {number(least)} of {number(before.error)}"
+            f"{max(len(tried), len(looked))} orders tried: the nearest leaves {format_number(least)} of "
+            f"{format_number(before.error)}"
         )
-        result = refuted(before, because, after=least)
-        return replace(result, nearest=_nearest(scene, before, tried, orders, result))
+        result = show_refuted(before, because, after=least)
+        return replace(result, nearest=_nearest_order(scene, before, tried, orders, result))
     after = tried[-1]
-    because = f"the error falls from {number(before.error)} to {number(after.error)}"
+    because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
-    shown = _finding(scene, order, {}, supported(before, after, because), after.share(before))
-    if in_the_file(scene, bench) is not None:
-        shown = _exported(shown)
-    return replace(shown, correction=in_order(order))
+    shown = _show_finding(scene, order, {}, show_supported(before, after, because), after.share(before))
+    if comes_from_file(scene, bench) is not None:
+        shown = _show_exported_order(shown)
+    return replace(shown, correction=correct_input_order(order))
 
 
-def _exported(shown: Shown) -> Shown:
+def _show_exported_order(shown: Shown) -> Shown:
     """The finding where the converted file, given the same inputs by name, does what the deployment does."""
     text = "export again with `input_names` in the order in which `forward` takes its arguments"
     return replace(
@@ -156,26 +159,26 @@ def _exported(shown: Shown) -> Shown:
     )
 
 
-def _nearest(
+def _nearest_order(
     scene: Scene, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], seen: Shown
 ) -> NearMiss | None:
     """The order that comes nearest, should what it leaves have another cause."""
     after, order = min(zip(tried, orders, strict=True), key=lambda one: one[0].error, default=(before, {}))
     if not order or after.share(before) < NEAR:
         return None
-    left = replace(seen, because=f"the error falls from {number(before.error)} to {number(after.error)}")
-    shown = _finding(scene, order, {}, left, after.share(before))
-    return NearMiss(shown=replace(shown, correction=in_order(order)), tried=len(tried), distinct=True)
+    left = replace(seen, because=f"the error falls from {format_number(before.error)} to {format_number(after.error)}")
+    shown = _show_finding(scene, order, {}, left, after.share(before))
+    return NearMiss(shown=replace(shown, correction=correct_input_order(order)), tried=len(tried), distinct=True)
 
 
-def _affordable(seen: Callable[[Order], np.ndarray | None]) -> int:
+def _count_affordable_orders(seen: Callable[[Order], np.ndarray | None]) -> int:
     """How many orders the time allows, from what one takes."""
     started = time.perf_counter()
     seen({})
     return int(np.clip(_SECONDS / max(time.perf_counter() - started, 1e-9), *_ORDERS))
 
 
-def _explains(scene: Scene, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
+def _order_explains_sample(scene: Scene, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
     after = _misfit_of(scene, bench, order, index)
     return after is not None and after.explains(before)
 
@@ -183,10 +186,10 @@ def _explains(scene: Scene, bench: Bench, order: Order, index: int, before: Misf
 def _misfit_of(scene: Scene, bench: Bench, order: Order, index: int) -> Misfit | None:
     arrays = bench.inputs(index)
     found = changed_run(bench, {name: arrays[order.get(name, name)] for name in arrays}, index)
-    return None if found is None else misfit(scene, found, bench.candidate(index), coarser=True)
+    return None if found is None else measure_misfit(scene, found, bench.candidate(index), coarser=True)
 
 
-def _seen(bench: Bench, order: Order, index: int) -> np.ndarray | None:
+def _output_change(bench: Bench, order: Order, index: int) -> np.ndarray | None:
     """The reference's outputs for an order less the candidate's, some thousand numbers; None if they are not finite."""
     arrays = bench.inputs(index)
     try:
@@ -209,33 +212,33 @@ def _outputs_tested(scene: Scene, bench: Bench) -> Shown:
     befores = []
     for index in bad_samples(scene, bench):
         reference, candidate = bench.reference(index), bench.candidate(index)
-        matched = _matched(scene, reference, candidate)
+        matched = _match_outputs(scene, reference, candidate)
         if not matched or (order is not None and matched != order):
             order = None
             break
         order = matched
-        befores.append(misfit(scene, reference, candidate))
+        befores.append(measure_misfit(scene, reference, candidate))
     if order is None or not befores:
-        return refuted(None, "no output has the values of another one")
+        return show_refuted(None, "no output has the values of another one")
     moved = [name for name in bench.reference(bench.samples[0]) if name in order]
     before = max(befores, key=lambda one: one.error)
     because = f"on {len(befores)} samples {', '.join(f'{name} holds the values of {order[name]}' for name in moved)}"
-    shown = _finding(scene, {}, order, supported(before, Misfit(error=0.0, over=0.0), because), 1.0)
-    return replace(shown, correction=outputs_in_order(order))
+    shown = _show_finding(scene, {}, order, show_supported(before, Misfit(error=0.0, over=0.0), because), 1.0)
+    return replace(shown, correction=correct_output_order(order))
 
 
-def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:
+def _match_outputs(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:
     """For every output that is wrong, the one output whose values it has; nothing if one of them has none or several."""
     found: dict[str, str] = {}
     for name, held in candidate.items():
-        if name not in reference or apart(reference[name], held) <= limit_of(scene, name):
+        if name not in reference or output_distance(reference[name], held) <= limit_of(scene, name):
             continue
         fits = [
             other
             for other, values in reference.items()
             if other != name
             and values.dtype == reference[name].dtype
-            and apart(values, held) <= limit_of(scene, other)
+            and output_distance(values, held) <= limit_of(scene, other)
             and held.size > 1
         ]
         if len(fits) != 1:
@@ -244,7 +247,7 @@ def _matched(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mappi
     return found
 
 
-def _finding(scene: Scene, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
+def _show_finding(scene: Scene, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
     names = {"inputs": [one.name for one in scene.model.inputs], "outputs": [one.name for one in scene.model.outputs]}
     side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
     wanted = names[side]
@@ -293,24 +296,24 @@ _ABC = {name: _INPUTS[name] for name in "abc"}
 _X = {"x": _INPUTS["a"]}
 
 
-def _bound(order: Order) -> Callable[[Samples], Samples]:
+def _bind_in_order(order: Order) -> Callable[[Samples], Samples]:
     return lambda samples: [{name: each[order.get(name, name)] for name in each} for each in samples]
 
 
 CHECK = Check(
     code="BND001",
     title="Inputs or outputs are bound in another order",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bound({"b": "c", "c": "b"}), site="b"),
-        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bound({"a": "b", "b": "c", "c": "a"}), site="a"),
-        Example(model=_TWO, inputs=_X, outputs_fault=_bound({"y": "z", "z": "y"}), site="y"),
+        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bind_in_order({"b": "c", "c": "b"}), site="b"),
+        Example(model=_MODEL, inputs=_ABC, inputs_fault=_bind_in_order({"a": "b", "b": "c", "c": "a"}), site="a"),
+        Example(model=_TWO, inputs=_X, outputs_fault=_bind_in_order({"y": "z", "z": "y"}), site="y"),
         # Five inputs have 120 orders: the search goes from one exchange to the next.
         Example(
             model=_MANY,
             inputs=_INPUTS,
             constants={"w": np.array([3.0], np.float32)},
-            inputs_fault=_bound({"a": "e", "e": "a", "b": "d", "d": "b"}),
+            inputs_fault=_bind_in_order({"a": "e", "e": "a", "b": "d", "d": "b"}),
             site="a",
         ),
     ),

@@ -29,11 +29,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.bounds import feeds, loosened, without_bounds
+from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
 from parityscope.backends._onnxruntime import open_session
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import NEAR, RUN_S, Misfit, bad_samples, misfit, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import (
+    NEAR,
+    RUN_S,
+    Misfit,
+    bad_samples,
+    measure_misfit,
+    show_refuted,
+    show_supported,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,26 +61,28 @@ _ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so mu
 _SHOWN = 4  # bounds in a claim (chosen); the details hold them all
 
 
-def _of_another_program(scene: Scene) -> bool:
+def _is_of_another_program(scene: Scene) -> bool:
     """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
     errors = [pair.value("rel_l2") for pair in scene.outputs]
     return scene.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if scene.localization is not None and not _of_another_program(scene):
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+    if scene.localization is not None and not _is_of_another_program(scene):
         return
     graph = scene.model.graph()
-    bounds = loosened(graph)
+    bounds = loosen_bounds(graph)
     if not bounds:
         return
-    tried = list(_hypotheses(bounds))
+    tried = list(_list_hypotheses(bounds))
 
     def test() -> Shown:
         outputs = [value.name for value in scene.model.outputs]
         run = open_session(graph, outputs=outputs, folder=scene.model.path.parent)
-        trial = _Trial(scene, bench, lambda index, lost: run({**bench.inputs(index), **feeds(bounds, lost)}))
-        return _tested(trial, tried, bounds)
+        trial = _BoundsTrial(
+            scene, bench, lambda index, lost: run({**bench.inputs(index), **feed_bounds(bounds, lost)})
+        )
+        return _test_claim(trial, tried, bounds)
 
     yield Claim(
         words="a Clip or Relu lost a bound",
@@ -88,7 +98,7 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
     )
 
 
-def _hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
+def _list_hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
     """Which bounds are lost together: rules of a fusion before single accidents, none of them twice."""
     upper, lower = [one for one in bounds if one.upper], [one for one in bounds if not one.upper]
     groups = [tuple(side) for side in (upper, lower)]
@@ -98,17 +108,17 @@ def _hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
     yield from dict.fromkeys(group for group in groups if group)
 
 
-class _Trial:
+class _BoundsTrial:
     """The reference with bounds taken away, held against the candidate."""
 
     def __init__(self, scene: Scene, bench: Bench, run: Run) -> None:
         self.scene, self.bench, self.run = scene, bench, run
         self.samples = bad_samples(scene, bench)
-        self.before = {one: misfit(scene, bench.reference(one), bench.candidate(one)) for one in self.samples}
+        self.before = {one: measure_misfit(scene, bench.reference(one), bench.candidate(one)) for one in self.samples}
         self.left: dict[Lost, Misfit] = {}  # on the first sample, of all that was tried
 
     def measure(self, index: int, lost: Lost) -> Misfit:
-        return misfit(self.scene, self.run(index, lost), self.bench.candidate(index))
+        return measure_misfit(self.scene, self.run(index, lost), self.bench.candidate(index))
 
     def worst(self, lost: Lost) -> Misfit | None:
         """What is left at most of the wrong samples; None if one of them is not explained."""
@@ -130,30 +140,34 @@ class _Trial:
         return sorted(near, key=lambda lost: self.left[lost].error)[:many]
 
 
-def _tested(trial: _Trial, tried: list[Lost], bounds: Sequence[Bound]) -> Shown:
+def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound]) -> Shown:
     if not trial.samples:
-        return refuted(None, "no sample's outputs tell enough")
+        return show_refuted(None, "no sample's outputs tell enough")
     before = max(trial.before.values(), key=lambda one: one.over)
     many = "1 sample" if len(trial.samples) == 1 else f"{len(trial.samples)} samples"
-    for lost in itertools.chain(tried, _together(trial, bounds)):
+    for lost in itertools.chain(tried, _bounds_lost_together(trial, bounds)):
         after = trial.worst(lost)
         if after is not None:
-            because = f"the error falls from {number(before.error)} to {number(after.error)} on {many}"
-            shown = _finding(trial.scene, lost, after.share(before), supported(before, after, because))
-            return replace(shown, correction=_correction(lost))
+            because = f"the error falls from {format_number(before.error)} to {format_number(after.error)} on {many}"
+            shown = _show_finding(trial.scene, lost, after.share(before), show_supported(before, after, because))
+            return replace(shown, correction=_make_correction(lost))
     first = trial.before[trial.samples[0]]
     lost = min(trial.left, key=lambda one: trial.left[one].error)
     least = min(trial.left[lost], first, key=lambda one: one.error)
-    because = f"the nearest of {len(trial.left)} ways leaves {number(least.error)} of {number(first.error)}"
-    result = refuted(first, because, after=least.error)
+    because = (
+        f"the nearest of {len(trial.left)} ways leaves {format_number(least.error)} of {format_number(first.error)}"
+    )
+    result = show_refuted(first, because, after=least.error)
     if least.share(first) < NEAR:
         return result
-    left = replace(result, because=f"the error falls from {number(first.error)} to {number(least.error)}")
-    shown = _finding(trial.scene, lost, least.share(first), left)
-    return replace(result, nearest=NearMiss(shown=replace(shown, correction=_correction(lost)), tried=len(trial.left)))
+    left = replace(result, because=f"the error falls from {format_number(first.error)} to {format_number(least.error)}")
+    shown = _show_finding(trial.scene, lost, least.share(first), left)
+    return replace(
+        result, nearest=NearMiss(shown=replace(shown, correction=_make_correction(lost)), tried=len(trial.left))
+    )
 
 
-def _together(trial: _Trial, bounds: Sequence[Bound]) -> Iterator[Lost]:
+def _bounds_lost_together(trial: _BoundsTrial, bounds: Sequence[Bound]) -> Iterator[Lost]:
     """Bounds lost without a common rule: all pairs where they are few, then what comes nearest with one more beside it."""
     count = 0
     pairs = list(itertools.combinations(bounds, 2))
@@ -169,12 +183,12 @@ def _together(trial: _Trial, bounds: Sequence[Bound]) -> Iterator[Lost]:
                     yield more
 
 
-def _correction(lost: Lost) -> Correction:
+def _make_correction(lost: Lost) -> Correction:
     words = ", ".join(one.words for one in lost[:_SHOWN])
     return Correction(words=f"computes without {words}", model=lambda model: without_bounds(model, lost))
 
 
-def _finding(scene: Scene, lost: Lost, share: float, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, lost: Lost, share: float, seen: Shown) -> Shown:
     more = len(lost) - _SHOWN
     listed = ", ".join(one.words for one in lost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     together = {one.behind for one in lost}
@@ -220,7 +234,7 @@ _CONSTANTS = {
 _X = {"x": _RNG.normal(size=(4, 32)).astype(np.float32)}
 
 
-def _spoilt(edit: tuple[str, str]) -> Mapping[str, np.ndarray]:
+def _outputs_of_edited_text(edit: tuple[str, str]) -> Mapping[str, np.ndarray]:
     """What the model gives when its text is edited so."""
     import onnx_ir as ir
     from onnx import numpy_helper, parser
@@ -233,13 +247,13 @@ def _spoilt(edit: tuple[str, str]) -> Mapping[str, np.ndarray]:
 CHECK = Check(
     code="FUS012",
     title="A Clip lost its bound",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL,
             inputs=_X,
             constants=_CONSTANTS,
-            outputs_fault=lambda _: [_spoilt(("(b, low, high)", "(b, low)"))],
+            outputs_fault=lambda _: [_outputs_of_edited_text(("(b, low, high)", "(b, low)"))],
             site="c",
         ),
     ),
@@ -248,7 +262,7 @@ CHECK = Check(
             model=_MODEL,
             inputs=_X,
             constants=_CONSTANTS,
-            outputs_fault=lambda _: [_spoilt(("e = Relu(d)", "e = Tanh(d)"))],
+            outputs_fault=lambda _: [_outputs_of_edited_text(("e = Relu(d)", "e = Tanh(d)"))],
         ),
         Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, candidate="sim:bf16", declared="f32"),
     ),

@@ -31,20 +31,20 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import unless_arrived
-from parityscope.checks._common import number
-from parityscope.checks._correcting import held_as
-from parityscope.checks._readings import FAMILIES, readings
+from parityscope.checks._common import format_number
+from parityscope.checks._correcting import correct_held_values
+from parityscope.checks._readings import FAMILIES, misreadings_of
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
+    are_same_arrays,
     bad_samples,
     changed_run,
-    misfit,
+    measure_misfit,
     nonsense_fits,
-    odds,
-    refuted,
-    same_arrays,
-    supported,
+    odds_of_accident,
+    show_refuted,
+    show_supported,
     wrong_samples,
 )
 from parityscope.records import Site
@@ -69,18 +69,20 @@ _MENDS = {
 }
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     arrays = bench.inputs(bench.samples[0])
     proposed = unless_arrived(scene, bench)
     for place, family in enumerate(_SIMPLEST_FIRST):
         for name, array in arrays.items():
-            count = sum(1 for _ in readings(family, array, array[...] if array.size else None))
+            count = sum(1 for _ in misreadings_of(family, array, array[...] if array.size else None))
             if count:
                 cost = RUN_S * (count + place / len(_SIMPLEST_FIRST))
-                yield proposed(_claim(family, name, cost, functools.partial(_tested, scene, bench, family, name)))
+                yield proposed(
+                    _make_claim(family, name, cost, functools.partial(_test_claim, scene, bench, family, name))
+                )
 
 
-def _claim(family: str, name: str, cost: float, test: Callable[[], Shown]) -> Claim:
+def _make_claim(family: str, name: str, cost: float, test: Callable[[], Shown]) -> Claim:
     return Claim(
         words=f"input {name} {FAMILIES[family]}",
         predicts=Prediction(
@@ -95,7 +97,7 @@ def _claim(family: str, name: str, cost: float, test: Callable[[], Shown]) -> Cl
     )
 
 
-def _tested(scene: Scene, bench: Bench, family: str, name: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, family: str, name: str) -> Shown:
     judged = bad_samples(scene, bench)
     enough = bool(judged)
     if not enough:
@@ -103,44 +105,51 @@ def _tested(scene: Scene, bench: Bench, family: str, name: str) -> Shown:
     # With the sample before at hand, both what a fresh buffer and what a used one holds can be seen.
     judged.sort(key=lambda index: index == bench.samples[0])
     if not judged:
-        return refuted(None, "no sample's outputs tell enough")
+        return show_refuted(None, "no sample's outputs tell enough")
     first, *others = judged
-    before = misfit(scene, bench.reference(first), bench.candidate(first))
+    before = measure_misfit(scene, bench.reference(first), bench.candidate(first))
     least, nearest, tried = before, "", 0
-    for words, changed in _held(bench, family, name, first):
+    for words, changed in _list_readings(bench, family, name, first):
         after = _misfit_of(scene, bench, name, changed, first)
         if after is None:
             continue
         tried += 1
         if after.error < least.error:
             least, nearest = after, words
-        if after.explains(before) and all(_explains(scene, bench, family, name, words, index) for index in others):
-            because = f"the error falls from {number(before.error)} to {number(after.error)}"
-            shown = _finding(family, name, words, supported(before, after, because), after.share(before))
+        if after.explains(before) and all(
+            _reading_explains_sample(scene, bench, family, name, words, index) for index in others
+        ):
+            because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
+            shown = _show_finding(family, name, words, show_supported(before, after, because), after.share(before))
             if enough:
-                return replace(shown, correction=held_as(name, family, words))
-            if odds(bench, judged, after, before, _count(bench)) <= _ACCIDENT:
-                return _possible(scene, bench, judged, shown, after, before)
+                return replace(shown, correction=correct_held_values(name, family, words))
+            if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
+                return _show_as_possible(scene, bench, judged, shown, after, before)
     if not enough:
-        return refuted(None, "the outputs tell too little of any reading")
-    because = f"the nearest reading leaves {number(least.error)} of {number(before.error)}"
-    result = refuted(before, because, after=least.error)
+        return show_refuted(None, "the outputs tell too little of any reading")
+    because = f"the nearest reading leaves {format_number(least.error)} of {format_number(before.error)}"
+    result = show_refuted(before, because, after=least.error)
     if not nearest or least.share(before) < NEAR:
         return result
-    left = replace(result, because=f"the error falls from {number(before.error)} to {number(least.error)}")
-    shown = _finding(family, name, nearest, left, least.share(before))
+    left = replace(
+        result, because=f"the error falls from {format_number(before.error)} to {format_number(least.error)}"
+    )
+    shown = _show_finding(family, name, nearest, left, least.share(before))
     return replace(
-        result, nearest=NearMiss(shown=replace(shown, correction=held_as(name, family, nearest)), tried=tried)
+        result,
+        nearest=NearMiss(shown=replace(shown, correction=correct_held_values(name, family, nearest)), tried=tried),
     )
 
 
-def _count(bench: Bench) -> int:
+def _count_readings(bench: Bench) -> int:
     """How many readings are tried in all."""
     arrays = bench.inputs(bench.samples[0])
-    return sum(1 for family in FAMILIES for array in arrays.values() for _ in readings(family, array, array))
+    return sum(1 for family in FAMILIES for array in arrays.values() for _ in misreadings_of(family, array, array))
 
 
-def _possible(scene: Scene, bench: Bench, judged: list[int], shown: Shown, after: Misfit, before: Misfit) -> Shown:
+def _show_as_possible(
+    scene: Scene, bench: Bench, judged: list[int], shown: Shown, after: Misfit, before: Misfit
+) -> Shown:
     """The finding as one among other possibilities."""
     saturated = all(nonsense_fits(scene, bench, index) for index in judged)
     why = "nonsense in place of the inputs gives these outputs too" if saturated else "these outputs are few"
@@ -154,32 +163,32 @@ def _possible(scene: Scene, bench: Bench, judged: list[int], shown: Shown, after
     )
 
 
-def _held(bench: Bench, family: str, name: str, index: int) -> Iterator[tuple[str, np.ndarray]]:
+def _list_readings(bench: Bench, family: str, name: str, index: int) -> Iterator[tuple[str, np.ndarray]]:
     place = bench.samples.index(index)
     previous = bench.inputs(bench.samples[place - 1])[name] if place else None
-    return readings(family, bench.inputs(index)[name], previous)
+    return misreadings_of(family, bench.inputs(index)[name], previous)
 
 
 def _misfit_of(scene: Scene, bench: Bench, name: str, changed: np.ndarray, index: int) -> Misfit | None:
     arrays = {**bench.inputs(index), name: changed}
     place = bench.samples.index(index)
-    if place and same_arrays(arrays, bench.inputs(bench.samples[place - 1])):
+    if place and are_same_arrays(arrays, bench.inputs(bench.samples[place - 1])):
         return None
     found = changed_run(bench, arrays, index)
-    return None if found is None else misfit(scene, found, bench.candidate(index))
+    return None if found is None else measure_misfit(scene, found, bench.candidate(index))
 
 
-def _explains(scene: Scene, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
+def _reading_explains_sample(scene: Scene, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
     """Whether the same reading explains another sample; where there is no sample before, it has nothing to say."""
-    held = dict(_held(bench, family, name, index))
+    held = dict(_list_readings(bench, family, name, index))
     if words not in held:
         return index == bench.samples[0]
     after = _misfit_of(scene, bench, name, held[words], index)
-    before = misfit(scene, bench.reference(index), bench.candidate(index))
+    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
     return after is not None and after.explains(before)
 
 
-def _finding(family: str, name: str, words: str, seen: Shown, share: float) -> Shown:
+def _show_finding(family: str, name: str, words: str, seen: Shown, share: float) -> Shown:
     return replace(
         seen,
         sentence=f"Input {name} {words}: with the reference's so, {seen.because}.",
@@ -214,7 +223,9 @@ _IDS = {"ids": _RNG.integers(1, 16, size=(3, 6))}
 _TABLE = {"w": _RNG.normal(size=(16, 8)).astype(np.float32)}
 
 
-def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str = "b") -> Callable[[Samples], Samples]:
+def _deployment_reading(
+    change: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str = "b"
+) -> Callable[[Samples], Samples]:
     """A deployment whose input `name` is `change(its values, those of the sample before)`; zero before the first."""
 
     def fault(samples: Samples) -> Samples:
@@ -224,52 +235,66 @@ def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray], name: str = "b
     return fault
 
 
-def _half(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
+def _keep_first_half(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
     size = value.size // 2
     return np.concatenate([value.reshape(-1)[:size], rest.reshape(-1)[size:]]).reshape(value.shape)
 
 
-def _pairs(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+def _read_as_int32(value: np.ndarray, _: np.ndarray) -> np.ndarray:
     return value.reshape(-1).view(np.int32)[: value.size].astype(np.int64).reshape(value.shape)
 
 
-def _halves(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+def _read_as_float16(value: np.ndarray, _: np.ndarray) -> np.ndarray:
     return value.reshape(-1).view(np.float16)[: value.size].astype(np.float32).reshape(value.shape)
 
 
-def _transposed(value: np.ndarray, _: np.ndarray) -> np.ndarray:
+def _read_transposed(value: np.ndarray, _: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T).reshape(value.shape)
 
 
 CHECK = Check(
     code="BND002",
     title="An input did not arrive as it is",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda value, _: value * 0), site="b"),
-        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda _, before: before), site="b"),
-        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(_half), site="b"),
         Example(
             model=_MODEL,
             inputs=_AB,
             constants=_W,
-            inputs_fault=_read(lambda value, _: _half(value, value * 0)),
+            inputs_fault=_deployment_reading(lambda value, _: value * 0),
             site="b",
         ),
-        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(_transposed), site="b"),
-        Example(model=_TOKENS, inputs=_IDS, constants=_TABLE, inputs_fault=_read(_pairs, "ids"), site="ids"),
+        Example(
+            model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(lambda _, before: before), site="b"
+        ),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(_keep_first_half), site="b"),
+        Example(
+            model=_MODEL,
+            inputs=_AB,
+            constants=_W,
+            inputs_fault=_deployment_reading(lambda value, _: _keep_first_half(value, value * 0)),
+            site="b",
+        ),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(_read_transposed), site="b"),
+        Example(
+            model=_TOKENS,
+            inputs=_IDS,
+            constants=_TABLE,
+            inputs_fault=_deployment_reading(_read_as_int32, "ids"),
+            site="ids",
+        ),
         Example(
             model=_MODEL,
             inputs={**_AB, "b": _LONG},
             constants=_W,
-            inputs_fault=_read(_halves),
+            inputs_fault=_deployment_reading(_read_as_float16),
             site="b",
         ),
         Example(
             model=_CLASSES,
             inputs=_ONE,
             constants=_SURE,
-            inputs_fault=_read(lambda value, _: _half(value, value * 0)),
+            inputs_fault=_deployment_reading(lambda value, _: _keep_first_half(value, value * 0)),
             site="b",
         ),
     ),
@@ -283,7 +308,7 @@ CHECK = Check(
             constants=_W,
             inputs_fault=lambda samples: [{"a": each["b"], "b": each["a"]} for each in samples],
         ),
-        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_read(lambda value, _: value / 255)),
+        Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(lambda value, _: value / 255)),
         Example(
             model=_MODEL,
             inputs=_AB,

@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.checks._conversion import worst
-from parityscope.checks._reproducing import RUN_S, refuted
+from parityscope.checks._common import format_number
+from parityscope.checks._conversion import worst_misfit
+from parityscope.checks._reproducing import RUN_S, show_refuted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ __all__ = ["CHECK"]
 _GENERAL = 0.9
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
     yield Claim(
@@ -58,34 +58,34 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=2 * RUN_S,
         runs="candidate",
-        test=lambda: _tested(scene, bench),
+        test=lambda: _test_claim(scene, bench),
     )
 
 
-def _tested(scene: Scene, bench: Bench) -> Shown:
+def _test_claim(scene: Scene, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin))
     converted, original = bench.converted, bench.origin[network]
     strict = replace(scene, declared="f32", executed="")
-    stage = worst(strict, bench, original, converted)
-    said = f"the network and the file are {number(stage.error)} apart"
+    stage = worst_misfit(strict, bench, original, converted)
+    said = f"the network and the file are {format_number(stage.error)} apart"
     if stage.fits:
-        return refuted(stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
-    whole = worst(scene, bench, bench.reference, bench.candidate)
+        return show_refuted(stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
+    whole = worst_misfit(scene, bench, bench.reference, bench.candidate)
     # The network itself may be the candidate; then the conversion is all that there is between the sides.
-    ours = backend(scene.candidate.backend).origins is not None
-    left = stage if ours else worst(scene, bench, converted, bench.candidate)
+    ours = backend_named(scene.candidate.backend).origins is not None
+    left = stage if ours else worst_misfit(scene, bench, converted, bench.candidate)
     share = 1.0 if ours else left.share(whole)
-    because = said if ours else f"{said}; the deployment is {number(left.error)} from the file"
-    return _finding(
+    because = said if ours else f"{said}; the deployment is {format_number(left.error)} from the file"
+    return _show_finding(
         scene, network, stage, share, Shown(because=because, before=whole.error, after=0.0 if ours else left.error)
     )
 
 
-def _finding(scene: Scene, network: str, stage: Misfit, share: float, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, network: str, stage: Misfit, share: float, seen: Shown) -> Shown:
     suspects = scene.localization.suspects if scene.localization else ()
-    part = suspects[0].site if suspects and backend(scene.candidate.backend).origins is not None else None
+    part = suspects[0].site if suspects and backend_named(scene.candidate.backend).origins is not None else None
     where = f" They part at {part.scope or part.node or part.tensor}." if part else ""
     return replace(
         seen,
@@ -133,7 +133,7 @@ _OURS = "{network}"
 CHECK = Check(
     code="EXP001",
     title="The conversion changed what the network computes",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, network=_OTHER, reference=_OURS, candidate="ort"),
         Example(model=_MODEL, inputs=_X, constants=_CONSTANTS, network=_OTHER, candidate=_OURS),

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
@@ -46,59 +46,59 @@ __all__ = ["CHECK"]
 _NAMED = 10  # chosen: tensors in the details of a finding
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    apart = _apart(scene)
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
+    apart = _tensors_that_differ(scene)
     if scene.disturbance <= FLOAT32_ROUNDING and not apart:
         return
-    because = f"the captured run's outputs differ by {number(scene.disturbance)} from the undisturbed ones"
+    because = f"the captured run's outputs differ by {format_number(scene.disturbance)} from the undisturbed ones"
     if apart:
         worst = f"{len(apart)} tensors differ between the parts of the recording, {apart[0].tensor} the most"
-        because = f"{because}; {worst}: {number(apart[0].value)}"
+        because = f"{because}; {worst}: {format_number(apart[0].value)}"
     yield Claim(
         words="capturing intermediate tensors changes the candidate's outputs",
         predicts=Prediction(
             change="mark intermediate tensors as outputs",
             measure="worst relative L2 distance from the undisturbed outputs",
-            if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
+            if_true=f"above one FP32 rounding error ({format_number(FLOAT32_ROUNDING)})",
             if_false="zero",
         ),
-        test=lambda: _finding(scene, because),
+        test=lambda: _show_finding(scene, because),
     )
 
 
-def _apart(scene: Scene) -> list[Spread]:
+def _tensors_that_differ(scene: Scene) -> list[Spread]:
     """The tensors that differ between recorded parts by more than FP32 noise, worst first."""
     spreads = scene.localization.spreads if scene.localization else ()
-    return [spread for spread in spreads if spread.value > _noise(scene, spread.tensor)]
+    return [spread for spread in spreads if spread.value > _noise_of_tensor(scene, spread.tensor)]
 
 
-def _noise(scene: Scene, tensor: str) -> float:
+def _noise_of_tensor(scene: Scene, tensor: str) -> float:
     pair = scene.tensors.get(tensor)
     expected = pair.expected.get("f32", FLOAT32_ROUNDING) if pair else FLOAT32_ROUNDING
     return margin_of("f32") * expected
 
 
-def _finding(scene: Scene, because: str) -> Shown:
+def _show_finding(scene: Scene, because: str) -> Shown:
     errors = [pair.value("rel_l2") for pair in scene.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     warning = ""
     if scene.disturbance >= worst:
         warning = " That is as much as the error itself: the layers below were measured in another program."
-    apart = _apart(scene)
+    apart = _tensors_that_differ(scene)
     if apart:
-        between = f"{number(apart[0].value)} at {apart[0].tensor}"
+        between = f"{format_number(apart[0].value)} at {apart[0].tensor}"
         warning += f" Between the parts of the recording {len(apart)} tensors differ, by up to {between}."
     return Shown(
         because=because,
         role="information",
         sentence=f"The outputs of the run whose tensors were captured differ from the undisturbed run's by "
-        f"{number(scene.disturbance)} (relative L2); the error against the reference is {number(worst)}.{warning}",
+        f"{format_number(scene.disturbance)} (relative L2); the error against the reference is {format_number(worst)}.{warning}",
         confidence_from="measured",
         repairs=(("observe_less", "observe fewer tensors at a time (--memory, or observe=layers)"),),
         details={
             "disturbance": scene.disturbance,
             "error": worst,
-            "between_parts": {spread.tensor: spread.value for spread in _apart(scene)[:_NAMED]},
+            "between_parts": {spread.tensor: spread.value for spread in _tensors_that_differ(scene)[:_NAMED]},
         },
     )
 
@@ -123,7 +123,7 @@ _X = _RNG.normal(size=(1, 16, 32, 32)).astype(np.float32)
 CHECK = Check(
     code="RUN002",
     title="Looking at intermediate tensors changes the candidate's answer",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_CONV, inputs={"x": _X}, candidate="openvino:bf16?observe=all", constants=_CONSTANTS),),
     holds_not=(Example(model=_CONV, inputs={"x": _X}, candidate="sim:bf16", constants=_CONSTANTS),),
 )

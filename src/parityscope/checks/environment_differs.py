@@ -26,24 +26,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.environment import conflicts, differences
+from parityscope.environment import list_conflicts, list_differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Scene
-    from parityscope.environment import Difference
+    from parityscope.environment import EnvironmentDifference
 
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     reference, candidate = scene.environments
-    found = differences(reference, candidate)
+    found = list_differences(reference, candidate)
     told = [
         f"{one.key} is {one.reference!r} for the reference and {one.candidate!r} for the candidate" for one in found
     ]
-    told += [f"on the candidate's side {sentence}" for sentence in conflicts(candidate)]
+    told += [f"on the candidate's side {sentence}" for sentence in list_conflicts(candidate)]
     if not told:
         return
     yield Claim(
@@ -53,11 +53,11 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             if_true="a fact that may change results is not the same, or contradicts itself",
             if_false="all that both tell is the same",
         ),
-        test=lambda: _finding(found, told, "; ".join(told)),
+        test=lambda: _show_finding(found, told, "; ".join(told)),
     )
 
 
-def _finding(found: tuple[Difference, ...], told: list[str], because: str) -> Shown:
+def _show_finding(found: tuple[EnvironmentDifference, ...], told: list[str], because: str) -> Shown:
     first = f" ({found[0].matters})" if found else ""
     return Shown(
         because=because,
@@ -81,7 +81,7 @@ _X = {"x": np.linspace(-1, 1, 8, dtype=np.float32)[None]}
 CHECK = Check(
     code="ENV001",
     title="The sides run in different environments",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL,

@@ -25,7 +25,7 @@ import numpy as np
 
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
+from parityscope.checks._common import format_number, format_percent
 from parityscope.expectation import margin_of
 from parityscope.records import Budget
 
@@ -49,27 +49,27 @@ def upper_bound(samples: int) -> float:
     return 1.0 - math.pow(1.0 - _CONFIDENCE, 1.0 / samples)
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     count = len(scene.inputs)
     bound = upper_bound(count)
     if scene.verdict != "within" or scene.inputs.generated or bound <= _SHARE:
         return
-    why = next((why for pair in scene.outputs if (why := _why(scene, pair))), "")
+    why = next((why for pair in scene.outputs if (why := _why_number_matters(scene, pair))), "")
     if not why:
         return
-    because = f"{count} of {count} samples are within, so at most {percent(bound)} are beyond (95 %)"
+    because = f"{count} of {count} samples are within, so at most {format_percent(bound)} are beyond (95 %)"
     yield Claim(
         words=f"{count} samples do not carry the claim",
         predicts=Prediction(
             measure="the 95 % upper bound of the share of samples beyond",
-            if_true=f"above {percent(_SHARE)}",
+            if_true=f"above {format_percent(_SHARE)}",
             if_false="below",
         ),
-        test=lambda: _finding(count, bound, why, f"{because}; {why}"),
+        test=lambda: _show_finding(count, bound, why, f"{because}; {why}"),
     )
 
 
-def _why(scene: Scene, pair: Pair) -> str:
+def _why_number_matters(scene: Scene, pair: Pair) -> str:
     """Why the number of samples matters for this output; "" where what is left to the limit is ample."""
     budgets = budgets_for(scene.policy, pair.site.tensor) if scene.policy is not None else ()
     if any(one.metric in pair.measurements for one in budgets):
@@ -82,12 +82,12 @@ def _why(scene: Scene, pair: Pair) -> str:
     if spread <= _FAR * left:
         return ""
     return (
-        f"the errors of output {pair.site.tensor} differ by a factor of {number(spread)} between samples, and "
-        f"{number(left)} is left to the limit"
+        f"the errors of output {pair.site.tensor} differ by a factor of {format_number(spread)} between samples, and "
+        f"{format_number(left)} is left to the limit"
     )
 
 
-def _finding(count: int, bound: float, why: str, because: str) -> Shown:
+def _show_finding(count: int, bound: float, why: str, because: str) -> Shown:
     needed = math.ceil(math.log(1.0 - _CONFIDENCE) / math.log(1.0 - _SHARE))
     return Shown(
         because=because,
@@ -95,7 +95,9 @@ def _finding(count: int, bound: float, why: str, because: str) -> Shown:
         sentence=f"{because[0].upper()}{because[1:]}.",
         confidence=_CONFIDENCE,
         confidence_from="the binomial distribution",
-        repairs=(("more_samples", f"give more real samples: {needed} within bound the share at {percent(_SHARE)}"),),
+        repairs=(
+            ("more_samples", f"give more real samples: {needed} within bound the share at {format_percent(_SHARE)}"),
+        ),
         details={"samples": count, "upper_bound": bound, "why": why},
     )
 
@@ -108,7 +110,7 @@ _BUDGET = (Budget(output="", metric="rel_l2", limit=0.1, reason="an example"),)
 CHECK = Check(
     code="DAT005",
     title="Too few samples for the claim",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_MODEL, inputs=_X, candidate="sim:bf16", budgets=_BUDGET),),
     holds_not=(
         # 59 samples are enough; FP32 against FP32 is judged by arithmetic, not by luck; beyond is beyond.

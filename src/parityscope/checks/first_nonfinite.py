@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, localization: Localization) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, localization: Localization) -> Iterator[Claim]:
     lost = [pair for pair in scene.tensors.values() if pair.nonfinite_candidate]
     if not lost:
         return
     born = sorted(
-        (one for one in localization.suspects if one.introduced_nonfinite and not _hands_on(scene, one)),
+        (one for one in localization.suspects if one.introduced_nonfinite and not _hands_nonfinite_on(scene, one)),
         key=lambda suspect: suspect.site.index,
     )
 
     def test() -> Shown:
-        onset = None if born else _onset(scene)
+        onset = None if born else _first_nonfinite_tensor(scene)
         if onset is not None:
-            return _made_of_numbers(scene, onset, len(lost))
+            return _is_made_of_numbers(scene, onset, len(lost))
         if not born:
             because = (
                 f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
@@ -83,17 +83,17 @@ def _propose(scene: Scene, localization: Localization) -> Iterator[Claim]:
     )
 
 
-def _onset(scene: Scene) -> Pair | None:
+def _first_nonfinite_tensor(scene: Scene) -> Pair | None:
     """The first tensor with NaN or Inf of the candidate's alone, if all that enters it was seen and is finite."""
     for pair in sorted(scene.tensors.values(), key=lambda one: one.site.index):
         if pair.nonfinite_candidate:
-            entering = _entering(scene, pair.site)
+            entering = _tensors_read_by(scene, pair.site)
             clean = all(name in scene.tensors and not scene.tensors[name].nonfinite_candidate for name in entering)
             return pair if clean else None
     return None
 
 
-def _entering(scene: Scene, site: Site) -> set[str]:
+def _tensors_read_by(scene: Scene, site: Site) -> set[str]:
     """The computed tensors that a node reads."""
     reads = (
         value
@@ -104,10 +104,10 @@ def _entering(scene: Scene, site: Site) -> set[str]:
     return {str(value.name) for value in reads if value is not None and value.producer() is not None}
 
 
-def _made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
+def _is_made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
     """The finding where the reference arithmetic makes NaN or Inf too, of what the candidate hands over."""
     count, site = pair.nonfinite_candidate, pair.site
-    zeros = [(name, found) for name in sorted(_entering(scene, site)) if (found := _vanished(scene, name))]
+    zeros = [(name, found) for name in sorted(_tensors_read_by(scene, site)) if (found := _count_vanished(scene, name))]
     said = "".join(f"; {name!r} is 0 in {found} elements that are none in the reference" for name, found in zeros)
     because = f"{count} elements begin at {site.tensor}, where everything that enters is finite{said}; {lost} tensors hold any"
     return Shown(
@@ -124,7 +124,7 @@ def _made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
     )
 
 
-def _vanished(scene: Scene, name: str) -> int:
+def _count_vanished(scene: Scene, name: str) -> int:
     """How many elements of a tensor are zero in the candidate and not in the reference."""
     if scene.lab is None:
         return 0
@@ -132,7 +132,7 @@ def _vanished(scene: Scene, name: str) -> int:
     return int(np.count_nonzero((found == 0) & (known != 0))) if known.shape == found.shape else 0
 
 
-def _hands_on(scene: Scene, suspect: Suspect) -> bool:
+def _hands_nonfinite_on(scene: Scene, suspect: Suspect) -> bool:
     """Whether it is a maximum of elements that hold NaN already.
 
     What a maximum of NaN is differs between runtimes: GPUs hand it on, ONNX Runtime's CPU provider may lose it. Where the
@@ -140,7 +140,7 @@ def _hands_on(scene: Scene, suspect: Suspect) -> bool:
     """
     if suspect.site.op_type not in NAN_DEPENDENT:
         return False
-    entering = _entering(scene, suspect.site) & set(scene.tensors)
+    entering = _tensors_read_by(scene, suspect.site) & set(scene.tensors)
     return any(scene.tensors[name].nonfinite_candidate for name in entering)
 
 
@@ -182,7 +182,7 @@ _UNDERFLOW = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (fl
 _X = np.linspace(-1, 1, 8, dtype=np.float32).reshape(1, 8)
 
 
-def _poison(array: np.ndarray) -> np.ndarray:
+def _put_nan(array: np.ndarray) -> np.ndarray:
     changed = array.copy()
     changed[0, 3] = np.nan
     return changed
@@ -191,9 +191,9 @@ def _poison(array: np.ndarray) -> np.ndarray:
 CHECK = Check(
     code="RNG004",
     title="NaN or Inf begins here",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_CHAIN, inputs={"x": _X}, fault=("b", _poison), site="b"),
+        Example(model=_CHAIN, inputs={"x": _X}, fault=("b", _put_nan), site="b"),
         Example(
             model=_POOLED, inputs={"x": _X.reshape(1, 1, 8)}, candidate="ort", candidate_model=_HANDING_ON, site="a"
         ),

@@ -36,12 +36,12 @@ _CODE = "DAT001"
 _TITLE = "The inputs were generated, not real"
 
 
-def _propose(inputs: Inputs) -> Iterator[Claim]:
+def _propose_claims(inputs: Inputs) -> Iterator[Claim]:
     if inputs.generated:
-        yield _claim(inputs)
+        yield _make_claim(inputs)
 
 
-def _claim(inputs: Inputs) -> Claim:
+def _make_claim(inputs: Inputs) -> Claim:
     return Claim(
         words="the samples are generated, not real",
         predicts=Prediction(measure="where the samples came from", if_true="generated", if_false="given by the user"),
@@ -60,7 +60,7 @@ def findings_about(inputs: Inputs) -> tuple[Finding, ...]:
     """What a reader of any result must know of the samples that it rests on: that they are not real, if they are not."""
     if not inputs.generated:
         return ()
-    claim = _claim(inputs)
+    claim = _make_claim(inputs)
     return (write_finding(_CODE, _TITLE, claim, write_experiment(_CODE, claim), claim.test()),)
 
 
@@ -69,7 +69,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[
 CHECK = Check(
     code=_CODE,
     title=_TITLE,
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_MODEL, inputs=None, candidate="ort?optimization=disabled"),),
     holds_not=(
         Example(model=_MODEL, inputs={"x": np.ones((1, 8), np.float32)}, candidate="ort?optimization=disabled"),

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
-from parityscope.checks._reproducing import Misfit, bad_samples, misfit, refuted, supported
+from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._reproducing import Misfit, bad_samples, measure_misfit, show_refuted, show_supported
 from parityscope.checks._statistics import ks_distance
 
 if TYPE_CHECKING:
@@ -48,26 +48,26 @@ _APART = 0.5
 _FEW = 64  # values: fewer tell no distribution
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     if scene.real is None:
         return
-    told = list(_unlike(scene, scene.real))
+    told = list(_describe_unlike_inputs(scene, scene.real))
     if told:
         yield Claim(
             words="the inputs are unlike the real ones",
             predicts=Prediction(
                 measure="elements outside the range of the real samples, and the Kolmogorov-Smirnov distance",
-                if_true=f"more than {percent(_OUTSIDE)}, or a distance above {_APART:g}",
+                if_true=f"more than {format_percent(_OUTSIDE)}, or a distance above {_APART:g}",
                 if_false="less",
             ),
             test=lambda: _unlike_finding(told, Shown(because="; ".join(told))),
         )
     bench = scene.bench
     if bench is not None and bench.answers is not None:
-        yield _proposal(scene, scene.real, bench)
+        yield _make_claim(scene, scene.real, bench)
 
 
-def _unlike(scene: Scene, real: Inputs) -> Iterator[str]:
+def _describe_unlike_inputs(scene: Scene, real: Inputs) -> Iterator[str]:
     ours = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
     theirs = [real.sample(index).arrays for index in real.indices[:_LOOKED_AT]]
     for name in ours[0]:
@@ -79,12 +79,13 @@ def _unlike(scene: Scene, real: Inputs) -> Iterator[str]:
         apart = ks_distance(given, wanted)
         if outside > _OUTSIDE or apart > _APART:
             yield (
-                f"{percent(outside)} of {name} lie outside the real samples' range {number(low)} to {number(high)} "
+                f"{format_percent(outside)} of {name} lie outside the real samples' range {format_number(low)} to "
+                f"{format_number(high)} "
                 f"(Kolmogorov-Smirnov distance {apart:.2g})"
             )
 
 
-def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Claim:
+def _make_claim(scene: Scene, real: Inputs, bench: Bench) -> Claim:
     return Claim(
         words="on real samples the error is gone",
         predicts=Prediction(
@@ -95,27 +96,32 @@ def _proposal(scene: Scene, real: Inputs, bench: Bench) -> Claim:
         ),
         cost_s=1.0,
         runs="candidate",
-        test=lambda: _tested(scene, real, bench),
+        test=lambda: _test_claim(scene, real, bench),
     )
 
 
-def _tested(scene: Scene, real: Inputs, bench: Bench) -> Shown:
+def _test_claim(scene: Scene, real: Inputs, bench: Bench) -> Shown:
     before = max(
-        (misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples),
+        (measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples),
         key=lambda one: one.over,
     )
     if bench.answers is None or not bad_samples(scene, bench):
-        return refuted(None, "no sample's outputs tell enough")
+        return show_refuted(None, "no sample's outputs tell enough")
     after = Misfit(error=0.0, over=0.0)
     for index in real.indices[:_LOOKED_AT]:
         arrays = real.sample(index).arrays
-        found = misfit(scene, bench.outputs(arrays), bench.answers(arrays))
+        found = measure_misfit(scene, bench.outputs(arrays), bench.answers(arrays))
         after = max(after, found, key=lambda one: one.over)
     if not after.fits:
-        because = f"on the real samples the error is {number(after.error)}, on the given ones {number(before.error)}"
-        return refuted(before, because, after=after.error)
-    because = f"it is {number(before.error)} on the given samples and {number(after.error)} on the real ones"
-    seen = supported(before, after, because)
+        because = (
+            f"on the real samples the error is {format_number(after.error)}, on the given ones "
+            f"{format_number(before.error)}"
+        )
+        return show_refuted(before, because, after=after.error)
+    because = (
+        f"it is {format_number(before.error)} on the given samples and {format_number(after.error)} on the real ones"
+    )
+    seen = show_supported(before, after, because)
     share = after.share(before) if math.isfinite(before.error) else 1.0
     return replace(
         seen,
@@ -157,7 +163,7 @@ _FARTHER = {**_FAR, "farther": np.full(128, 64.0, np.float32)}
 CHECK = Check(
     code="DAT004",
     title="The error belongs to the test data, not to the deployment",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL,

@@ -62,10 +62,10 @@ class Fit:
         ]
         if any(self.shift):
             said.append(f"shifts the image by {self.shift[0]} down and {self.shift[1]} right")
-        if not _all_near(self.gain, 1.0, 1.0):
-            said.append(f"multiplies by {_numbers(self.gain)}")
-        if not _all_near(self.offset, 0.0, max(1.0, *map(abs, self.gain))):
-            said.append(f"adds {_numbers(self.offset)}")
+        if not _are_all_near(self.gain, 1.0, 1.0):
+            said.append(f"multiplies by {_format_numbers(self.gain)}")
+        if not _are_all_near(self.offset, 0.0, max(1.0, *map(abs, self.gain))):
+            said.append(f"adds {_format_numbers(self.offset)}")
         return " and ".join(said) if said else "the same"
 
 
@@ -85,13 +85,15 @@ def fit_inputs(reference: np.ndarray, candidate: np.ndarray, *, axis: int = 1) -
     for mirrored in _MIRRORS:
         flipped = np.flip(source, mirrored) if mirrored else source
         own = tuple(places[place - 2] for place in mirrored)
-        fit = _fitted(flipped, target, axis, own, (0, 0))
+        fit = _regress_channels(flipped, target, axis, own, (0, 0))
         found.append(fit)
         if fit.is_exact:
             return fit
     for fit, flips in zip(tuple(found), _MIRRORS, strict=True):
         flipped = np.flip(source, flips) if flips else source
-        found.extend(_fitted(flipped, target, axis, fit.mirrored, shift) for shift in _shifts(flipped, target))
+        found.extend(
+            _regress_channels(flipped, target, axis, fit.mirrored, shift) for shift in _likely_shifts(flipped, target)
+        )
     return max(found, key=lambda fit: -1.0 if np.isnan(fit.r2) else fit.r2)
 
 
@@ -104,10 +106,10 @@ def fit_channels(reference: np.ndarray, candidate: np.ndarray, *, axis: int = 1)
     if reference.shape != candidate.shape or reference.ndim != 4:
         raise ValueError(f"two arrays of one shape and rank 4 are needed, not {reference.shape} and {candidate.shape}")
     source, target = (np.moveaxis(np.asarray(each, np.float64), axis, 1) for each in (reference, candidate))
-    return _fitted(source, target, axis, (), (0, 0))
+    return _regress_channels(source, target, axis, (), (0, 0))
 
 
-def _fitted(
+def _regress_channels(
     source: np.ndarray, target: np.ndarray, axis: int, mirrored: tuple[int, ...], shift: tuple[int, int]
 ) -> Fit:
     """The regression of each target channel on its best source channel, (n, c, h, w), over what both have."""
@@ -127,7 +129,7 @@ def _fitted(
     )
     rows = source[there].swapaxes(0, 1).reshape(source.shape[1], -1)
     wanted = target[here].swapaxes(0, 1).reshape(target.shape[1], -1)
-    chosen = [_regressed(rows, each, channel) for channel, each in enumerate(wanted)]
+    chosen = [_regress_channel(rows, each, channel) for channel, each in enumerate(wanted)]
     return Fit(
         axis=axis,
         order=tuple(one[0] for one in chosen),
@@ -139,7 +141,7 @@ def _fitted(
     )
 
 
-def _regressed(rows: np.ndarray, wanted: np.ndarray, channel: int) -> tuple[int, float, float, float]:
+def _regress_channel(rows: np.ndarray, wanted: np.ndarray, channel: int) -> tuple[int, float, float, float]:
     """Source channel, gain, offset and R^2; among channels that do equally well, the channel itself."""
     centred = wanted - wanted.mean()
     energy = float(np.square(centred).sum())
@@ -162,7 +164,7 @@ def _regressed(rows: np.ndarray, wanted: np.ndarray, channel: int) -> tuple[int,
     return best
 
 
-def _shifts(source: np.ndarray, target: np.ndarray) -> list[tuple[int, int]]:
+def _likely_shifts(source: np.ndarray, target: np.ndarray) -> list[tuple[int, int]]:
     """The shifts at which the images' channel means agree best and, for negative gains, are most opposed."""
     height, width = source.shape[2:]
     padded = (2 * height, 2 * width)
@@ -186,11 +188,11 @@ def _order_words(order: tuple[int, ...]) -> str:
     return f"takes channels {', '.join(map(str, order))}"
 
 
-def _all_near(numbers: tuple[float, ...], wanted: float, unit: float) -> bool:
+def _are_all_near(numbers: tuple[float, ...], wanted: float, unit: float) -> bool:
     return all(abs(number - wanted) <= _ROUNDING * unit for number in numbers)
 
 
-def _numbers(numbers: tuple[float, ...]) -> str:
+def _format_numbers(numbers: tuple[float, ...]) -> str:
     """One number where all are the same, else all of them."""
     same = all(abs(a - b) <= _ROUNDING * max(1.0, abs(a)) for a, b in itertools.pairwise(numbers))
     return ", ".join(f"{number:.6g}" for number in (numbers[:1] if same else numbers))

@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.islands import islands
+from parityscope.arithmetic.islands import find_islands
 from parityscope.case import load_model
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.checks._mixed import Distance, MixedFile, finite_distance
 from parityscope.checks._reproducing import RUN_S
 
@@ -53,12 +53,12 @@ _SHOWN = 6  # nodes in a claim (chosen); the details hold them all
 _ALONE = 8  # chosen: islands that are tried one by one
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     model = scene.model
-    found = islands(model.graph())
+    found = find_islands(model.graph())
     if not found and scene.candidate.option("model"):
         model = load_model(Path(scene.candidate.option("model")))
-        found = islands(model.graph())
+        found = find_islands(model.graph())
     if not found:
         return
     yield Claim(
@@ -71,11 +71,11 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=6 * RUN_S,
         runs="reference",
-        test=lambda: _tested(MixedFile(scene, bench, model), found),
+        test=lambda: _test_claim(MixedFile(scene, bench, model), found),
     )
 
 
-def _tested(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
+def _test_claim(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
     if not trial.tells():
         because = "no output of the candidate holds a number: the same could come of anything"
         return Shown(because=because, outcome="inconclusive", before=0.0, after=0.0)
@@ -89,39 +89,42 @@ def _tested(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
         if best.explains(before):
             break
     because = (
-        f"the distance goes from {number(before.error)} with the types of the file to {number(best.error)} without them"
+        f"the distance goes from {format_number(before.error)} with the types of the file to "
+        f"{format_number(best.error)} without them"
     )
     holds = best.explains(before)
     seen = Shown(because=because, outcome="supports" if holds else "refutes", before=before.error, after=best.error)
-    return _finding(trial, ignored, before, best, seen) if holds else seen
+    return _show_finding(trial, ignored, before, best, seen) if holds else seen
 
 
-def _finding(trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, seen: Shown) -> Shown:
+def _show_finding(
+    trial: MixedFile, ignored: tuple[Island, ...], before: Distance, after: Distance, seen: Shown
+) -> Shown:
     share = 1.0 if math.isinf(before.error) else max(0.0, 1.0 - (after.error / before.error) ** 2)
     share = round(share, 3)  # what is left is rounding, which a simulation and an engine do not share
     tensors = [name for island in ignored for name in island.tensors]
     places = trial.model.sites
     nodes = [places[name].node for name in tensors if name in places]
-    first, words = _where(trial, ignored, tensors)
+    first, words = _name_first_tensor(trial, ignored, tensors)
     around = "FP16" if ignored[0].around == "f16" else "BF16"
     return replace(
         seen,
-        sentence=f"The file says FP32 between its Casts at {_listed(nodes)}, and the candidate computes {around} there: "
+        sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes {around} there: "
         f"{seen.because}.{words}",
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
         site=trial.scene.places.get(first) or places.get(first),
         share=share,
-        repairs=_repairs([_layer(trial.model, name) for name in tensors if name in places]),
+        repairs=_offer_repairs([_layer_name(trial.model, name) for name in tensors if name in places]),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
     )
 
 
-def _listed(nodes: Sequence[str]) -> str:
+def _list_nodes(nodes: Sequence[str]) -> str:
     more = len(nodes) - _SHOWN
     return ", ".join(nodes[:_SHOWN]) + (f" and {more} more nodes" if more > 0 else "")
 
 
-def _where(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> tuple[str, str]:
+def _name_first_tensor(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> tuple[str, str]:
     """The first tensor of the islands in which numbers are lost, or else the one that moves the most; and a sentence."""
     sample = trial.bench.inputs(trial.bench.samples[0])
     typed, narrow = trial.run((), tensors)(sample), trial.run(ignored, tensors)(sample)
@@ -132,21 +135,21 @@ def _where(trial: MixedFile, ignored: Sequence[Island], tensors: list[str]) -> t
             top = float(np.abs(typed[name][np.isfinite(typed[name])]).max())
             return (
                 name,
-                f" {name!r} reaches {number(top)}, and {lost:,} of its {typed[name].size:,} elements are lost there.",
+                f" {name!r} reaches {format_number(top)}, and {lost:,} of its {typed[name].size:,} elements are lost there.",
             )
         moved = finite_distance(typed[name], narrow[name])
         if moved > size:
             worst, size = name, moved
-    return worst, f" It moves {worst!r} the most, by {number(size)} (relative L2)."
+    return worst, f" It moves {worst!r} the most, by {format_number(size)} (relative L2)."
 
 
-def _layer(model: Model, tensor: str) -> str:
+def _layer_name(model: Model, tensor: str) -> str:
     """What TensorRT's parser calls the node that makes `tensor`: by its name, or after its first output."""
     node = next(node for node in model.graph().graph if any(value.name == tensor for value in node.outputs))
     return node.name or f"node_of_{node.outputs[0].name}"
 
 
-def _repairs(layers: Sequence[str]) -> tuple[Offer, ...]:
+def _offer_repairs(layers: Sequence[str]) -> tuple[Offer, ...]:
     typed = (
         "strongly_typed",
         "build it strongly typed, so that the types of the file are no wish",
@@ -197,7 +200,7 @@ _SMALL = {**_CONSTANTS, "w0": np.asarray(_CONSTANTS["w0"] / 14, np.float16)}
 CHECK = Check(
     code="CST003",
     title="An FP32 island of the file is not honoured",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MIXED,

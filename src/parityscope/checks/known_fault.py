@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.graph import computing, consumers, node_name
+from parityscope.case.graph import computing_nodes, consumers_of, node_name
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.known_faults import RUNTIMES, faults_of
 
@@ -42,18 +42,18 @@ __all__ = ["CHECK"]
 _SHOWN = 3  # places of a fault in a sentence (chosen); the details hold them all
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     computed = {scene.declared, scene.executed, scene.candidate.precision}
     for side, facts in zip(("reference", "candidate"), scene.environments, strict=True):
         for runtime in RUNTIMES:
             for fault in faults_of(runtime, facts.get(runtime, ""), facts):
                 if fault.formats and (side == "reference" or not computed & set(fault.formats)):
                     continue
-                if (places := _places(fault, scene.graph)) is not None:
-                    yield _claim(fault, side, facts[runtime], places)
+                if (places := _nodes_of_fault(fault, scene.graph)) is not None:
+                    yield _make_claim(fault, side, facts[runtime], places)
 
 
-def _claim(fault: Fault, side: str, version: str, places: list[str]) -> Claim:
+def _make_claim(fault: Fault, side: str, version: str, places: list[str]) -> Claim:
     title = RUNTIMES[fault.runtime]
     shown = f", here at {', '.join(places[:_SHOWN])}" if places else ""
     more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
@@ -84,34 +84,34 @@ def _claim(fault: Fault, side: str, version: str, places: list[str]) -> Claim:
     )
 
 
-def _places(fault: Fault, graph: ir.Model) -> list[str] | None:
+def _nodes_of_fault(fault: Fault, graph: ir.Model) -> list[str] | None:
     """The nodes of the network that the fault is about, by name; None where the network has not what it needs."""
     low, high = fault.opsets
     if not low <= int(graph.opset_imports.get("", 0)) <= high:
         return None
-    nodes = {id(node): node_name(node, index) for index, node in enumerate(computing(graph))}
+    nodes = {id(node): node_name(node, index) for index, node in enumerate(computing_nodes(graph))}
     every = [node for node in graph.graph if id(node) in nodes]
-    found = [[node for node in every if _fits(node, kinds, fault)] for kinds in fault.operators]
+    found = [[node for node in every if _fits_fault(node, kinds, fault)] for kinds in fault.operators]
     if any(len(one) < (fault.count if place == 0 else 1) for place, one in enumerate(found)):
         return None
-    ends = [end for node in every for end in _chained(node, fault.chain)]
+    ends = [end for node in every for end in _chain_ends(node, fault.chain)]
     if fault.chain and not ends:
         return None
     return [nodes[id(node)] for node in (ends or (found[0] if found else []))]
 
 
-def _fits(node: ir.Node, kinds: str, fault: Fault) -> bool:
+def _fits_fault(node: ir.Node, kinds: str, fault: Fault) -> bool:
     told = {name: value.value for name, value in node.attributes.items()}
     return node.op_type in kinds.split("|") and all(told.get(name, 0) == value for name, value in fault.attributes)
 
 
-def _chained(node: ir.Node, chain: tuple[str, ...]) -> list[ir.Node]:
+def _chain_ends(node: ir.Node, chain: tuple[str, ...]) -> list[ir.Node]:
     """The nodes in which a chain of operators ends that begins at `node`."""
     if not chain or node.op_type != chain[0]:
         return []
     if len(chain) == 1:
         return [node]
-    return [end for output in node.outputs for reader in consumers(output) for end in _chained(reader, chain[1:])]
+    return [end for output in node.outputs for reader in consumers_of(output) for end in _chain_ends(reader, chain[1:])]
 
 
 _CLIPPED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y)
@@ -120,7 +120,7 @@ _CLIPPED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (floa
 _X = {"x": np.ones((1, 4), np.float32)}
 
 
-def _recorded(version: str) -> Example:
+def _example_of_version(version: str) -> Example:
     return Example(
         model=_CLIPPED,
         inputs=_X,
@@ -132,7 +132,7 @@ def _recorded(version: str) -> Example:
 CHECK = Check(
     code="ENV004",
     title="A known fault of this version fits the network",
-    propose=_propose,
-    holds=(_recorded("10.13.3.9"),),
-    holds_not=(_recorded("10.11.0.33"),),
+    propose=_propose_claims,
+    holds=(_example_of_version("10.13.3.9"),),
+    holds_not=(_example_of_version("10.11.0.33"),),
 )

@@ -39,8 +39,8 @@ _SHOWN = 8  # layers in a claim (chosen); the details hold them all
 _WIDTHS = {"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5}
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    missed = _missed(scene)
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
+    missed = _layers_too_narrow(scene)
     if not missed:
         return
     shown = ", ".join(
@@ -54,11 +54,11 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             if_true="a layer writes a type that none of its nodes was asked for",
             if_false="every layer writes a type that one of its nodes was asked for",
         ),
-        test=lambda: _finding(scene, missed, shown),
+        test=lambda: _show_finding(scene, missed, shown),
     )
 
 
-def _missed(scene: Scene) -> list[ExecutedLayer]:
+def _layers_too_narrow(scene: Scene) -> list[ExecutedLayer]:
     layers = scene.executed_graph.layers if scene.executed_graph else ()
     return [
         layer
@@ -67,7 +67,7 @@ def _missed(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _finding(scene: Scene, missed: list[ExecutedLayer], because: str) -> Shown:
+def _show_finding(scene: Scene, missed: list[ExecutedLayer], because: str) -> Shown:
     nodes = sorted({node for layer in missed for node in layer.nodes})
     written = {layer.stored for layer in missed}
     agrees = any(pair.grade in written for pair in scene.outputs)
@@ -100,7 +100,7 @@ _X = np.array([[-1, 0, 1, 2]], dtype=np.float32)
 CHECK = Check(
     code="CST002",
     title="A layer of the engine has a narrower type than its nodes were asked for",
-    propose=_propose,
+    propose=_propose_claims,
     # What an engine makes of a wish depends on it and its hardware; the tests plant its description instead.
     holds=(),
     holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="ort"),),

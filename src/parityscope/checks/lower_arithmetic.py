@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import leading, number
+from parityscope.checks._common import format_number, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.expectation import margin_of
 
@@ -52,53 +52,56 @@ _SAME_SIZE = 2 / 3
 _ONE_PLACE = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    yield from _accused(scene)
-    yield from _acquitted(scene)
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
+    yield from _claim_coarser_format(scene)
+    yield from _claims_refuted(scene)
 
 
-def _accused(scene: Scene) -> Iterator[Claim]:
+def _claim_coarser_format(scene: Scene) -> Iterator[Claim]:
     coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
     if not coarser or scene.verdict != "beyond":
         return
-    named = _nearest(coarser, _seen(scene) or set(_ORDER), scene.declared)
-    worst = max(coarser, key=lambda pair: _measured(pair) / (pair.expected.get(scene.declared) or math.inf))
+    named = _nearest_format(coarser, _formats_seen_inside(scene) or set(_ORDER), scene.declared)
+    worst = max(coarser, key=lambda pair: _measured_error(pair) / (pair.expected.get(scene.declared) or math.inf))
     because = (
-        f"measured {number(_measured(worst))}; predicted {number(worst.expected.get(named, math.nan))} for {named} and "
-        f"{number(worst.expected.get(scene.declared, math.nan))} for {scene.declared}"
+        f"measured {format_number(_measured_error(worst))}; predicted "
+        f"{format_number(worst.expected.get(named, math.nan))} for {named} and "
+        f"{format_number(worst.expected.get(scene.declared, math.nan))} for {scene.declared}"
     )
     granted = Correction(words=f"grants the candidate {named}", declared=named)
     yield Claim(
         words=f"the candidate computes in {named}, not in {scene.declared}",
         predicts=Prediction(
             change="none: simulate each format's rounding on the same samples",
-            measure=f"{_QUANTITIES[_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
+            measure=f"{_QUANTITIES[_grading_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
             if_true="it covers the measured error, and no single place holds most of it",
             if_false="it does not",
         ),
-        test=lambda: replace(_finding(scene, worst, named, Shown(because=because)), correction=granted),
+        test=lambda: replace(_show_finding(scene, worst, named, Shown(because=because)), correction=granted),
     )
 
 
-def _nearest(pairs: list[Pair], among: set[str], declared: str) -> str:
+def _nearest_format(pairs: list[Pair], among: set[str], declared: str) -> str:
     """Of the formats that cover all of these outputs, those `among` them first, the one nearest to their errors."""
     coarser = [name for name in _ORDER if _is_coarser(name, declared)]
-    covering = [name for name in coarser if all(_covers(name, pair) for pair in pairs)]
+    covering = [name for name in coarser if all(_covers_error(name, pair) for pair in pairs)]
     covering = covering or [max((str(pair.grade) for pair in pairs), key=_ORDER.index)]
 
     def distance(name: str) -> float:
-        return sum(abs(math.log(_measured(pair) / pair.expected[name])) for pair in pairs if pair.expected.get(name))
+        return sum(
+            abs(math.log(_measured_error(pair) / pair.expected[name])) for pair in pairs if pair.expected.get(name)
+        )
 
     return min([name for name in covering if name in among] or covering, key=distance)
 
 
-def _seen(scene: Scene) -> set[str]:
+def _formats_seen_inside(scene: Scene) -> set[str]:
     """The coarser formats that most of the introduced error is known to come from, layer by layer; none where that is not known.
 
     What one layer introduced may be explained by several formats: then it speaks for each.
     """
     weights: dict[str, float] = {}
-    for suspect in leading(scene):
+    for suspect in leading_suspects(scene):
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is None or explanation.status != "explained" or explanation.by[0].family != "arithmetic":
             continue
@@ -108,11 +111,11 @@ def _seen(scene: Scene) -> set[str]:
     return {name for name, weight in weights.items() if weight == max(weights.values())}
 
 
-def _covers(name: str, pair: Pair) -> bool:
-    return _measured(pair) <= margin_of(name) * pair.expected.get(name, 0.0)
+def _covers_error(name: str, pair: Pair) -> bool:
+    return _measured_error(pair) <= margin_of(name) * pair.expected.get(name, 0.0)
 
 
-def _acquitted(scene: Scene) -> Iterator[Claim]:
+def _claims_refuted(scene: Scene) -> Iterator[Claim]:
     """Each arithmetic that is suspected first and is too small for the worst output, and by how much."""
     wrong = [pair for pair in scene.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
     if not wrong or scene.verdict != "beyond":
@@ -123,7 +126,8 @@ def _acquitted(scene: Scene) -> Iterator[Claim]:
         expected = worst.expected.get(name, 0.0)
         if _is_coarser(name, scene.declared) and 0.0 < margin_of(name) * expected < measured:
             because = (
-                f"measured {number(measured)}; {name} explains {number(expected)}, {measured / expected:.3g} times less"
+                f"measured {format_number(measured)}; {name} explains {format_number(expected)}, "
+                f"{measured / expected:.3g} times less"
             )
             shown = Shown(because=because, outcome="refutes", before=measured, after=measured)
             yield Claim(
@@ -134,21 +138,21 @@ def _acquitted(scene: Scene) -> Iterator[Claim]:
                     if_true="it covers the measured error",
                     if_false="it is too small",
                 ),
-                test=functools.partial(_same, shown),
+                test=functools.partial(_show_unchanged, shown),
             )
 
 
-def _same(shown: Shown) -> Shown:
+def _show_unchanged(shown: Shown) -> Shown:
     return shown
 
 
-def _finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
     expected = worst.expected.get(named, 0.0)
-    measured = _measured(worst)
+    measured = _measured_error(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
-    alone = not _elsewhere(scene) and (_seen(scene) or {named}) >= {named}
+    alone = not _is_error_elsewhere(scene) and (_formats_seen_inside(scene) or {named}) >= {named}
     alone = alone and (scene.localization is not None or ratio >= _SAME_SIZE)
-    alone = alone and all(_covers(named, pair) for pair in scene.outputs if pair.verdict == "beyond")
+    alone = alone and all(_covers_error(named, pair) for pair in scene.outputs if pair.verdict == "beyond")
     return replace(
         seen,
         role="cause" if alone else "contributing",
@@ -165,7 +169,7 @@ def _finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
     )
 
 
-def _elsewhere(scene: Scene) -> bool:
+def _is_error_elsewhere(scene: Scene) -> bool:
     """Whether one place, or layers that are known to compute another function, hold most of the error."""
     suspects = scene.localization.suspects if scene.localization else ()
     shares = {one.site.tensor: one.share or 0.0 for one in suspects}
@@ -173,13 +177,13 @@ def _elsewhere(scene: Scene) -> bool:
     return max(shares.values(), default=0.0) >= _ONE_PLACE or sum(shares.get(name, 0.0) for name in wrong) >= _ONE_PLACE
 
 
-def _metric(pair: Pair) -> str:
+def _grading_metric(pair: Pair) -> str:
     """What an output is graded by: integers and booleans have no relative error."""
     return next(name for name in _QUANTITIES if name in pair.measurements)
 
 
-def _measured(pair: Pair) -> float:
-    return pair.value(_metric(pair))
+def _measured_error(pair: Pair) -> float:
+    return pair.value(_grading_metric(pair))
 
 
 def _is_coarser(grade: str | None, declared: str) -> bool:
@@ -191,7 +195,7 @@ _W, _X = product_arrays(5)
 CHECK = Check(
     code="ACC001",
     title="The outputs look like a coarser arithmetic than the one declared",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=PRODUCTS, inputs=_X, candidate="sim:bf16", declared="f32", constants=_W),),
     holds_not=(Example(model=PRODUCTS, inputs=_X, candidate="sim:bf16", constants=_W),),
 )

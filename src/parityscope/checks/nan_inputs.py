@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(inputs: Inputs) -> Iterator[Claim]:
+def _propose_claims(inputs: Inputs) -> Iterator[Claim]:
     if inputs.skipped:
         yield Claim(
             words="some samples hold NaN",
             predicts=Prediction(measure="samples with a NaN in a float input", if_true="at least one", if_false="none"),
-            test=lambda: _count(inputs),
+            test=lambda: _show_skipped(inputs),
         )
 
 
-def _count(inputs: Inputs) -> Shown:
+def _show_skipped(inputs: Inputs) -> Shown:
     count, names = len(inputs.skipped), ", ".join(skip.what for skip in inputs.skipped)
     return Shown(
         because=names,
@@ -58,7 +58,7 @@ _ONE_BAD = np.array([[1, 2, 3, 4], [1, np.nan, 3, 4]], np.float32)
 CHECK = Check(
     code="DAT002",
     title="Some samples hold NaN and were not judged",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_MODEL, inputs={"x": _ONE_BAD}, candidate="ort?optimization=disabled"),),
     holds_not=(Example(model=_MODEL, inputs={"x": np.nan_to_num(_ONE_BAD)}, candidate="ort?optimization=disabled"),),
 )

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.swallowing import SWALLOWS, swallowing
+from parityscope.arithmetic.swallowing import SWALLOWS, swallow_nan
 from parityscope.backends._onnxruntime import open_session
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.checks._mixed import finite_distance
 from parityscope.checks._reproducing import RUN_S, limit_of
 
@@ -45,7 +45,7 @@ __all__ = ["CHECK"]
 _ALONE = 64  # chosen: operators tried one by one, each a session of the reference
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     bench = scene.bench
     lost = sum(pair.nonfinite_reference for pair in scene.outputs)
     nodes = [node for node in scene.graph.graph if node.op_type in SWALLOWS and not node.domain]
@@ -62,20 +62,20 @@ def _propose(scene: Scene) -> Iterator[Claim]:
         ),
         cost_s=4 * RUN_S,
         runs="reference",
-        test=lambda: _tested(_Trial(scene, bench), tensors),
+        test=lambda: _test_claim(_NanTrial(scene, bench), tensors),
     )
 
 
-class _Trial:
+class _NanTrial:
     """The reference with operators swallowing NaN, on the samples in which only it has NaN."""
 
     def __init__(self, scene: Scene, bench: Bench) -> None:
         self.scene, self.bench = scene, bench
-        self.samples = [one for one in bench.samples if _only(bench.reference(one), bench.candidate(one))]
+        self.samples = [one for one in bench.samples if _count_nan_lost(bench.reference(one), bench.candidate(one))]
 
     def distance(self, first: Literal["low", "high"], among: list[str]) -> float:
         """Of what is finite, over what the declared arithmetic allows; infinite where other elements are finite."""
-        graph = swallowing(self.scene.model.graph(), first, among)
+        graph = swallow_nan(self.scene.model.graph(), first, among)
         names = [value.name for value in self.scene.model.outputs]
         run = open_session(graph, outputs=names, folder=self.scene.model.path.parent)
         worst = 0.0
@@ -87,7 +87,7 @@ class _Trial:
         return worst
 
 
-def _only(reference: Arrays, candidate: Arrays) -> int:
+def _count_nan_lost(reference: Arrays, candidate: Arrays) -> int:
     """Elements that are NaN in the reference and finite in the candidate."""
     return sum(
         int((np.isnan(array) & np.isfinite(candidate[name])).sum())
@@ -96,8 +96,8 @@ def _only(reference: Arrays, candidate: Arrays) -> int:
     )
 
 
-def _tested(trial: _Trial, tensors: list[str]) -> Shown:
-    count = sum(_only(trial.bench.reference(one), trial.bench.candidate(one)) for one in trial.samples)
+def _test_claim(trial: _NanTrial, tensors: list[str]) -> Shown:
+    count = sum(_count_nan_lost(trial.bench.reference(one), trial.bench.candidate(one)) for one in trial.samples)
     if not count:
         because = "no sample has NaN in the reference and numbers in the candidate"
         return Shown(because=because, outcome="inconclusive", before=0.0, after=0.0)
@@ -105,7 +105,7 @@ def _tested(trial: _Trial, tensors: list[str]) -> Shown:
     left = {first: trial.distance(first, tensors) for first in orders}
     first = min(orders, key=lambda one: left[one])
     holds = left[first] <= 1.0
-    times = number(left[first])
+    times = format_number(left[first])
     because = (
         f"{count:,} elements are NaN in the reference alone; with NaN swallowed the rest is {times} of what is allowed"
     )
@@ -118,10 +118,10 @@ def _tested(trial: _Trial, tensors: list[str]) -> Shown:
     if not holds:
         return seen
     alone = [one for one in tensors[:_ALONE] if len(tensors) == 1 or trial.distance(first, [one]) <= 1.0]
-    return _finding(trial.scene, alone, first, seen)
+    return _show_finding(trial.scene, alone, first, seen)
 
 
-def _finding(scene: Scene, alone: list[str], first: str, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, alone: list[str], first: str, seen: Shown) -> Shown:
     site = scene.places.get(alone[0]) if alone else None
     where = f"{site.node} ({site.op_type})" if site else "an activation, together with others,"
     return replace(
@@ -153,7 +153,7 @@ _X = {"x": np.linspace(-1, 3, 32, dtype=np.float32)[None]}
 CHECK = Check(
     code="FUS013",
     title="A bound is made of NaN",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         # fmin(fmax(NaN, 0.5), 1.5) is 0.5, and half of that behind the gain of two is one.
         Example(

@@ -26,7 +26,7 @@ import numpy as np
 
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
+from parityscope.checks._common import format_number, format_percent
 from parityscope.expectation import margin_of
 from parityscope.records import Budget, Tolerance
 
@@ -52,7 +52,7 @@ def outside_of(reference: np.ndarray, candidate: np.ndarray, tolerance: Toleranc
     return int(outside.sum()), int((outside & (np.abs(r) < _SMALL * root)).sum())
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     if scene.bench is None or scene.policy is None:
         return
     for pair in scene.outputs:
@@ -60,26 +60,26 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             continue
         budgets = [one for one in budgets_for(scene.policy, pair.site.tensor) if _is_relative(one)]
         if budgets and pair.dtype.startswith(("float", "bfloat")):
-            yield _proposal(scene, scene.bench, pair, budgets[0])
+            yield _make_claim(scene, scene.bench, pair, budgets[0])
 
 
 def _is_relative(budget: Budget) -> bool:
     return budget.metric in _RELATIVE or (budget.tolerance is not None and budget.tolerance.rtol > 0)
 
 
-def _proposal(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Claim:
     return Claim(
         words=f"output {pair.site.tensor} fails only where the reference is nearly zero",
         predicts=Prediction(
-            measure=f"elements outside that are below {percent(_SMALL)} of the output's root mean square",
-            if_true=f"at least {percent(_MOSTLY)} of them, and the whole is as its arithmetic explains",
+            measure=f"elements outside that are below {format_percent(_SMALL)} of the output's root mean square",
+            if_true=f"at least {format_percent(_MOSTLY)} of them, and the whole is as its arithmetic explains",
             if_false="large elements fail too",
         ),
-        test=lambda: _tested(scene, bench, pair, budget),
+        test=lambda: _test_claim(scene, bench, pair, budget),
     )
 
 
-def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
     output = pair.site.tensor
     allowed = max(
         (pair.expected[name] * margin_of(name) for name in ("f32", scene.declared) if name in pair.expected),
@@ -87,8 +87,8 @@ def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
     )
     measured = pair.value("rel_l2")
     if not measured <= allowed:
-        because = f"the whole is off by {number(measured)}, and the arithmetic explains {number(allowed)}"
-        return _refuted(measured, because)
+        because = f"the whole is off by {format_number(measured)}, and the arithmetic explains {format_number(allowed)}"
+        return _show_refuted(measured, because)
     # A step of the format at an element is a relative error: 2^-23 of it in float32.
     tolerance = budget.tolerance or Tolerance(atol=0.0, rtol=budget.limit * 2.0**-23)
     outside = small = 0
@@ -98,10 +98,10 @@ def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
             found = outside_of(reference, candidate, tolerance)
             outside, small = outside + found[0], small + found[1]
     if not outside or small < _MOSTLY * outside:
-        return _refuted(measured, f"of {outside:,} elements outside, {small:,} are nearly zero")
+        return _show_refuted(measured, f"of {outside:,} elements outside, {small:,} are nearly zero")
     because = (
-        f"{small:,} of the {outside:,} elements outside are below {percent(_SMALL)} of the output's root mean square; the "
-        f"whole is off by {number(measured)} (relative L2), and the arithmetic explains {number(allowed)}"
+        f"{small:,} of the {outside:,} elements outside are below {format_percent(_SMALL)} of the output's root mean square; the "
+        f"whole is off by {format_number(measured)} (relative L2), and the arithmetic explains {format_number(allowed)}"
     )
     return Shown(
         because=because,
@@ -123,7 +123,7 @@ def _tested(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
     )
 
 
-def _refuted(measured: float, because: str) -> Shown:
+def _show_refuted(measured: float, because: str) -> Shown:
     return Shown(because=because, outcome="refutes", before=measured, after=measured)
 
 
@@ -140,7 +140,7 @@ _TIGHT = (Budget(output="", metric="outside", limit=0, reason="an example", tole
 CHECK = Check(
     code="DAT008",
     title="A relative tolerance fails where the reference is nearly zero",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_MODEL, inputs=_X, constants=_ONE, candidate="sim:bf16", budgets=_RTOL, site="y"),),
     holds_not=(
         # Large elements fail too; the whole is wrong; no budget.

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.expectation import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ __all__ = ["CHECK"]
 _EXPLAINS = 0.125
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     # Two runs of the same instructions differ by nothing at all.
     if scene.spread <= FLOAT32_ROUNDING:
         return
@@ -51,21 +51,22 @@ def _propose(scene: Scene) -> Iterator[Claim]:
         predicts=Prediction(
             change="none: run it twice on the first sample, and where the two differ twice more on up to eight",
             measure="worst relative L2 distance between two runs over the outputs; part of the squared error that changes",
-            if_true=f"above one FP32 rounding error ({number(FLOAT32_ROUNDING)})",
+            if_true=f"above one FP32 rounding error ({format_number(FLOAT32_ROUNDING)})",
             if_false="zero",
         ),
-        test=lambda: _finding(scene, f"the two runs differ by {number(scene.spread)}"),
+        test=lambda: _show_finding(scene, f"the two runs differ by {format_number(scene.spread)}"),
     )
 
 
-def _finding(scene: Scene, because: str) -> Shown:
+def _show_finding(scene: Scene, because: str) -> Shown:
     errors = [pair.value("rel_l2") for pair in scene.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     return Shown(
         because=because,
         role="cause" if scene.changing >= _EXPLAINS else "contributing",
-        sentence=f"Two runs of the candidate on the same sample differ by {number(scene.spread)} (relative L2); "
-        f"its error against the reference is {number(worst)}, of whose square {scene.changing:.0%} changes from run to run.",
+        sentence=f"Two runs of the candidate on the same sample differ by {format_number(scene.spread)} (relative L2); "
+        f"its error against the reference is {format_number(worst)}, of whose square {scene.changing:.0%} changes "
+        "from run to run.",
         confidence=1.0,
         confidence_from="measured by repetition",
         share=scene.changing,
@@ -89,7 +90,7 @@ _X = np.ones((1, 8), np.float32)
 CHECK = Check(
     code="RUN001",
     title="The candidate does not give the same answer twice",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(Example(model=_RANDOM, inputs={"x": _X}, candidate="ort?optimization=disabled"),),
     holds_not=(Example(model=_PLAIN, inputs={"x": _X}, candidate="ort?optimization=disabled"),),
 )

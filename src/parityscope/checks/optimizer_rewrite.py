@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._barriers import fewest, neighbours
-from parityscope.checks._common import number
+from parityscope.checks._barriers import find_fewest_barriers, list_neighbour_tensors
+from parityscope.checks._common import format_number
 from parityscope.checks._examples import PRODUCTS, product_arrays
-from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING
-from parityscope.operators import moving
+from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,13 +49,13 @@ __all__ = ["CHECK"]
 
 _OFF = "optimization=disabled"
 # Operators that move or store what others compute.
-_STORING = moving("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}
+_STORING = operators_that_move("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}
 _RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     off = next((run for target, run in bench.switched.items() if _OFF in target), None)
-    tensors = _markable(scene) if bench.watched and scene.disturbance > FLOAT32_ROUNDING else []
+    tensors = _tensors_given_back(scene) if bench.watched and scene.disturbance > FLOAT32_ROUNDING else []
     if off is None and not tensors:
         return
     ways = [*(["switch its optimizer off"] if off else []), *(["mark tensors as outputs"] if tensors else [])]
@@ -69,28 +69,30 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=RUN_S * 20,
         runs="rebuild",
-        test=lambda: _tested(_Trial(scene, bench), off, tensors),
+        test=lambda: _test_claim(_BarrierTrial(scene, bench), off, tensors),
     )
 
 
-def _markable(scene: Scene) -> list[str]:
+def _tensors_given_back(scene: Scene) -> list[str]:
     """The intermediate tensors that the candidate gave back, in the graph's order."""
     outputs = {value.name for value in scene.model.outputs}
     found = [name for name in scene.tensors if name not in outputs and name in scene.places]
     return sorted(found, key=lambda name: scene.places[name].index)
 
 
-class _Trial:
+class _BarrierTrial:
     """The candidate on the sample that is furthest off, disturbed in one way or another."""
 
     def __init__(self, scene: Scene, bench: Bench) -> None:
-        errors = {index: misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples}
+        errors = {
+            index: measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples
+        }
         self.scene, self.bench = scene, bench
         self.sample = max(errors, key=lambda index: errors[index].over)
         self.before = errors[self.sample]
 
     def measure(self, found: Mapping[str, np.ndarray]) -> Misfit:
-        return misfit(self.scene, self.bench.reference(self.sample), found)
+        return measure_misfit(self.scene, self.bench.reference(self.sample), found)
 
     def unoptimized(self, run: Run) -> Misfit | None:
         """The misfit without the optimizer; None where the candidate cannot be run so."""
@@ -128,78 +130,82 @@ class _Cure:
     after: Misfit
 
 
-def _tested(trial: _Trial, off: Run | None, tensors: list[str]) -> Shown:
+def _test_claim(trial: _BarrierTrial, off: Run | None, tensors: list[str]) -> Shown:
     before = trial.before
     if before.fits:
-        return refuted(None, "the samples looked at are right")
+        return show_refuted(None, "the samples looked at are right")
     plain = trial.unoptimized(off) if off else None
     marked = trial.barred(tensors) if tensors else None
     cured = [one for one in (plain, marked) if one is not None and one.explains(before)]
-    told = [f"{number(plain.error)} with the optimizer off"] if plain else []
+    told = [f"{format_number(plain.error)} with the optimizer off"] if plain else []
     many = "1 tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
-    told += [f"{number(marked.error)} with {many} marked"] if marked else []
-    because = f"the error of {number(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
+    told += [f"{format_number(marked.error)} with {many} marked"] if marked else []
+    because = (
+        f"the error of {format_number(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
+    )
     if not cured:
         worst = plain or marked
-        return refuted(before, because, after=worst.error if worst else None)
+        return show_refuted(before, because, after=worst.error if worst else None)
     again = trial.again()
     if again.fits:
-        return refuted(None, f"{because}, but run once more as it is the candidate is right too")
-    barriers, together = _barriers(trial, tensors) if marked is not None and marked.explains(before) else ((), False)
+        return show_refuted(None, f"{because}, but run once more as it is the candidate is right too")
+    barriers, together = (
+        _find_barriers(trial, tensors) if marked is not None and marked.explains(before) else ((), False)
+    )
     cure = _Cure(off=plain if plain in cured else None, barriers=barriers, together=together, after=cured[0])
-    return _finding(trial, cure, supported(before, cured[0], because))
+    return _show_finding(trial, cure, show_supported(before, cured[0], because))
 
 
-def _barriers(trial: _Trial, tensors: list[str]) -> tuple[tuple[str, ...], bool]:
+def _find_barriers(trial: _BarrierTrial, tensors: list[str]) -> tuple[tuple[str, ...], bool]:
     """The smallest set of barriers found, and whether it takes all of them; with a single one, those beside it that do too."""
-    needed, used = fewest(tensors, trial.cures, _RUNS)
+    needed, used = find_fewest_barriers(tensors, trial.cures, _RUNS)
     if len(needed) > 1:
         return tuple(needed), True
-    beside = [name for name in neighbours(trial.scene.graph, needed[0]) if name in tensors]
+    beside = [name for name in list_neighbour_tensors(trial.scene.graph, needed[0]) if name in tensors]
     return (*needed, *(name for name in beside[: _RUNS - used] if trial.cures([name]))), False
 
 
-def _finding(trial: _Trial, cure: _Cure, seen: Shown) -> Shown:
-    nodes = _touching(trial.scene, cure.barriers)
-    node = _named(nodes, cure.barriers)
+def _show_finding(trial: _BarrierTrial, cure: _Cure, seen: Shown) -> Shown:
+    nodes = _nodes_touching(trial.scene, cure.barriers)
+    node = _node_between_barriers(nodes, cure.barriers)
     tensor = str(node.outputs[0].name) if node else ""
     share = cure.after.share(trial.before)
     return replace(
         seen,
-        sentence=_claim(trial.scene, cure, nodes, node, seen),
+        sentence=_describe_cure(trial.scene, cure, nodes, node, seen),
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
         site=trial.scene.places.get(tensor),
         share=share,
-        repairs=_repairs(cure),
+        repairs=_offer_repairs(cure),
         details={
             "barriers": list(cure.barriers),
-            "nodes": [_name(trial.scene, one) for one in nodes],
+            "nodes": [_node_name(trial.scene, one) for one in nodes],
             "optimizer_off": cure.off.error if cure.off else None,
         },
     )
 
 
-def _claim(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, seen: Shown) -> str:
+def _describe_cure(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, seen: Shown) -> str:
     if node is None:
         return f"Without its optimizer the candidate is right: {seen.because}."
-    kinds = ", ".join(f"{_name(scene, one)} ({one.op_type})" for one in nodes)
+    kinds = ", ".join(f"{_node_name(scene, one)} ({one.op_type})" for one in nodes)
     names = " and ".join(cure.barriers) if cure.together else " or ".join(cure.barriers)
     keeps = f"With {names} as {'outputs' if cure.together else 'an output'} of the model the answer is right."
     return f"The optimizer's rewrite of {kinds} is not the same function: {seen.because}. {keeps}"
 
 
-def _name(scene: Scene, node: ir.Node) -> str:
+def _node_name(scene: Scene, node: ir.Node) -> str:
     site = scene.places.get(str(node.outputs[0].name))
     return site.node if site and site.node else str(node.outputs[0].name)
 
 
-def _touching(scene: Scene, barriers: Sequence[str]) -> list[ir.Node]:
+def _nodes_touching(scene: Scene, barriers: Sequence[str]) -> list[ir.Node]:
     """The nodes that write or read a barrier, in the graph's order."""
     wanted = set(barriers)
     return [node for node in scene.graph.graph if wanted & _tensors_of(node)]
 
 
-def _named(nodes: list[ir.Node], barriers: Sequence[str]) -> ir.Node | None:
+def _node_between_barriers(nodes: list[ir.Node], barriers: Sequence[str]) -> ir.Node | None:
     """The node between the most barriers; of equal ones the middle one of those that compute, of two the second."""
     wanted = set(barriers)
     counts = [len(wanted & _tensors_of(node)) for node in nodes]
@@ -212,7 +218,7 @@ def _tensors_of(node: ir.Node) -> set[str]:
     return {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
-def _repairs(cure: _Cure) -> tuple[Offer, ...]:
+def _offer_repairs(cure: _Cure) -> tuple[Offer, ...]:
     found = [("update_runtime", "run it in a later version of the runtime")]
     if cure.off is not None:
         found.append(("optimizer_off", "until then switch the optimizer off: it costs speed only"))
@@ -228,7 +234,7 @@ _W, _X = product_arrays(91)
 CHECK = Check(
     code="FUS011",
     title="The runtime's optimizer makes the error",
-    propose=_propose,
+    propose=_propose_claims,
     # Which rewrite is wrong depends on the version: the tests run released versions of ONNX Runtime that are known to be.
     holds=(),
     holds_not=(

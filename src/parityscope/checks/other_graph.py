@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
 
@@ -54,42 +54,47 @@ _TOLD = 3  # places and harmless differences that are named
 _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, and is no cause beside those that make the rest
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if bench.graphs is None:
         return
     try:
         compared = bench.graphs()
     except ParityError as error:
-        yield _claim("the candidate's graph differs from the reference's", functools.partial(_fail, error))
+        yield _make_claim(
+            "the candidate's graph differs from the reference's", functools.partial(_raise_problem, error)
+        )
         return
     causes = compared.decision.causes
-    correction = _correction(compared)
+    correction = _make_correction(compared)
     for place, (unit, share) in enumerate(causes if compared.decision.alone else ()):
-        yield _claim(
-            _words(unit), functools.partial(_tested, scene, compared, unit, share, correction, first=place == 0)
+        yield _make_claim(
+            _describe_unit(unit),
+            functools.partial(_test_claim, scene, compared, unit, share, correction, first=place == 0),
         )
     if not causes or not compared.decision.alone:
         words = f"one of {len(compared.decision.rest)} differences of the candidate's graph makes the error"
-        yield _claim(words, lambda: _refuted(scene, compared, correction))
+        yield _make_claim(words, lambda: _show_refuted(scene, compared, correction))
 
 
-def _fail(error: ParityError) -> Shown:
+def _raise_problem(error: ParityError) -> Shown:
     raise error
 
 
-def _correction(compared: Compared) -> Correction | None:
+def _make_correction(compared: Compared) -> Correction | None:
     """What was proved together is put right together."""
-    from parityscope.hypotheses.from_other_graph import transplant
+    from parityscope.hypotheses.from_other_graph import transplant_differences
 
     units = [unit for unit, _ in compared.decision.causes]
     if all(unit.declared for unit in units):
         return None
-    words = "; ".join(_words(unit) for unit in units[:_TOLD])
-    edit = transplant(compared.alignment, compared.stretches, [one for unit in units for one in unit.differences])
+    words = "; ".join(_describe_unit(unit) for unit in units[:_TOLD])
+    edit = transplant_differences(
+        compared.alignment, compared.stretches, [one for unit in units for one in unit.differences]
+    )
     return Correction(words=f"has what the candidate's file has: {words}", model=edit, parts=len(units))
 
 
-def _claim(words: str, test: Callable[[], Shown]) -> Claim:
+def _make_claim(words: str, test: Callable[[], Shown]) -> Claim:
     return Claim(
         words=words,
         predicts=Prediction(
@@ -103,34 +108,35 @@ def _claim(words: str, test: Callable[[], Shown]) -> Claim:
     )
 
 
-def _refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Shown:
+def _show_refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Shown:
     """Most of the error comes from elsewhere; what the file does to it may still be one of several causes."""
     decision = compared.decision
-    because = f"with all of them in it the reference's graph explains {percent(decision.explained)} of the error"
+    because = f"with all of them in it the reference's graph explains {format_percent(decision.explained)} of the error"
     seen = Shown(because=because, outcome="refutes", before=1.0, after=1.0 - decision.explained)
     if correction is None:
         return seen
     unit, share = decision.causes[0]
-    shown = replace(_told(scene, compared, unit, share, seen, first=True), correction=correction)
+    shown = replace(_show_difference(scene, compared, unit, share, seen, first=True), correction=correction)
     return replace(seen, nearest=NearMiss(shown=shown, tried=decision.tried, distinct=True))
 
 
-def _tested(
+def _test_claim(
     scene: Scene, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
 ) -> Shown:
     decision = compared.decision
     beside = f"with {len(decision.causes)} of {len(decision.causes) + len(decision.rest)} differences"
     because = (
-        f"{percent(share)} of the error; {beside} in it the reference's graph gives {percent(decision.explained)} of it"
+        f"{format_percent(share)} of the error; {beside} in it the reference's graph gives "
+        f"{format_percent(decision.explained)} of it"
     )
     seen = Shown(because=because, before=1.0, after=1.0 - share)
-    return replace(_told(scene, compared, unit, share, seen, first=first), correction=correction)
+    return replace(_show_difference(scene, compared, unit, share, seen, first=first), correction=correction)
 
 
-def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool) -> Shown:
+def _show_difference(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool) -> Shown:
     """What is told of a difference that makes this share of the error."""
     version = _is_version(unit.group, len(unit.differences))
-    harmless = _harmless(compared) if first else ""
+    harmless = _describe_harmless(compared) if first else ""
     declared = (
         " This is what the file's own types or quantization say, and no fault by itself." if unit.declared else ""
     )
@@ -138,12 +144,12 @@ def _told(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Show
         seen,
         title=_VERSION if version else "",
         role="information" if unit.declared or share < _LEAST else "cause",
-        sentence=f"{_words(unit)}: {seen.because}.{declared}{harmless}",
+        sentence=f"{_describe_unit(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
-        site=_place(scene, unit),
+        site=_site_of_unit(scene, unit),
         share=share,
-        repairs=_repairs(unit, version=version),
+        repairs=_offer_repairs(unit, version=version),
         details={
             "parameter": unit.group,
             "together": compared.decision.explained,
@@ -164,7 +170,7 @@ def _is_version(group: object, differences: int) -> bool:
     return group == _RETRAINED and differences >= _MANY
 
 
-def _repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
+def _offer_repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
     """What the original has put back in a copy of the candidate's file, which is tried; and converting once more."""
     again = (
         "export the version that the reference has, or hold the candidate against its own original"
@@ -178,13 +184,13 @@ def _repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _place(scene: Scene, unit: Unit) -> Site | None:
+def _site_of_unit(scene: Scene, unit: Unit) -> Site | None:
     """The one value of the reference's that is another from here on; None where there are several."""
     places = {one.at or one.site for one in unit.differences}
     return scene.places.get(places.pop()) if len(places) == 1 else None
 
 
-def _words(unit: Unit) -> str:
+def _describe_unit(unit: Unit) -> str:
     """What differs, at how many places."""
     words, count = unit.differences[0].words + unit.note, len({one.words for one in unit.differences})
     if unit.group == _RETRAINED and count >= _MANY:
@@ -192,7 +198,7 @@ def _words(unit: Unit) -> str:
     return words if count == 1 else f"{words} (and likewise at {count - 1} other places)"
 
 
-def _harmless(compared: Compared) -> str:
+def _describe_harmless(compared: Compared) -> str:
     """What else differs, and how little that does."""
     rest = [one for unit in compared.decision.rest for one in unit.differences]
     if not rest:
@@ -201,7 +207,7 @@ def _harmless(compared: Compared) -> str:
     more = f" and {len(rest) - _TOLD} more" if len(rest) > _TOLD else ""
     return (
         f" {len(rest)} other difference{'s' if len(rest) > 1 else ''}, together "
-        f"{percent(compared.decision.rest_share)} of the error: {named}{more}."
+        f"{format_percent(compared.decision.rest_share)} of the error: {named}{more}."
     )
 
 
@@ -219,7 +225,7 @@ _OTHER = _MODEL.replace(" a", " q").replace("(a)", "(q)")
 CHECK = Check(
     code=_CODE,
     title="The candidate's own graph says something else",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL, inputs=_X, candidate="ort", candidate_model=_OTHER.replace("Relu", "Tanh"), constants=_WEIGHTS

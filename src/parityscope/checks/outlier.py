@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
-from parityscope.checks._reproducing import RUN_S, apart, limit_of
+from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._reproducing import RUN_S, limit_of, output_distance
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -69,44 +69,44 @@ def outliers_of(reference: np.ndarray, candidate: np.ndarray, limit: float) -> t
         return ()
     left = c.copy()
     left[order[:needed]] = r[order[:needed]]
-    if apart(r, left) > limit:
+    if output_distance(r, left) > limit:
         # More of the same few may be needed to come down to rounding.
         left[order] = r[order]
-        if apart(r, left) > limit:
+        if output_distance(r, left) > limit:
             return ()
         needed = most
     named = order[:needed][energy[order[:needed]] > 0]
     return tuple(tuple(int(i) for i in np.unravel_index(int(place), reference.shape)) for place in named)
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         large = int(np.prod(pair.shape, dtype=np.int64)) * _SHARE >= 1.0
         if pair.verdict == "beyond" and pair.dtype.startswith(("float", "bfloat")) and large:
-            yield _proposal(scene, bench, pair.site.tensor)
+            yield _make_claim(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"a few elements make output {output} beyond",
         predicts=Prediction(
             change="none: leave the largest errors out",
             measure="share of the squared error in them, and the relative L2 error of all others",
-            if_true=f"at least {percent(_HELD)}, and what the arithmetic explains",
+            if_true=f"at least {format_percent(_HELD)}, and what the arithmetic explains",
             if_false="the others are wrong too",
         ),
         cost_s=RUN_S * 2 * len(bench.samples),
-        test=lambda: _tested(scene, bench, output),
+        test=lambda: _test_claim(scene, bench, output),
     )
 
 
-def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     named: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
     worst, least, size = 0.0, 0.0, 0
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
-        if reference is None or candidate is None or (error := apart(reference, candidate)) <= limit:
+        if reference is None or candidate is None or (error := output_distance(reference, candidate)) <= limit:
             continue
         places = outliers_of(reference, candidate, limit)
         if not places:
@@ -115,7 +115,7 @@ def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
         kept = np.array(candidate, copy=True)
         for place in places:
             kept[place] = reference[place]
-        least = max(least, apart(reference, kept))
+        least = max(least, output_distance(reference, kept))
         size = reference.size
         named.append((index, places))
     if not named:
@@ -125,10 +125,11 @@ def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
         f"one element, {list(places[0])}" if len(places) == 1 else f"{len(places)} elements, first {list(places[0])}"
     )
     because = (
-        f"on sample {index} {words} of {size:,}, off by up to {number(worst)}, hold the error; without them the others are "
-        f"within {number(least)} (relative L2), which the arithmetic explains"
+        f"on sample {index} {words} of {size:,}, off by up to {format_number(worst)}, hold the error; without them "
+        "the others are "
+        f"within {format_number(least)} (relative L2), which the arithmetic explains"
     )
-    before = max(apart(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
+    before = max(output_distance(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
     share = max(0.0, 1.0 - (least / before) ** 2)
     blamed = scene.localization.suspects if scene.localization else ()
     elsewhere = any((one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output for one in blamed)
@@ -162,7 +163,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,40,600] x) => (f
 _X = {"x": np.random.default_rng(64).normal(size=(2, 40, 600)).astype(np.float32)}
 
 
-def _off(places: tuple[tuple[int, int], ...]) -> Callable[[Samples], Samples]:
+def _deployment_off_at(places: tuple[tuple[int, int], ...]) -> Callable[[Samples], Samples]:
     """A deployment whose output has other values at a few places."""
 
     def fault(samples: Samples) -> Samples:
@@ -177,21 +178,21 @@ def _off(places: tuple[tuple[int, int], ...]) -> Callable[[Samples], Samples]:
     return fault
 
 
-def _shifted(samples: Samples) -> Samples:
+def _shift_some_elements(samples: Samples) -> Samples:
     return [{"y": np.where(np.arange(600) < 30, each["y"] + np.float32(5), each["y"])} for each in samples]
 
 
 CHECK = Check(
     code="DAT007",
     title="The verdict rests on a few elements of very many",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_X, outputs_fault=_off(((7, 253),)), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_off(((7, 253), (39, 0))), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_off_at(((7, 253),)), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_off_at(((7, 253), (39, 0))), site="y"),
     ),
     holds_not=(
         # A twentieth of every row, all of them, or none.
-        Example(model=_MODEL, inputs=_X, outputs_fault=_shifted),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_shift_some_elements),
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
         Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
     ),

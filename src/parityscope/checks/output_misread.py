@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._correcting import not_compared
-from parityscope.checks._permuted import permuted
-from parityscope.checks._readings import readings
-from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._correcting import leave_output_out
+from parityscope.checks._permuted import find_permutation
+from parityscope.checks._readings import misreadings_of
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
-__all__ = ["CHECK", "misread"]
+__all__ = ["CHECK", "explain_misreading"]
 
 _TITLE = "An output was read as it was not written"
 _FALL = 10.0  # as in _reproducing: 99 % of the error in squares
@@ -58,31 +58,31 @@ _CARRIED = 0.01  # of the upper halves: rounding carries into one of 128 now and
 _BACK = {"float32": ("float16", "float64"), "float16": ("float32",), "int64": ("int32",), "int32": ("int64",)}
 
 
-def misread(reference: np.ndarray, candidate: np.ndarray, limit: float) -> tuple[str, float]:
+def explain_misreading(reference: np.ndarray, candidate: np.ndarray, limit: float) -> tuple[str, float]:
     """How `candidate` is a misreading of `reference` (one shape), in words, and the error that is left.
 
     ("", inf) if it is none, or if it is right.
 
     `limit` is the relative L2 error that the arithmetic explains.
     """
-    error = apart(reference, candidate)
-    for words, left in _tried(reference, candidate, limit) if error > limit else ():
+    error = output_distance(reference, candidate)
+    for words, left in _try_readings(reference, candidate, limit) if error > limit else ():
         if left <= limit and left * _FALL <= error:
             return words, left
     return "", float("inf")
 
 
-def _tried(reference: np.ndarray, candidate: np.ndarray, limit: float) -> Iterator[tuple[str, float]]:
-    yield from _types(reference, candidate)
+def _try_readings(reference: np.ndarray, candidate: np.ndarray, limit: float) -> Iterator[tuple[str, float]]:
+    yield from _read_as_other_types(reference, candidate)
     # Moving values leaves their norm as it is, and padding only makes it smaller: most candidates need no reading at all.
-    right, found = _norm(reference), _norm(candidate)
+    right, found = _l2_norm(reference), _l2_norm(candidate)
     if not found <= right * (1.0 + limit):
         return
-    for words, changed in readings("layout", reference, None):
-        yield words, apart(changed, candidate)
+    for words, changed in misreadings_of("layout", reference, None):
+        yield words, output_distance(changed, candidate)
     if found < right * (1.0 - limit):
         return
-    for axes in _orders(reference.ndim):
+    for axes in _axis_orders(reference.ndim):
         named = ", ".join(map(str, axes))
         # A reshape in place of a transpose, and a transpose where there was nothing to be transposed.
         moved = np.ascontiguousarray(reference.transpose(axes)).reshape(reference.shape)
@@ -90,13 +90,16 @@ def _tried(reference: np.ndarray, candidate: np.ndarray, limit: float) -> Iterat
         undone = np.ascontiguousarray(np.transpose(reference.reshape(shape), np.argsort(axes)))
         for words, changed in (("written", moved), ("read", undone)):
             if changed.tobytes() != reference.tobytes():
-                yield f"was {words} with its axes in the order {named} on one side only", apart(changed, candidate)
+                yield (
+                    f"was {words} with its axes in the order {named} on one side only",
+                    output_distance(changed, candidate),
+                )
     if reference.size > 1 and len(np.unique(reference)) >= _DISTINCT and reference.dtype.kind in "fiu":
-        alike = apart(np.sort(reference, axis=None), np.sort(candidate, axis=None))
+        alike = output_distance(np.sort(reference, axis=None), np.sort(candidate, axis=None))
         yield f"{_UNORDERED} the right values in another order", alike
 
 
-def _norm(array: np.ndarray) -> float:
+def _l2_norm(array: np.ndarray) -> float:
     """The L2 norm of the values, NaN if one is not finite or no number."""
     if array.dtype.kind not in "fiub":
         return float("nan")
@@ -105,12 +108,12 @@ def _norm(array: np.ndarray) -> float:
     return found if np.isfinite(found) else float("nan")
 
 
-def _orders(rank: int) -> list[tuple[int, ...]]:
+def _axis_orders(rank: int) -> list[tuple[int, ...]]:
     """Orders of up to four axes that frameworks use, the identity left out."""
     return [order for order in itertools.permutations(range(rank)) if order != tuple(range(rank))] if rank <= 4 else []
 
 
-def _types(reference: np.ndarray, candidate: np.ndarray) -> Iterator[tuple[str, float]]:
+def _read_as_other_types(reference: np.ndarray, candidate: np.ndarray) -> Iterator[tuple[str, float]]:
     """The candidate's bytes read back as another type: as many of the reference's first elements as they hold."""
     for name in _BACK.get(candidate.dtype.name, ()):
         other = np.dtype(name)
@@ -120,16 +123,19 @@ def _types(reference: np.ndarray, candidate: np.ndarray) -> Iterator[tuple[str, 
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             read = held[: count * other.itemsize].view(other).astype(reference.dtype)
-        left = apart(reference.reshape(-1)[:count], read)
+        left = output_distance(reference.reshape(-1)[:count], read)
         # What was written in a narrower type is rounded to it, whatever was declared.
         rounded = other.kind == "f" and other.itemsize < reference.dtype.itemsize and left <= float(np.finfo(other).eps)
         yield f"was written as {other} and read as {candidate.dtype}", 0.0 if rounded else left
         narrow = np.dtype(name)
         if narrow.itemsize < candidate.dtype.itemsize:
-            yield f"was written as {candidate.dtype} and read as {narrow}", _top_halves(reference, candidate, narrow)
+            yield (
+                f"was written as {candidate.dtype} and read as {narrow}",
+                _read_top_halves(reference, candidate, narrow),
+            )
 
 
-def _top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[np.generic]) -> float:
+def _read_top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[np.generic]) -> float:
     """The share of elements that are not the upper halves of the reference's, 0 if it is next to nothing.
 
     The lower halves are the last bits of a number, which no two runtimes share.
@@ -148,13 +154,13 @@ def _top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dtype[n
     return unequal if unequal > _CARRIED else 0.0
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         if pair.verdict == "beyond":
-            yield _proposal(scene, bench, pair.site.tensor)
+            yield _make_claim(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"output {output} was read as another type or in another order",
         predicts=Prediction(
@@ -165,41 +171,44 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
         ),
         cost_s=0.01,
         runs="nothing",
-        test=lambda: _tested(scene, bench, output),
+        test=lambda: _test_claim(scene, bench, output),
     )
 
 
-def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     wrong: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
-            return refuted(None, f"sample {index} has no output to compare")
-        if apart(reference, candidate) > limit:
+            return show_refuted(None, f"sample {index} has no output to compare")
+        if output_distance(reference, candidate) > limit:
             wrong[index] = reference, candidate
     if not wrong:
-        return refuted(None, "no sample of this output is wrong")
-    error = max(apart(*pair) for pair in wrong.values())
+        return show_refuted(None, "no sample of this output is wrong")
+    error = max(output_distance(*pair) for pair in wrong.values())
     before = Misfit(error=error, over=error / limit)
-    found = {index: misread(*pair, limit) for index, pair in wrong.items()}
+    found = {index: explain_misreading(*pair, limit) for index, pair in wrong.items()}
     words, left = next(iter(found.values()))[0], max(left for _, left in found.values())
     alike = all(said == words for said, _ in found.values())
     if not (words and alike) or words.startswith(_UNORDERED):
         # One order of an axis on all samples says more than the same values somewhere.
-        words, left = permuted(list(wrong.values()), limit) or (words if alike else "", left)
+        words, left = find_permutation(list(wrong.values()), limit) or (words if alike else "", left)
     if not words:
         strange = next((index for index, (said, _) in found.items() if not said), next(iter(found)))
-        return refuted(before, f"sample {strange} is no misreading")
+        return show_refuted(before, f"sample {strange} is no misreading")
     after = Misfit(error=left, over=left / limit)
     if "written as" not in words and not bad_samples(scene, bench):
-        return refuted(before, "so few values are equal by chance")
-    because = f"read so, the error falls from {number(before.error)} to {number(after.error)} on {len(wrong)} samples"
-    correction = None if words.startswith(_UNORDERED) else not_compared(output)
-    return replace(_finding(scene, output, words, supported(before, after, because)), correction=correction)
+        return show_refuted(before, "so few values are equal by chance")
+    because = (
+        f"read so, the error falls from {format_number(before.error)} to {format_number(after.error)} on "
+        f"{len(wrong)} samples"
+    )
+    correction = None if words.startswith(_UNORDERED) else leave_output_out(output)
+    return replace(_show_finding(scene, output, words, show_supported(before, after, because)), correction=correction)
 
 
-def _finding(scene: Scene, output: str, words: str, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, output: str, words: str, seen: Shown) -> Shown:
     unordered = words.startswith(_UNORDERED)
     return replace(
         seen,
@@ -227,16 +236,16 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,6,5,4] x) => (fl
 _X = {"x": np.random.default_rng(66).normal(size=(3, 6, 5, 4)).astype(np.float32)}
 
 
-def _read(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+def _deployment_reading(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
     return lambda samples: [{"y": np.ascontiguousarray(change(each["y"]))} for each in samples]
 
 
-def _channel_last(value: np.ndarray) -> np.ndarray:
+def _read_channel_last(value: np.ndarray) -> np.ndarray:
     """Written (n, h, w, c), and its buffer reshaped to (n, c, h, w)."""
     return value.transpose(0, 2, 3, 1).reshape(value.shape)
 
 
-def _as_float(value: np.ndarray) -> np.ndarray:
+def _read_as_float(value: np.ndarray) -> np.ndarray:
     """Halves in a buffer that is read as float32: half of it is filled, the rest is zero."""
     held = np.zeros(value.size, np.float32)
     halves = value.astype(np.float16).reshape(-1)
@@ -244,14 +253,14 @@ def _as_float(value: np.ndarray) -> np.ndarray:
     return held.reshape(value.shape)
 
 
-def _as_half(value: np.ndarray) -> np.ndarray:
+def _read_as_half(value: np.ndarray) -> np.ndarray:
     """Numbers whose every half is read as one; a half of the output is enough to fill it. NaN is quiet, as processors make it."""
     with np.errstate(invalid="ignore"):
         read = value.reshape(-1).view(np.float16)[: value.size].astype(np.float32)
     return np.where(np.isnan(read), np.float32(np.nan), read).reshape(value.shape)
 
 
-def _pitched(value: np.ndarray) -> np.ndarray:
+def _read_padded_rows(value: np.ndarray) -> np.ndarray:
     rows = value.reshape(-1, 4)
     padded = np.zeros((len(rows), 8), np.float32)
     padded[:, :4] = rows
@@ -261,20 +270,22 @@ def _pitched(value: np.ndarray) -> np.ndarray:
 CHECK = Check(
     code="BND004",
     title=_TITLE,
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_channel_last), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y.T.reshape(y.shape)), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_as_float), declared="f16", site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_as_half), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_pitched), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y[..., ::-1]), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y[:, [3, 0, 1, 5, 2, 4]]), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(_read_channel_last), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda y: y.T.reshape(y.shape)), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(_read_as_float), declared="f16", site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(_read_as_half), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(_read_padded_rows), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda y: y[..., ::-1]), site="y"),
+        Example(
+            model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda y: y[:, [3, 0, 1, 5, 2, 4]]), site="y"
+        ),
     ),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),
         Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y * 2)),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda y: y * 0)),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda y: y * 2)),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda y: y * 0)),
     ),
 )

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._correcting import not_compared
-from parityscope.checks._processing import processed
-from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._correcting import leave_output_out
+from parityscope.checks._processing import explain_processing
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
 from parityscope.errors import ParityError
 from parityscope.records import Site
 
@@ -49,19 +49,19 @@ __all__ = ["CHECK"]
 _SURE = 0.8  # chosen: the last layer may compute so itself
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
-        if pair.verdict == "beyond" and _at_the_end(scene, pair.site.tensor):
-            yield _proposal(scene, bench, pair.site.tensor)
+        if pair.verdict == "beyond" and _begins_at_the_end(scene, pair.site.tensor):
+            yield _make_claim(scene, bench, pair.site.tensor)
 
 
-def _at_the_end(scene: Scene, output: str) -> bool:
+def _begins_at_the_end(scene: Scene, output: str) -> bool:
     """Whether nothing says that the error begins before the output."""
     suspects = scene.localization.suspects if scene.localization else ()
     return not suspects or suspects[0].site.tensor == output
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
     return Claim(
         site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         words=f"output {output} went through a step more or less than the model says",
@@ -73,42 +73,45 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
         ),
         cost_s=0.02,
         runs="nothing",
-        test=lambda: _tested(scene, bench, output),
+        test=lambda: _test_claim(scene, bench, output),
     )
 
 
-def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     pairs = []
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
-            return refuted(None, f"sample {index} has no output to compare")
-        if apart(reference, candidate) > limit:
+            return show_refuted(None, f"sample {index} has no output to compare")
+        if output_distance(reference, candidate) > limit:
             pairs.append((reference, candidate))
     if not pairs:
-        return refuted(None, "no sample of this output is wrong")
-    worst = max(apart(reference, candidate) for reference, candidate in pairs)
+        return show_refuted(None, "no sample of this output is wrong")
+    worst = max(output_distance(reference, candidate) for reference, candidate in pairs)
     before = Misfit(error=worst, over=worst / limit)
-    found = processed(pairs, limit)
+    found = explain_processing(pairs, limit)
     if found is None:
-        return refuted(before, "no step that is known makes the one of the other")
+        return show_refuted(before, "no step that is known makes the one of the other")
     if pairs[0][0].dtype.kind == "f" and not bad_samples(scene, bench):
-        return refuted(before, "so few values are met by chance")
-    because = f"so it is on {len(pairs)} samples, where the error falls from {number(worst)} to {number(found.error)}"
+        return show_refuted(before, "so few values are met by chance")
+    because = (
+        f"so it is on {len(pairs)} samples, where the error falls from {format_number(worst)} to "
+        f"{format_number(found.error)}"
+    )
     after = Misfit(error=found.error, over=found.error / limit)
     share = after.share(before)
     shown = replace(
-        supported(before, after, because),
+        show_supported(before, after, because),
         sentence=f"Output {output} {found.words}; {because}.",
         confidence=_SURE * share,
         confidence_from="0.8 of the part of the squared error that is gone: the last layer may compute so itself",
         share=share,
         repairs=[("same_steps", f"do the same to {output} on both sides, between the engine and what is compared")],
         details={"output": output, "step": found.words},
-        correction=not_compared(output),
+        correction=leave_output_out(output),
     )
-    if not found.factor or not _handed_on(scene, bench, output):
+    if not found.factor or not _is_handed_on(scene, bench, output):
         return shown
     return replace(
         shown,
@@ -119,7 +122,7 @@ def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
     )
 
 
-def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:
+def _is_handed_on(scene: Scene, bench: Bench, output: str) -> bool:
     """Whether inputs twice as large make an output twice as large: then a factor of the one is one of the other."""
     index = bench.samples[0]
     doubled = {name: array * 2 if array.dtype.kind == "f" else array for name, array in bench.inputs(index).items()}
@@ -128,7 +131,9 @@ def _handed_on(scene: Scene, bench: Bench, output: str) -> bool:
     except ParityError:
         return False
     reference = bench.reference(index).get(output)
-    return found is not None and reference is not None and apart(reference * 2, found) <= limit_of(scene, output)
+    return (
+        found is not None and reference is not None and output_distance(reference * 2, found) <= limit_of(scene, output)
+    )
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,12] x) => (float[2,12] y) { y = LAST(x) }"""
@@ -143,39 +148,39 @@ _X = {"x": _RNG.normal(size=(2, 12)).astype(np.float32)}
 _MANY = {"x": _RNG.normal(size=(40, 12)).astype(np.float32)}
 
 
-def _made(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+def _deployment_changing(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
     return lambda samples: [{"y": change(each["y"]).astype(each["y"].dtype)} for each in samples]
 
 
-def _sigmoid(array: np.ndarray) -> np.ndarray:
+def _apply_sigmoid(array: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-array)))
 
 
 CHECK = Check(
     code="BND005",
     title="An output was processed once more, or once less",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_SIGMOID, inputs=_X, outputs_fault=_made(_sigmoid), site="y"),
-        Example(model=_SIGMOID, inputs=_X, outputs_fault=_made(lambda y: np.log(y / (1 - y))), site="y"),
-        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(np.log), site="y"),
-        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: np.log(y) + 3), site="y"),
-        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: y * 100), site="y"),
-        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_made(lambda y: np.round(y, 2)), site="y"),
-        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y + 0.03), site="y"),
+        Example(model=_SIGMOID, inputs=_X, outputs_fault=_deployment_changing(_apply_sigmoid), site="y"),
+        Example(model=_SIGMOID, inputs=_X, outputs_fault=_deployment_changing(lambda y: np.log(y / (1 - y))), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_deployment_changing(np.log), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_deployment_changing(lambda y: np.log(y) + 3), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_deployment_changing(lambda y: y * 100), site="y"),
+        Example(model=_SOFTMAX, inputs=_X, outputs_fault=_deployment_changing(lambda y: np.round(y, 2)), site="y"),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(lambda y: y + 0.03), site="y"),
         Example(
             model=_PLAIN,
             inputs=_X,
-            outputs_fault=_made(lambda y: y / np.linalg.norm(y, axis=-1, keepdims=True)),
+            outputs_fault=_deployment_changing(lambda y: y / np.linalg.norm(y, axis=-1, keepdims=True)),
             site="y",
         ),
-        Example(model=_IDS, inputs=_MANY, outputs_fault=_made(lambda y: y + 1), site="y"),
+        Example(model=_IDS, inputs=_MANY, outputs_fault=_deployment_changing(lambda y: y + 1), site="y"),
     ),
     holds_not=(
         Example(model=_PLAIN, inputs=_X, candidate="sim:bf16", declared="f32"),
-        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(np.tanh)),
-        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y * 0)),
-        Example(model=_PLAIN, inputs=_X, outputs_fault=_made(lambda y: y[:, ::-1])),
-        Example(model=_IDS, inputs=_MANY, outputs_fault=_made(lambda y: 11 - y)),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(np.tanh)),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(lambda y: y * 0)),
+        Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(lambda y: y[:, ::-1])),
+        Example(model=_IDS, inputs=_MANY, outputs_fault=_deployment_changing(lambda y: 11 - y)),
     ),
 )

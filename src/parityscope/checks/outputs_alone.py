@@ -29,20 +29,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
-from parityscope.checks._correcting import all_computed_otherwise
+from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import nonsense_fits, wrong_samples
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.from_outputs.searching import Outputs
+from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.checks import Bench, Offer, Scene
-    from parityscope.hypotheses.from_outputs.telling import Member, Told
+    from parityscope.hypotheses.from_outputs.telling import EquivalentEdit, OutputsAnswer
 
 __all__ = ["CHECK"]
 
@@ -53,7 +53,7 @@ _NEAR = "what it leaves is more than rounding leaves, so that it may stand in fo
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if scene.localization is not None or scene.verdict != "beyond":
         return
     yield Claim(
@@ -66,20 +66,20 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=_COST_S,
         runs="reference",
-        test=lambda: _tested(scene, bench),
+        test=lambda: _test_claim(scene, bench),
     )
 
 
-def _tested(scene: Scene, bench: Bench) -> Shown:
-    shown = _searched(scene, bench)
+def _test_claim(scene: Scene, bench: Bench) -> Shown:
+    shown = _search_one_change(scene, bench)
     wrong = wrong_samples(scene, bench)
     if shown.correction is None or not wrong or not all(nonsense_fits(scene, bench, index) for index in wrong):
         return shown
     # Outputs that any nonsense gives too (NaN everywhere, one saturated answer) are reproduced by countless edits.
-    return replace(_possible(shown), further=tuple(map(_possible, shown.further)), correction=None)
+    return replace(_show_as_possible(shown), further=tuple(map(_show_as_possible, shown.further)), correction=None)
 
 
-def _possible(shown: Shown) -> Shown:
+def _show_as_possible(shown: Shown) -> Shown:
     return replace(
         shown,
         role="contributing",
@@ -90,48 +90,54 @@ def _possible(shown: Shown) -> Shown:
     )
 
 
-def _searched(scene: Scene, bench: Bench) -> Shown:
-    outputs = Outputs(
+def _search_one_change(scene: Scene, bench: Bench) -> Shown:
+    outputs = KnownOutputs(
         model=scene.model.path,
         feeds=[dict(bench.inputs(index)) for index in bench.samples],
         candidate=[dict(bench.candidate(index)) for index in bench.samples],
-        noise={pair.site.tensor: _noise(scene, pair.expected.get(scene.declared, 0.0)) for pair in scene.outputs},
+        noise={
+            pair.site.tensor: _noise_of_output(scene, pair.expected.get(scene.declared, 0.0)) for pair in scene.outputs
+        },
     )
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
     # Of what is done to inputs beside another fault, checks of bindings and of preprocessing know more.
     if told.pair and not any(one.output.endswith(READ) for one in told.pair):
-        return _of_pair(scene, told)
+        return _show_pair(scene, told)
     if not told.members:
-        return _unproved(scene, told)
+        return _show_unproved(scene, told)
     first = told.members[0]
-    because = f"{percent(first.share)} of the squared error explained on {len(bench.samples)} samples, {_tried(told)}"
+    because = (
+        f"{format_percent(first.share)} of the squared error explained on {len(bench.samples)} samples, "
+        f"{_describe_tried(told)}"
+    )
     because += "" if told.exact else f"; {_NEAR}"
     # What may stand in for another change is not put right: what it leaves is no error of its own.
-    words = f"computes {_where(scene, first)} with this change: {first.words}"
+    words = f"computes {_describe_place(scene, first)} with this change: {first.words}"
     return replace(
-        _finding(scene, told, Shown(because=because, before=0.0, after=first.share)),
-        correction=all_computed_otherwise(words, [first]) if told.exact else None,
+        _show_finding(scene, told, Shown(because=because, before=0.0, after=first.share)),
+        correction=correct_layers(words, [first]) if told.exact else None,
     )
 
 
-def _of_pair(scene: Scene, told: Told) -> Shown:
+def _show_pair(scene: Scene, told: OutputsAnswer) -> Shown:
     """Two changes that hold together: each a finding with its own share."""
     together = sum(one.share for one in told.pair)
-    because = f"two changes together explain {percent(together)} of the squared error, {_tried(told)}"
+    because = f"two changes together explain {format_percent(together)} of the squared error, {_describe_tried(told)}"
     findings = [
         Shown(
             because=because,
             before=0.0,
             after=together,
-            sentence=f"{_where(scene, one)} ({one.op_type}): {one.words}: {percent(one.share)} of the squared error; {because}. "
-            f"The other is at {_where(scene, other)}: {other.words}.",
+            sentence=f"{_describe_place(scene, one)} ({one.op_type}): {one.words}: {format_percent(one.share)} of "
+            f"the squared error; {because}. "
+            f"The other is at {_describe_place(scene, other)}: {other.words}.",
             confidence=max(0.0, min(1.0, one.least)),
             confidence_from="the share of the error that both explain of the output and sample of which they explain least",
             site=scene.places.get(one.output),
             share=max(0.0, one.share),
-            repairs=_repairs(told),
+            repairs=_offer_repairs(told),
             details={
                 "parameter": f"{one.output}:{one.words}",
                 "jointly": True,
@@ -143,15 +149,15 @@ def _of_pair(scene: Scene, told: Told) -> Shown:
         )
         for one, other in (told.pair, told.pair[::-1])
     ]
-    words = "; and ".join(f"computes {_where(scene, one)} with this change: {one.words}" for one in told.pair)
-    return replace(findings[0], correction=all_computed_otherwise(words, told.pair), further=tuple(findings[1:]))
+    words = "; and ".join(f"computes {_describe_place(scene, one)} with this change: {one.words}" for one in told.pair)
+    return replace(findings[0], correction=correct_layers(words, told.pair), further=tuple(findings[1:]))
 
 
-def _noise(scene: Scene, expected: float) -> float:
+def _noise_of_output(scene: Scene, expected: float) -> float:
     return max(margin_of(scene.declared) * expected, margin_of("f32") * FLOAT32_ROUNDING)
 
 
-def _tried(told: Told) -> str:
+def _describe_tried(told: OutputsAnswer) -> str:
     kinds = sorted(told.evaluated.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds[:6])
     untried = f", {told.untried:,} left for want of budget" if told.untried else ""
@@ -160,7 +166,7 @@ def _tried(told: Told) -> str:
     )
 
 
-def _where(scene: Scene, member: Member) -> str:
+def _describe_place(scene: Scene, member: EquivalentEdit) -> str:
     if member.output.endswith(READ):
         return f"what is read of input {member.output.removesuffix(READ)!r}"
     site = scene.places.get(member.output)
@@ -168,22 +174,25 @@ def _where(scene: Scene, member: Member) -> str:
     return inside + ((site.node if site is not None else "") or member.output)
 
 
-def _finding(scene: Scene, told: Told, seen: Shown) -> Shown:
+def _show_finding(scene: Scene, told: OutputsAnswer, seen: Shown) -> Shown:
     first, others = told.members[0], told.members[1:]
     also = f" It cannot be told from {len(others)} other{'' if len(others) == 1 else 's'}: " if others else ""
-    also += "; ".join(f"{_where(scene, one)}: {one.words}" for one in others[:_SHOWN])
+    also += "; ".join(f"{_describe_place(scene, one)}: {one.words}" for one in others[:_SHOWN])
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
     return replace(
         seen,
         role="cause" if told.exact else "contributing",
-        sentence=f"{_where(scene, first)} ({first.op_type}): {first.words}: {seen.because}.{also}{_next(told)}",
+        sentence=(
+            f"{_describe_place(scene, first)} ({first.op_type}): {first.words}: "
+            f"{seen.because}.{also}{_describe_next_record(told)}"
+        ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else _STANDS_IN),
         confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
         + ("" if told.exact else ", halved: what it leaves is more than rounding leaves"),
         site=scene.places.get(first.output),
         share=max(0.0, first.share),
-        repairs=_repairs(told),
+        repairs=_offer_repairs(told),
         details={
             "parameter": f"{first.output}:{first.words}",
             "kind": first.kind,
@@ -195,11 +204,11 @@ def _finding(scene: Scene, told: Told, seen: Shown) -> Shown:
     )
 
 
-def _next(told: Told) -> str:
+def _describe_next_record(told: OutputsAnswer) -> str:
     return f" Recorded next, {', '.join(map(repr, told.record))} would decide." if told.record else ""
 
 
-def _repairs(told: Told) -> tuple[Offer, ...]:
+def _offer_repairs(told: OutputsAnswer) -> tuple[Offer, ...]:
     found = [
         ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
     ]
@@ -209,7 +218,7 @@ def _repairs(told: Told) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def _unproved(scene: Scene, told: Told) -> Shown:
+def _show_unproved(scene: Scene, told: OutputsAnswer) -> Shown:
     """The answer where nothing is proved: region, what was ruled out, nearest description, next measurement."""
     near = told.nearest
     share = max(0.0, near.share) if near is not None else 0.0
@@ -219,10 +228,10 @@ def _unproved(scene: Scene, told: Told) -> Shown:
         if told.sites
         else "no node leads to the wrong outputs alone"
     )
-    ruled = f"no single change explains it: {_tried(told)}"
+    ruled = f"no single change explains it: {_describe_tried(told)}"
     described = (
-        f" The nearest description, which is no cause: {_where(scene, near)} ({near.op_type}): {near.words}, "
-        f"{percent(share)} of the squared error."
+        f" The nearest description, which is no cause: {_describe_place(scene, near)} ({near.op_type}): {near.words}, "
+        f"{format_percent(share)} of the squared error."
         if near is not None and share > 0
         else ""
     )
@@ -246,7 +255,7 @@ def _unproved(scene: Scene, told: Told) -> Shown:
             "parameter": "the outputs alone",
             "region": list(told.sites),
             "nearest": "" if near is None else f"{near.output}: {near.words}",
-            "nearest_share": number(share),
+            "nearest_share": format_number(share),
             "record": list(told.record),
             "evaluations": told.evaluations,
         },
@@ -267,7 +276,7 @@ _CONSTANTS = {
 _X = {"x": _RNG.normal(size=(8, 16)).astype(np.float32)}
 
 
-def _recorded(_: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _outputs_of_relu(_: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     """What a runtime gives that takes LeakyRelu for Relu."""
     hidden = np.maximum(_X["x"] @ _CONSTANTS["w"] + _CONSTANTS["b"], 0)
     return [{"y": hidden @ _CONSTANTS["v"]}]
@@ -276,8 +285,8 @@ def _recorded(_: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np
 CHECK = Check(
     code="FUS014",
     title="One change of the network reproduces the outputs",
-    propose=_propose,
-    holds=(Example(model=_MODEL, inputs=_X, outputs_fault=_recorded, constants=_CONSTANTS, site="h"),),
+    propose=_propose_claims,
+    holds=(Example(model=_MODEL, inputs=_X, outputs_fault=_outputs_of_relu, constants=_CONSTANTS, site="h"),),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:f16", declared="f16", constants=_CONSTANTS),
         # Layers can be looked at: what they show says more.

@@ -27,9 +27,9 @@ import numpy as np
 
 from parityscope.case.graph import constant_value
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._statistics import is_constant
-from parityscope.operators import moving, of_kind, with_trait
+from parityscope.operators import of_kind, operators_that_move, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,36 +48,36 @@ _OUTSIDE = 0.01  # of the elements; chosen
 _NARROW = 0.05  # of the deviation; chosen: a twelfth of a night photograph's
 _STEPS = 6  # operators from the input on that are looked through
 _MOST_CHANNELS = 4  # of a constant that normalizes an image; one for all features of a table says nothing of each
-_MOVES = moving("in order", "permuted") | of_kind("conversion")
+_MOVES = operators_that_move("in order", "permuted") | of_kind("conversion")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Normal:
+class _InputNormalization:
     """What the model does to its input: x becomes (x - mean) / deviation, taken over the channels."""
 
     mean: float
     deviation: float
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
-    told = [] if scene.inputs.generated else list(_told(scene))
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
+    told = [] if scene.inputs.generated else list(_describe_inputs_outside(scene))
     if not told:
         return
     yield Claim(
         words="the samples are not what the model's own normalization is made for",
         predicts=Prediction(
             measure="the inputs' values in deviations from the mean that the model subtracts",
-            if_true=f"more than {percent(_OUTSIDE)} beyond {_FAR:g}, or a spread below {_NARROW:g}",
+            if_true=f"more than {format_percent(_OUTSIDE)} beyond {_FAR:g}, or a spread below {_NARROW:g}",
             if_false="they fill the range",
         ),
-        test=lambda: _finding(told, "; ".join(told)),
+        test=lambda: _show_finding(told, "; ".join(told)),
     )
 
 
-def _told(scene: Scene) -> Iterator[str]:
+def _describe_inputs_outside(scene: Scene) -> Iterator[str]:
     samples = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
     for value in scene.graph.graph.inputs:
-        normal = _normalization(value) if value.name in samples[0] else None
+        normal = _find_normalization(value) if value.name in samples[0] else None
         values = np.concatenate([sample[str(value.name)].reshape(-1) for sample in samples]) if normal else np.empty(0)
         if normal is None or values.dtype.kind not in "fiu" or values.size < _FEW or is_constant(values):
             continue
@@ -85,15 +85,17 @@ def _told(scene: Scene) -> Iterator[str]:
         outside = float((np.abs(values - normal.mean) > _FAR * normal.deviation).mean())
         spread = float(values.std()) / normal.deviation
         if outside > _OUTSIDE or spread < _NARROW:
-            lies = f"{percent(outside)} of its elements are further off than {_FAR:g} deviations"
-            narrow = f"its values vary by {number(spread)} of a deviation"
+            lies = f"{format_percent(outside)} of its elements are further off than {_FAR:g} deviations"
+            narrow = f"its values vary by {format_number(spread)} of a deviation"
             yield (
-                f"{value.name} lies in {number(values.min())} to {number(values.max())}, where the model itself subtracts "
-                f"{number(normal.mean)} and divides by {number(normal.deviation)}: {lies if outside > _OUTSIDE else narrow}"
+                f"{value.name} lies in {format_number(values.min())} to {format_number(values.max())}, where the "
+                "model itself subtracts "
+                f"{format_number(normal.mean)} and divides by {format_number(normal.deviation)}: "
+                f"{lies if outside > _OUTSIDE else narrow}"
             )
 
 
-def _normalization(value: ir.Value) -> _Normal | None:
+def _find_normalization(value: ir.Value) -> _InputNormalization | None:
     """The affine map that the first operators behind an input make, as a normalization; None where they make none."""
     gain, offset = np.ones(1), np.zeros(1)
     for _ in range(_STEPS):
@@ -109,12 +111,12 @@ def _normalization(value: ir.Value) -> _Normal | None:
             known = None if held is None or len(node.inputs) != 2 else np.asarray(held.numpy(), np.float64)
             if known is None or known.size > _MOST_CHANNELS or node.op_type not in with_trait("affine"):
                 break
-            gain, offset = _composed(node.op_type, gain, offset, known.reshape(-1), first=node.inputs[0] is value)
+            gain, offset = _compose_affine(node.op_type, gain, offset, known.reshape(-1), first=node.inputs[0] is value)
         value = node.outputs[0]
-    return _from_affine(gain, offset)
+    return _normalization_from_affine(gain, offset)
 
 
-def _composed(
+def _compose_affine(
     kind: str, gain: np.ndarray, offset: np.ndarray, known: np.ndarray, *, first: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The affine map with one more operator; what is no affine map of the input becomes NaN."""
@@ -129,7 +131,7 @@ def _composed(
         return (gain / known, offset / known) if first else (gain * np.nan, offset)
 
 
-def _batch_normalization(node: ir.Node, gain: np.ndarray, offset: np.ndarray) -> _Normal | None:
+def _batch_normalization(node: ir.Node, gain: np.ndarray, offset: np.ndarray) -> _InputNormalization | None:
     """Its running mean and variance, in terms of the input."""
     held = [None if one is None else constant_value(one) for one in node.inputs[3:5]]
     found = [np.asarray(one.numpy(), np.float64) for one in held if one is not None]
@@ -139,22 +141,22 @@ def _batch_normalization(node: ir.Node, gain: np.ndarray, offset: np.ndarray) ->
     if mean.size > _MOST_CHANNELS or gain.size > 1 or not gain[0]:
         return None
     deviation = np.sqrt(np.maximum(variance, 0.0))
-    return _from_affine(gain / deviation, (offset - mean) / deviation) if deviation.all() else None
+    return _normalization_from_affine(gain / deviation, (offset - mean) / deviation) if deviation.all() else None
 
 
-def _from_affine(gain: np.ndarray, offset: np.ndarray) -> _Normal | None:
+def _normalization_from_affine(gain: np.ndarray, offset: np.ndarray) -> _InputNormalization | None:
     """A gain and an offset as (x - mean) / deviation; a division by 255 alone is of bytes, no scale is no normalization."""
     if not (np.isfinite(gain).all() and np.isfinite(offset).all() and gain.all()):
         return None
     if not offset.any():
         is_of_bytes = np.allclose(gain, 1.0 / 255.0, rtol=1e-3)
-        return _Normal(mean=127.5, deviation=255.0 / np.sqrt(12.0)) if is_of_bytes else None
+        return _InputNormalization(mean=127.5, deviation=255.0 / np.sqrt(12.0)) if is_of_bytes else None
     if np.allclose(gain, 1.0):
         return None
-    return _Normal(mean=float(np.mean(-offset / gain)), deviation=float(np.mean(np.abs(1.0 / gain))))
+    return _InputNormalization(mean=float(np.mean(-offset / gain)), deviation=float(np.mean(np.abs(1.0 / gain))))
 
 
-def _finding(told: list[str], because: str) -> Shown:
+def _show_finding(told: list[str], because: str) -> Shown:
     repair = (
         "real_inputs",
         "give samples as the model takes them, or hold these against real ones",
@@ -189,7 +191,7 @@ _PLAIN = "ort?optimization=disabled"
 CHECK = Check(
     code="DAT011",
     title="The inputs lie outside the range that the model's own normalization says",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         # Normalized before, and of another unit.
         Example(model=_MODEL, inputs={"x": _IMAGE / np.float32(255)}, constants=_CONSTANTS, candidate=_PLAIN),

@@ -29,11 +29,11 @@ import numpy as np
 
 from parityscope.case.formats.images import read_image
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import number, percent
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
-from parityscope.checks._preprocessing.naming import Named, name_difference
-from parityscope.checks._preprocessing.repairing import affine_details, repairs_of, said_of_precision
-from parityscope.comparison.rows import aligner
+from parityscope.checks._preprocessing.naming import NamedDifference, name_difference
+from parityscope.checks._preprocessing.repairing import affine_details, describe_precision, repairs_of
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _ROUNDING = 1e-6  # of the variance: what images that libraries round in their o
 _SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them
 
 
-def _propose(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
     yield Claim(
         words="the deployment's inputs are not the reference's",
         predicts=Prediction(
@@ -59,11 +59,11 @@ def _propose(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
             if_false="the inputs are the same",
         ),
         cost_s=0.2,
-        test=lambda: _test(scene, own),
+        test=lambda: _test_claim(scene, own),
     )
 
 
-def _test(scene: Scene, own: OwnInputs) -> Shown:
+def _test_claim(scene: Scene, own: OwnInputs) -> Shown:
     indices = (scene.bench.samples if scene.bench else scene.inputs.indices)[:_SAMPLES]
     samples = {index: scene.inputs.sample(index) for index in indices}
     named = []
@@ -74,17 +74,17 @@ def _test(scene: Scene, own: OwnInputs) -> Shown:
     differing = [place for place, one in enumerate(named) if one.words]
     if not differing:
         because = f"on {len(named)} samples the deployment's inputs are the reference's: nothing in front of the model differs"
-        return _evidence("refutes", (0.0, 0.0), because)
+        return _show_evidence("refutes", (0.0, 0.0), because)
     worst = named[differing[0]]
-    before, after = _errors(scene, list(samples), named)
-    because = _because(before, after, len(named), len(differing))
-    seen = _evidence("supports", (before, after), because)
-    finding = _finding(scene, named, worst, seen, (before, after))
+    before, after = _worst_errors(scene, list(samples), named)
+    because = _describe_errors(before, after, len(named), len(differing))
+    seen = _show_evidence("supports", (before, after), because)
+    finding = _show_finding(scene, named, worst, seen, (before, after))
     taken = all(one.given is not None for one in named)
-    return replace(finding, correction=_correction(own) if taken else None)
+    return replace(finding, correction=_make_correction(own) if taken else None)
 
 
-def _correction(own: OwnInputs) -> Correction:
+def _make_correction(own: OwnInputs) -> Correction:
     """The reference runs on what was recorded."""
 
     def changed(
@@ -95,11 +95,11 @@ def _correction(own: OwnInputs) -> Correction:
     return Correction(words="is given the recorded inputs", inputs=changed)
 
 
-def _evidence(outcome: Any, errors: tuple[float, float], because: str) -> Shown:
+def _show_evidence(outcome: Any, errors: tuple[float, float], because: str) -> Shown:
     return Shown(because=because, outcome=outcome, before=errors[0], after=errors[1])
 
 
-def _errors(scene: Scene, indices: Sequence[int], named: Sequence[Named]) -> tuple[float, float]:
+def _worst_errors(scene: Scene, indices: Sequence[int], named: Sequence[NamedDifference]) -> tuple[float, float]:
     """The worst error of the candidate against the reference on its own inputs, and on the deployment's.
 
     NaN where no run could tell: the outputs are within, or the model does not take the deployment's inputs.
@@ -109,7 +109,7 @@ def _errors(scene: Scene, indices: Sequence[int], named: Sequence[Named]) -> tup
     before, after = 0.0, 0.0
     for index, one in zip(indices, named, strict=True):
         candidate = scene.bench.candidate(index)
-        before = max(before, _apart(scene, scene.bench.reference(index), candidate))
+        before = max(before, _worst_distance(scene, scene.bench.reference(index), candidate))
         if one.given is None:
             after = float("nan")
             continue
@@ -118,36 +118,44 @@ def _errors(scene: Scene, indices: Sequence[int], named: Sequence[Named]) -> tup
         except ParityError:
             after = float("nan")
             continue
-        after = max(after, _apart(scene, outputs, candidate)) if np.isfinite(after) else after
+        after = max(after, _worst_distance(scene, outputs, candidate)) if np.isfinite(after) else after
     return before, after
 
 
-def _apart(scene: Scene, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
-    from parityscope.checks._reproducing import apart
+def _worst_distance(scene: Scene, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+    from parityscope.checks._reproducing import output_distance
 
-    candidate = aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
-    return max((apart(outputs[name], candidate[name]) for name in outputs if name in candidate), default=float("inf"))
+    candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
+    return max(
+        (output_distance(outputs[name], candidate[name]) for name in outputs if name in candidate), default=float("inf")
+    )
 
 
-def _because(before: float, after: float, samples: int, differing: int) -> str:
+def _describe_errors(before: float, after: float, samples: int, differing: int) -> str:
     counted = f"the inputs of {differing} of {samples} samples differ"
     if not np.isfinite(before):
         return f"{counted}; given the same inputs, the outputs of both sides agree: what differs lies in front of the model"
     if np.isnan(after):
         return f"{counted}; the reference's model does not take the deployment's inputs as they are"
     return (
-        f"{counted}; on the deployment's inputs the reference reproduces the candidate to {number(after)} (relative L2), "
-        f"on its own to {number(before)}"
+        f"{counted}; on the deployment's inputs the reference reproduces the candidate to {format_number(after)} (relative L2), "
+        f"on its own to {format_number(before)}"
     )
 
 
-def _finding(scene: Scene, named: Sequence[Named], worst: Named, seen: Shown, errors: tuple[float, float]) -> Shown:
+def _show_finding(
+    scene: Scene, named: Sequence[NamedDifference], worst: NamedDifference, seen: Shown, errors: tuple[float, float]
+) -> Shown:
     before, after = errors
     share = max(0.0, 1.0 - (after / before) ** 2) if before > 0 and np.isfinite(after) else None
     words = f"the deployment {worst.words}"
     other = [one.words for one in named if one.words not in {"", worst.words}]
     also = f" In other samples it {'; '.join(dict.fromkeys(other))}." if other else ""
-    rest = f" That leaves {percent(worst.left)} of the variance of its input." if _ROUNDING < worst.left < 1.0 else ""
+    rest = (
+        f" That leaves {format_percent(worst.left)} of the variance of its input."
+        if _ROUNDING < worst.left < 1.0
+        else ""
+    )
     index = (scene.bench.samples if scene.bench else scene.inputs.indices)[0]
     details: dict[str, Any] = {
         "words": words,
@@ -156,7 +164,7 @@ def _finding(scene: Scene, named: Sequence[Named], worst: Named, seen: Shown, er
         "left": worst.left,
         **({} if worst.given is None else affine_details(worst.given, scene.inputs.sample(index).arrays)),
     }
-    precision = said_of_precision(scene.outputs) if share is not None and share > 0.5 else ""
+    precision = describe_precision(scene.outputs) if share is not None and share > 0.5 else ""
     return replace(
         seen,
         role="cause" if share is not None else "contributing",
@@ -172,34 +180,36 @@ def _finding(scene: Scene, named: Sequence[Named], worst: Named, seen: Shown, er
 _CONSTANTS, _X = picture_arrays(31)
 
 
-def _in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _inputs_in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     return [{"x": np.ascontiguousarray(sample["x"][:, ::-1]) * np.float32(255)} for sample in samples]
 
 
-def _same(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _keep_samples(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     return samples
 
 
-def _doubled(outputs: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _double_outputs(outputs: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     return [{"y": one["y"] * np.float32(2)} for one in outputs]
 
 
 CHECK = Check(
     code="PRE002",
     title="The deployment's recorded inputs are not the reference's",
-    propose=_propose,
-    holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, records_inputs=True, constants=_CONSTANTS),),
+    propose=_propose_claims,
+    holds=(
+        Example(model=PICTURE, inputs=_X, inputs_fault=_inputs_in_bytes, records_inputs=True, constants=_CONSTANTS),
+    ),
     holds_not=(
         # The inputs are the same, and the outputs are wrong: the fault lies behind them.
         Example(
             model=PICTURE,
             inputs=_X,
-            inputs_fault=_same,
-            outputs_fault=_doubled,
+            inputs_fault=_keep_samples,
+            outputs_fault=_double_outputs,
             records_inputs=True,
             constants=_CONSTANTS,
         ),
         # Nothing was recorded.
-        Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),
+        Example(model=PICTURE, inputs=_X, inputs_fault=_inputs_in_bytes, constants=_CONSTANTS),
     ),
 )

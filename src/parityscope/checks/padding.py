@@ -28,8 +28,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, Misfit, apart, limit_of, misfit, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import (
+    RUN_S,
+    Misfit,
+    limit_of,
+    measure_misfit,
+    output_distance,
+    show_refuted,
+    show_supported,
+)
 from parityscope.errors import ParityError
 from parityscope.records import Site
 
@@ -43,15 +51,15 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if bench.answers is None:
         return
     for name, array in bench.inputs(bench.samples[0]).items():
         if "mask" in name.lower() and _left_out(array) is not None:
-            yield _proposal(scene, bench, bench.answers, name)
+            yield _make_claim(scene, bench, bench.answers, name)
 
 
-def _proposal(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
     return Claim(
         words=f"what {mask} leaves out takes part",
         predicts=Prediction(
@@ -62,42 +70,48 @@ def _proposal(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
         ),
         cost_s=RUN_S * 4,
         runs="candidate",
-        test=lambda: _tested(scene, bench, answers, mask),
+        test=lambda: _test_claim(scene, bench, answers, mask),
     )
 
 
-def _tested(scene: Scene, bench: Bench, answers: Run, mask: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, answers: Run, mask: str) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
-    before = misfit(scene, bench.reference(index), bench.candidate(index))
-    for words, changed in _changed(arrays, mask):
+    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
+    for words, changed in _change_padding(arrays, mask):
         try:
-            ours, theirs = bench.outputs(changed), answers(changed)
+            reference, candidate = bench.outputs(changed), answers(changed)
         except ParityError:
             continue  # a length that the model or the engine does not take
         lengths = arrays[mask].shape[-1], changed[mask].shape[-1]
-        if (moved := _apart(scene, bench.reference(index), ours, lengths)) is None or moved[1] > 1.0:
-            return refuted(before, f"with {words} the reference's answer changes too", after=before.error)
-        found = _apart(scene, bench.candidate(index), theirs, lengths)
+        if (moved := _worst_distance(scene, bench.reference(index), reference, lengths)) is None or moved[1] > 1.0:
+            return show_refuted(before, f"with {words} the reference's answer changes too", after=before.error)
+        found = _worst_distance(scene, bench.candidate(index), candidate, lengths)
         if found is None:
             continue
         if found[1] <= 1.0:
-            return refuted(before, f"with {words} the answer stays", after=found[0])
-        after = misfit(scene, ours, theirs)
+            return show_refuted(before, f"with {words} the answer stays", after=found[0])
+        after = measure_misfit(scene, reference, candidate)
         because = (
-            f"with {words} the candidate's answer moves by {number(found[0])} and the reference's by {number(moved[0])}"
+            f"with {words} the candidate's answer moves by {format_number(found[0])} and the reference's by "
+            f"{format_number(moved[0])}"
         )
         cured = after.explains(before)
         if cured:
-            because += f"; without it the error falls from {number(before.error)} to {number(after.error)}"
+            because += (
+                f"; without it the error falls from {format_number(before.error)} to {format_number(after.error)}"
+            )
         share = after.share(before) if cured else None
-        return _finding(
-            mask, share, found[0], supported(before, after if cured else Misfit(error=found[0], over=found[1]), because)
+        return _show_finding(
+            mask,
+            share,
+            found[0],
+            show_supported(before, after if cured else Misfit(error=found[0], over=found[1]), because),
         )
-    return refuted(None, "another length or other padding cannot be run")
+    return show_refuted(None, "another length or other padding cannot be run")
 
 
-def _changed(arrays: Arrays, mask: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def _change_padding(arrays: Arrays, mask: str) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """The sample without its padding, and with other values in it."""
     kept = _left_out(arrays[mask])
     if kept is None:
@@ -123,20 +137,22 @@ def _left_out(mask: np.ndarray) -> np.ndarray | None:
     return None if kept.all() or not kept.any() else kept
 
 
-def _apart(scene: Scene, first: Arrays, second: Arrays, lengths: tuple[int, int]) -> tuple[float, float] | None:
+def _worst_distance(
+    scene: Scene, first: Arrays, second: Arrays, lengths: tuple[int, int]
+) -> tuple[float, float] | None:
     """The worst distance, and over its limit, of outputs that do not hold the sequence's length; None if all do."""
     worst: tuple[float, float] | None = None
     for name, array in first.items():
         other = second.get(name)
         if other is None or array.shape != other.shape or (lengths[0] != lengths[1] and lengths[0] in array.shape[1:]):
             continue
-        error = apart(array, other)
+        error = output_distance(array, other)
         found = (error, error / limit_of(scene, name))
         worst = found if worst is None or found[1] > worst[1] else worst
     return worst
 
 
-def _finding(mask: str, share: float | None, moved: float, seen: Shown) -> Shown:
+def _show_finding(mask: str, share: float | None, moved: float, seen: Shown) -> Shown:
     return replace(
         seen,
         role="contributing" if share is None else "cause",
@@ -187,7 +203,7 @@ _PLAIN = "ort?optimization=disabled"
 CHECK = Check(
     code="SHP002",
     title="The answer depends on the padding",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL,

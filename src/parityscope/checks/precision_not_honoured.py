@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Claim]:
     requested, executed = executed_graph.requested, executed_graph.executed
     if not requested or requested == executed:
         return
@@ -46,14 +46,14 @@ def _propose(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Claim]:
             if_true=executed,
             if_false=requested,
         ),
-        test=lambda: _finding(scene, requested, executed, because),
+        test=lambda: _show_finding(scene, requested, executed, because),
     )
 
 
-def _finding(scene: Scene, requested: str, executed: str, because: str) -> Shown:
+def _show_finding(scene: Scene, requested: str, executed: str, because: str) -> Shown:
     return Shown(
         because=because,
-        role="cause" if _coarser(executed, requested) else "information",
+        role="cause" if _is_coarser(executed, requested) else "information",
         sentence=f"{requested} was asked for and {executed} is executed: {because}.",
         confidence=1.0,
         confidence_from="the engine's own description",
@@ -70,7 +70,7 @@ def _finding(scene: Scene, requested: str, executed: str, because: str) -> Shown
     )
 
 
-def _coarser(executed: str, requested: str) -> bool:
+def _is_coarser(executed: str, requested: str) -> bool:
     """Whether `executed` rounds more coarsely than `requested`."""
     significand_bits = {"f32": 24, "tf32": 11, "f16": 11, "bf16": 8}
     return significand_bits.get(executed, 24) < significand_bits.get(requested, 24)
@@ -79,7 +79,7 @@ def _coarser(executed: str, requested: str) -> bool:
 CHECK = Check(
     code="CST001",
     title="The engine does not compute in the precision that was asked for",
-    propose=_propose,
+    propose=_propose_claims,
     # Which wish a CPU refuses depends on the CPU; the tests plant the engine's description instead.
     holds=(),
     holds_not=(Example(model=DENSE, inputs=DENSE_INPUTS, candidate="openvino:f32", constants=DENSE_CONSTANTS),),

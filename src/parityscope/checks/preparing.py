@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.case.formats.folder import survey
+from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.images import read_image
 from parityscope.checks._preprocessing.parting import Parting, StageResult, compare_preprocessings
 from parityscope.checks._preprocessing.running import stages_of
@@ -24,7 +24,7 @@ def compare_files(reference: str, candidate: str, folder: Path, count: int | Non
     """
     if not folder.is_dir():
         raise ParityError(f"there is no folder {folder}", fix="give the folder of the images")
-    found = survey(folder)
+    found = survey_folder(folder)
     if found.kind != "images":
         raise ParityError(
             f"{folder.name} holds {found.kind}, not images", where=str(folder), fix="give a folder of images"

@@ -44,9 +44,9 @@ _PASSIVE = MOVING | {"Concat", "Shape"} | {"MemcpyFromHost", "MemcpyToHost"}
 _NAMED = 10  # chosen: nodes in the details of a finding
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     device = scene.candidate.option("device") or scene.candidate.option("provider")
-    fallen = _fallen(scene)
+    fallen = _layers_on_cpu(scene)
     if not device.startswith("cuda") or not fallen:
         return
     counts = Counter(layer.layer_type for layer in fallen)
@@ -59,11 +59,11 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             if_true=_CPU,
             if_false="CUDAExecutionProvider",
         ),
-        test=lambda: _finding(scene, fallen, f"on the CPU: {because}"),
+        test=lambda: _show_finding(scene, fallen, f"on the CPU: {because}"),
     )
 
 
-def _fallen(scene: Scene) -> list[ExecutedLayer]:
+def _layers_on_cpu(scene: Scene) -> list[ExecutedLayer]:
     layers = scene.executed_graph.layers if scene.executed_graph else ()
     return [
         layer
@@ -72,7 +72,7 @@ def _fallen(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Shown:
+def _show_finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Shown:
     layers = scene.executed_graph.layers if scene.executed_graph else ()
     everything = all(layer.provider in {_CPU, ""} for layer in layers)
     text = "write these nodes in a type, an opset or operators that the CUDA provider has kernels for"
@@ -93,7 +93,7 @@ def _finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Shown:
 CHECK = Check(
     code="ENV003",
     title="Nodes run on the CPU although a GPU was asked for",
-    propose=_propose,
+    propose=_propose_claims,
     # It takes a GPU to be asked for; the tests plant the runtime's record instead.
     holds=(),
     holds_not=(Example(model=DENSE, inputs=DENSE_INPUTS, candidate="ort", constants=DENSE_CONSTANTS),),

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, number, percent
-from parityscope.checks._correcting import beyond_range
+from parityscope.checks._common import EXPLAINED, format_number, format_percent
+from parityscope.checks._correcting import correct_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, lab: Lab, localization: Localization, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, lab: Lab, localization: Localization, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     born = [one for one in localization.suspects if one.introduced_nonfinite]
     born.sort(key=lambda one: one.site.index)
     for suspect in {one.site.tensor: one for one in [*born[:4], *suspects]}.values():
-        reached = _largest(lab.reference(suspect.site.tensor))
+        reached = _largest_magnitude(lab.reference(suspect.site.tensor))
         if reached > scene.storage.largest:
-            yield _proposal(scene, lab, suspect, reached)
+            yield _make_claim(scene, lab, suspect, reached)
 
 
-def _largest(array: np.ndarray) -> float:
+def _largest_magnitude(array: np.ndarray) -> float:
     """The largest finite magnitude; 0 for anything but floats."""
     if array.dtype.kind not in "fV":
         return 0.0
@@ -54,12 +54,12 @@ def _largest(array: np.ndarray) -> float:
     return float(values[np.isfinite(values)].max(initial=0.0))
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim:
+def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim:
     largest = scene.storage.largest
     tensor = suspect.site.tensor
     claim = (
-        f"{suspect.site.op_type} {suspect.site.node} reaches {number(reached)} at {tensor!r}, beyond "
-        f"{scene.storage.title}'s largest finite value {number(largest)}"
+        f"{suspect.site.op_type} {suspect.site.node} reaches {format_number(reached)} at {tensor!r}, beyond "
+        f"{scene.storage.title}'s largest finite value {format_number(largest)}"
     )
 
     def test() -> Shown:
@@ -71,7 +71,8 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim
         agreement = int((predicted & lost).sum()) / either if either else 0.0
         before, after = int(predicted.sum()), int(lost.sum())
         because = (
-            f"{before} elements are too large, {after} are lost in the candidate, and {percent(agreement)} of either are the "
+            f"{before} elements are too large, {after} are lost in the candidate, and {format_percent(agreement)} of "
+            "either are the "
             "same elements"
         )
         if agreement < EXPLAINED:
@@ -85,9 +86,9 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim
             confidence=agreement,
             confidence_from="agreement of the predicted with the lost elements",
             share=suspect.share,
-            repairs=_repairs(suspect),
+            repairs=_offer_repairs(suspect),
             details={"tensor": tensor, "reaches": reached, "lost": after, "format": scene.storage.name},
-            correction=beyond_range(tensor, scene.storage, clamped=clamped),
+            correction=correct_range(tensor, scene.storage, clamped=clamped),
         )
 
     return Claim(
@@ -95,7 +96,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim
         predicts=Prediction(
             change="none: predict from the reference's values which elements are too large",
             measure="agreement of the predicted elements with those that are not finite, or clamped, in the candidate",
-            if_true=f"at least {percent(EXPLAINED)} of either",
+            if_true=f"at least {format_percent(EXPLAINED)} of either",
             if_false="the candidate is finite and right where the reference is too large",
         ),
         site=suspect.site,
@@ -107,7 +108,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim
 _STEPS = frozenset({"Pow", "Mul", "ReduceMean", "ReduceSum", "Exp"})
 
 
-def _repairs(suspect: Suspect) -> tuple[Offer, ...]:
+def _offer_repairs(suspect: Suspect) -> tuple[Offer, ...]:
     node = suspect.site.node
     offered = [
         (
@@ -142,7 +143,7 @@ _X = np.linspace(0.5, 1, 8, dtype=np.float32).reshape(1, 8)
 CHECK = Check(
     code="RNG002",
     title="An activation does not fit the number format",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_POW,

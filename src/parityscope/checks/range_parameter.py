@@ -28,8 +28,8 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
-from parityscope.checks._correcting import with_constants
+from parityscope.checks._common import EXPLAINED, constants_of, explained_share, format_number, format_percent
+from parityscope.checks._correcting import correct_constants
 from parityscope.operators import CONTRACTIONS, with_trait
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.checks import Lab, Offer, Scene
-    from parityscope.checks._common import Constant
+    from parityscope.checks._common import RegionConstant
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
@@ -45,26 +45,26 @@ __all__ = ["CHECK"]
 _FATES: dict[Overflow, str] = {"infinity": "overflowed to infinity", "saturate": "saturated to the largest value"}
 
 
-def _propose(scene: Scene, lab: Lab, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, lab: Lab, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:
         for constant in constants_of(scene, frozenset(suspect.region)):
             if float(np.abs(constant.values).max(initial=0.0)) > scene.storage.largest:
-                yield _proposal(scene, lab, suspect, constant)
+                yield _make_claim(scene, lab, suspect, constant)
 
 
-def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> Claim:
+def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConstant) -> Claim:
     largest = scene.storage.largest
     beyond = int((np.abs(constant.values) > largest).sum())
     worst = float(constant.values.ravel()[np.abs(constant.values).argmax()])
     claim = (
-        f"{constant.op_type} {constant.node} reads {constant.role} {constant.name!r}, which holds {number(worst)}: "
-        f"beyond {scene.storage.title}'s largest finite value {number(largest)} "
+        f"{constant.op_type} {constant.node} reads {constant.role} {constant.name!r}, which holds {format_number(worst)}: "
+        f"beyond {scene.storage.title}'s largest finite value {format_number(largest)} "
         f"({beyond} of {constant.values.size} elements)"
     )
 
     def test() -> Shown:
         share, how, held = _best_share(scene, lab, suspect, constant)
-        because = f"with {constant.name} {how}, {percent(share)} of the introduced error is reproduced"
+        because = f"with {constant.name} {how}, {format_percent(share)} of the introduced error is reproduced"
         if share < EXPLAINED:
             return Shown(because=because, outcome="refutes", before=suspect.introduced, after=share)
         return Shown(
@@ -75,7 +75,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> C
             confidence=min(1.0, share),
             confidence_from="the share of the introduced error that the experiment reproduced",
             share=None if suspect.share is None else suspect.share * min(1.0, share),
-            repairs=_repairs(constant),
+            repairs=_offer_repairs(constant),
             details={
                 "parameter": constant.name,
                 "role": constant.role,
@@ -83,7 +83,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> C
                 "node": constant.node,
                 "format": scene.storage.name,
             },
-            correction=with_constants({constant.name: held}, f"reads {constant.name} {how}"),
+            correction=correct_constants({constant.name: held}, f"reads {constant.name} {how}"),
         )
 
     return Claim(
@@ -91,7 +91,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> C
         predicts=Prediction(
             change=f"replace {constant.name} by what {scene.storage.title} makes of it; nothing else",
             measure=f"share of the error introduced at {suspect.site.tensor} that this reproduces",
-            if_true=f"at least {percent(EXPLAINED)}",
+            if_true=f"at least {format_percent(EXPLAINED)}",
             if_false="none of it: the layer stays as the reference computes it",
         ),
         site=suspect.site,
@@ -99,7 +99,7 @@ def _proposal(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> C
     )
 
 
-def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: Constant) -> tuple[float, str, np.ndarray]:
+def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConstant) -> tuple[float, str, np.ndarray]:
     tensor = suspect.site.tensor
     candidate, plain = lab.candidate(tensor), lab.replay(tensor, {})
     shares = []
@@ -117,7 +117,7 @@ _SCALED = CONTRACTIONS | {"Mul", "Div"} | {"LayerNormalization"}
 _MASKED = (with_trait("affine") - {"Div"}) | {"Where"}
 
 
-def _repairs(constant: Constant) -> tuple[Offer, ...]:
+def _offer_repairs(constant: RegionConstant) -> tuple[Offer, ...]:
     offered = [("keep_in_fp32", f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16")]
     if constant.op_type in _SCALED:
         scale = (
@@ -152,7 +152,7 @@ _BN_CONSTANTS = {
 CHECK = Check(
     code="RNG001",
     title="A parameter does not fit the number format",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_BN,

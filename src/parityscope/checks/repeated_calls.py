@@ -32,14 +32,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.localization.calls import CURVED, HONEST, beyond
+from parityscope.checks._common import format_number
+from parityscope.localization.calls import CURVED, HONEST, first_beyond
 from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.localization.calls import Growth, Step
+    from parityscope.localization.calls import CallStep, Growth
 
 __all__ = ["CHECK"]
 
@@ -48,7 +48,7 @@ _GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings
 _OWN = 0.5
 
 
-def _propose(sequence: Growth) -> Iterator[Claim]:
+def _propose_claims(sequence: Growth) -> Iterator[Claim]:
     if not sequence.steps:
         return
     yield Claim(
@@ -59,36 +59,36 @@ def _propose(sequence: Growth) -> Iterator[Claim]:
             if_true=f"more than {_GROWN:g} times that of the first call, most of it inherited, and it stays so",
             if_false="it stays as it is after one call, or shrinks again",
         ),
-        test=lambda: _tested(sequence),
+        test=lambda: _test_claim(sequence),
     )
 
 
-def _tested(growth: Growth) -> Shown:
+def _test_claim(growth: Growth) -> Shown:
     first, last = growth.steps[0], growth.steps[-1]
     worst = max(growth.steps, key=lambda step: step.error)
     grown = worst.error > _GROWN * first.error and worst.introduced < _OWN * worst.error
     grown = grown and worst.error <= _GROWN * last.error
-    because = _words(growth, first, last)
+    because = _describe_growth(growth, first, last)
     outcome = "supports" if grown else "refutes"
     seen = Shown(because=because, outcome="supports" if grown else "refutes", before=first.error, after=worst.error)
     if outcome == "refutes":
         return seen
-    return _finding(growth, first, worst, seen)
+    return _show_finding(growth, first, worst, seen)
 
 
-def _words(growth: Growth, first: Step, last: Step) -> str:
-    said = f"the state is off by {number(first.error)} after one call and {number(last.error)} after {last.call}"
+def _describe_growth(growth: Growth, first: CallStep, last: CallStep) -> str:
+    said = f"the state is off by {format_number(first.error)} after one call and {format_number(last.error)} after {last.call}"
     if growth.factor > 1.0:
         said += f", {growth.factor:.3g} times as much with each"
     if growth.leaves is not None:
         said += f"; from call {growth.leaves} on it is no longer linear (a share of {CURVED:g} is curved)"
     if not math.isnan(last.expected):
-        said += f"; an honest deployment of the declared arithmetic is off by {number(last.expected)} there"
+        said += f"; an honest deployment of the declared arithmetic is off by {format_number(last.expected)} there"
     return said
 
 
-def _finding(growth: Growth, first: Step, worst: Step, seen: Shown) -> Shown:
-    bad = beyond(growth)
+def _show_finding(growth: Growth, first: CallStep, worst: CallStep, seen: Shown) -> Shown:
+    bad = first_beyond(growth)
     share = max(0.0, 1.0 - (first.error / worst.error) ** 2) if math.isfinite(worst.error) else 1.0
     output = next(iter(growth.states.values()))
     return replace(
@@ -136,7 +136,7 @@ _START = {"h": _RNG.uniform(0.2, 0.8, size=(1, 16)).astype(np.float32)}
 CHECK = Check(
     code="SEQ001",
     title="The error grows from call to call",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_CHAOS,

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import apart, limit_of
-from parityscope.comparison.rows import match_rows, matched, row_axis
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import limit_of, output_distance
+from parityscope.comparison.rows import match_outputs, match_rows, row_axis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +49,10 @@ _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squar
 _OTHERS = 0.05
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if (scene.policy is not None and scene.policy.matched) or not bench.samples:
         return
-    for names in _groups(scene):
+    for names in _outputs_behind_sorts(scene):
         yield Claim(
             words=f"the rows of {', '.join(names)} stand in another order",
             predicts=Prediction(
@@ -62,13 +62,13 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
                 if_false="pairing changes little",
             ),
             cost_s=0.5,
-            test=functools.partial(_test, scene, bench, names),
+            test=functools.partial(_test_claim, scene, bench, names),
         )
 
 
-def _groups(scene: Scene) -> list[tuple[str, ...]]:
+def _outputs_behind_sorts(scene: Scene) -> list[tuple[str, ...]]:
     """Outputs beyond behind a sort, by the number of their rows."""
-    sorted_ = _behind_sorts(scene.graph)
+    sorted_ = _values_behind_sorts(scene.graph)
     groups: dict[tuple[int, ...], list[str]] = {}
     for pair in scene.outputs:
         axis = row_axis([pair.shape])
@@ -78,7 +78,7 @@ def _groups(scene: Scene) -> list[tuple[str, ...]]:
     return [tuple(names) for names in groups.values() if beyond & set(names)]
 
 
-def _behind_sorts(model: ir.Model) -> set[str]:
+def _values_behind_sorts(model: ir.Model) -> set[str]:
     """The values that a sort of the main graph reaches."""
     reached: set[str] = set()
     for node in model.graph:
@@ -88,36 +88,39 @@ def _behind_sorts(model: ir.Model) -> set[str]:
     return reached
 
 
-def _test(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
     before, after, moved, rows, same = 0.0, 0.0, 0, 0, True
     for index in bench.samples:
         reference, candidate = bench.reference(index), bench.candidate(index)
         both = [name for name in names if name in reference and name in candidate]
         if any(np.shape(reference[name]) != np.shape(candidate[name]) for name in both) or not both:
             continue
-        paired = matched(both, reference, candidate)
+        paired = match_outputs(both, reference, candidate)
         orders = match_rows([reference[name] for name in both], [candidate[name] for name in both]) or []
         moved += sum(int((order != np.arange(len(order))).sum()) for order in orders)
         rows += sum(map(len, orders))
-        before = max(before, *(apart(reference[name], candidate[name]) for name in both))
-        after = max(after, *(apart(reference[name], paired[name]) for name in both))
-        same = same and all(_are_the_same(scene, name, reference[name], paired[name]) for name in both)
-    told = f"{moved:,} of {rows:,} rows moved; by position the error is {number(before)}, row by row {number(after)}"
+        before = max(before, *(output_distance(reference[name], candidate[name]) for name in both))
+        after = max(after, *(output_distance(reference[name], paired[name]) for name in both))
+        same = same and all(_have_the_same_rows(scene, name, reference[name], paired[name]) for name in both)
+    told = (
+        f"{moved:,} of {rows:,} rows moved; by position the error is {format_number(before)}, row by row "
+        f"{format_number(after)}"
+    )
     holds = rows > 0 and moved > 0 and np.isfinite(after) and after * _FALL <= before
     seen = Shown(because=told, outcome="supports" if holds else "refutes", before=before, after=after)
-    return _finding(names, seen, moved, same=same) if holds else seen
+    return _show_finding(names, seen, moved, same=same) if holds else seen
 
 
-def _are_the_same(scene: Scene, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
+def _have_the_same_rows(scene: Scene, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
     """Whether the rows, once paired, are the same ones."""
     if reference.dtype.kind == "f":
-        return apart(reference, paired) <= limit_of(scene, name, coarser=True)
+        return output_distance(reference, paired) <= limit_of(scene, name, coarser=True)
     axis = row_axis([reference.shape]) or 0
     others = (reference != paired).reshape(*reference.shape[: axis + 1], -1).any(axis=-1)
     return float(others.mean()) <= _OTHERS
 
 
-def _finding(names: Sequence[str], seen: Shown, moved: int, *, same: bool) -> Shown:
+def _show_finding(names: Sequence[str], seen: Shown, moved: int, *, same: bool) -> Shown:
     option = ",".join(names)
     gone = 1.0 - min(1.0, seen.after / seen.before) ** 2
     return replace(
@@ -151,11 +154,11 @@ _X = {"x": np.repeat(np.linspace(2.0, 1.0, 16), 2)[None].astype(np.float32) + np
 _PAIRS = [1, 0, 3, 2, 5, 4, 7, 6]
 
 
-def _exchanged(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+def _exchange_rows(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
     return [{"scores": one["scores"][:, _PAIRS], "boxes": one["boxes"][:, _PAIRS]} for one in outputs]
 
 
-def _wrong(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+def _move_boxes(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
     noise = np.random.default_rng(42).normal(size=(1, 8, 4)).astype(np.float32)
     return [{"scores": one["scores"], "boxes": one["boxes"] + noise} for one in outputs]
 
@@ -163,10 +166,10 @@ def _wrong(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
 CHECK = Check(
     code="DAT010",
     title="The rows stand in another order",
-    propose=_propose,
-    holds=(Example(model=_TOP, inputs=_X, outputs_fault=_exchanged, constants=_CONSTANTS),),
+    propose=_propose_claims,
+    holds=(Example(model=_TOP, inputs=_X, outputs_fault=_exchange_rows, constants=_CONSTANTS),),
     holds_not=(
-        Example(model=_TOP, inputs=_X, outputs_fault=_wrong, constants=_CONSTANTS),
+        Example(model=_TOP, inputs=_X, outputs_fault=_move_boxes, constants=_CONSTANTS),
         # Rows that no sort has made have an order of their own.
         Example(
             model="""<ir_version: 8, opset_import: ["" : 17]> g (float[1,8,4] x) => (float[1,8,4] y) { y = Mul(x, x) }""",

@@ -24,9 +24,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
+from parityscope.checks._common import format_number
 from parityscope.checks._examples import PRODUCTS, product_arrays
-from parityscope.checks._reproducing import RUN_S, Misfit, misfit, refuted, supported
+from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ __all__ = ["CHECK"]
 _OPTIMIZER = "optimization="
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for target, run in bench.switched.items():
         # Only the switch is looked at here: what an optimizer does is a matter of its own.
         if _OPTIMIZER not in target or _OPTIMIZER in _options_of(scene):
-            yield _proposal(scene, bench, target, run)
+            yield _make_claim(scene, bench, target, run)
 
 
 def _options_of(scene: Scene) -> str:
     return "&".join(f"{key}={value}" for key, value in scene.candidate.options)
 
 
-def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
     return Claim(
         words=f"the candidate is right as {target}",
         predicts=Prediction(
@@ -65,27 +65,27 @@ def _proposal(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
         ),
         cost_s=RUN_S * 10,
         runs="rebuild",
-        test=lambda: _tested(scene, bench, target, run),
+        test=lambda: _test_claim(scene, bench, target, run),
     )
 
 
-def _tested(scene: Scene, bench: Bench, target: str, run: Run) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Shown:
     before = after = Misfit(error=0.0, over=0.0)
     for index in bench.samples:
         try:
             found = run(bench.inputs(index))
         except ParityError as error:
-            return refuted(None, f"it cannot be run: {error.problem}")
+            return show_refuted(None, f"it cannot be run: {error.problem}")
         reference = bench.reference(index)
-        before = max(before, misfit(scene, reference, bench.candidate(index)), key=lambda one: one.over)
-        after = max(after, misfit(scene, reference, found), key=lambda one: one.over)
-    because = f"the error goes from {number(before.error)} to {number(after.error)}"
+        before = max(before, measure_misfit(scene, reference, bench.candidate(index)), key=lambda one: one.over)
+        after = max(after, measure_misfit(scene, reference, found), key=lambda one: one.over)
+    because = f"the error goes from {format_number(before.error)} to {format_number(after.error)}"
     if not after.explains(before):
-        return refuted(before, because, after=after.error)
-    return _finding(target, after.share(before), supported(before, after, because))
+        return show_refuted(before, because, after=after.error)
+    return _show_finding(target, after.share(before), show_supported(before, after, because))
 
 
-def _finding(target: str, share: float, seen: Shown) -> Shown:
+def _show_finding(target: str, share: float, seen: Shown) -> Shown:
     return replace(
         seen,
         sentence=f"Run as {target}, the candidate is right: {seen.because}.",
@@ -107,7 +107,7 @@ _W, _X = product_arrays(69)
 CHECK = Check(
     code="ENV002",
     title="A switch of the runtime makes the error",
-    propose=_propose,
+    propose=_propose_claims,
     # The hint of bfloat16, where FP32 is declared.
     holds=(Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),
     holds_not=(

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, misfit, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _SECONDS = 10.0  # chosen: what that may take; of a slow model fewer are looked 
 _FEWEST = 2  # wrong samples: one alone may be anything
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if len(scene.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
         return
     yield Claim(
@@ -59,37 +59,39 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=RUN_S * min(_MOST, len(scene.inputs.indices)),
         runs="reference",
-        test=lambda: _tested(scene, bench),
+        test=lambda: _test_claim(scene, bench),
     )
 
 
-def _tested(scene: Scene, bench: Bench) -> Shown:
+def _test_claim(scene: Scene, bench: Bench) -> Shown:
     bad = bad_samples(scene, bench)
     if len(bad) < _FEWEST:
-        return refuted(None, "fewer than two samples tell enough")
-    befores = {index: misfit(scene, bench.reference(index), bench.candidate(index)) for index in bad}
+        return show_refuted(None, "fewer than two samples tell enough")
+    befores = {index: measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bad}
     before = max(befores.values(), key=lambda one: one.error)
-    known = _answers(scene, bench, bad)
+    known = _reference_outputs(scene, bench, bad)
     order: dict[int, int] = {}
     after = Misfit(error=0.0, over=0.0)
     for index in bad:
         held = {
-            other: misfit(scene, outputs, bench.candidate(index)) for other, outputs in known.items() if other != index
+            other: measure_misfit(scene, outputs, bench.candidate(index))
+            for other, outputs in known.items()
+            if other != index
         }
         fits = [other for other, left in held.items() if left.explains(befores[index])]
         if len(fits) != 1:
             whose = "no other" if not fits else f"{len(fits)} others"
-            return refuted(before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
+            return show_refuted(before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
         order[index] = fits[0]
         after = max(after, held[fits[0]], key=lambda one: one.error)
     if all(other == index - 1 for index, other in order.items()):
-        return refuted(before, "each is the sample before's: an old output")
+        return show_refuted(before, "each is the sample before's: an old output")
     said = ", ".join(f"sample {index} has sample {other}'s" for index, other in order.items())
-    because = f"{said}; so the error falls from {number(before.error)} to {number(after.error)}"
-    return _finding(order, after.share(before), supported(before, after, because))
+    because = f"{said}; so the error falls from {format_number(before.error)} to {format_number(after.error)}"
+    return _show_finding(order, after.share(before), show_supported(before, after, because))
 
 
-def _answers(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
+def _reference_outputs(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
     """The reference's outputs by sample: those of the bench, and those around them."""
     known: dict[int, Mapping[str, np.ndarray]] = {index: bench.reference(index) for index in bench.samples}
     others = [index for index in scene.inputs.indices if index not in known]
@@ -104,7 +106,7 @@ def _answers(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mappin
     return known
 
 
-def _finding(order: Mapping[int, int], share: float, seen: Shown) -> Shown:
+def _show_finding(order: Mapping[int, int], share: float, seen: Shown) -> Shown:
     return replace(
         seen,
         sentence=f"The outputs belong to other samples: {seen.because}.",
@@ -119,7 +121,7 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,24] x) => (float
 _X = {"x": np.random.default_rng(68).normal(size=(4, 24)).astype(np.float32)}
 
 
-def _listed(samples: Samples) -> Samples:
+def _sort_by_name(samples: Samples) -> Samples:
     """In the order of names that are sorted as text, say."""
     return [samples[place] for place in (2, 0, 3, 1)]
 
@@ -127,9 +129,9 @@ def _listed(samples: Samples) -> Samples:
 CHECK = Check(
     code="BND006",
     title="Outputs belong to other samples",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_X, outputs_fault=_listed),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_sort_by_name),
         Example(model=_MODEL, inputs=_X, outputs_fault=lambda samples: [*samples[1:], samples[0]]),
     ),
     holds_not=(
@@ -139,7 +141,7 @@ CHECK = Check(
             model=_MODEL,
             inputs=_X,
             outputs_fault=lambda samples: [
-                {"y": each["y"] * (1 + place % 2)} for place, each in enumerate(_listed(samples))
+                {"y": each["y"] * (1 + place % 2)} for place, each in enumerate(_sort_by_name(samples))
             ],
         ),
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32"),

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._correcting import without_old
+from parityscope.checks._common import format_number
+from parityscope.checks._correcting import correct_old_output
 from parityscope.checks._remains import Remains, remains_by_sample
-from parityscope.checks._reproducing import Misfit, apart, bad_samples, limit_of, refuted, supported
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ _MENDS = {
 }
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for pair in scene.outputs:
         # Outputs that their budget or grade lets pass have nothing to answer for.
         if pair.verdict == "beyond":
-            yield _proposal(scene, bench, pair.site.tensor)
+            yield _make_claim(scene, bench, pair.site.tensor)
 
 
-def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"output {output} is the sample before's or was not written, wholly or from some element on",
         predicts=Prediction(
@@ -68,11 +68,11 @@ def _proposal(scene: Scene, bench: Bench, output: str) -> Claim:
             if_true="all that is wrong is old, and the rest is right",
             if_false="the wrong elements are new ones",
         ),
-        test=lambda: _tested(scene, bench, output),
+        test=lambda: _test_claim(scene, bench, output),
     )
 
 
-def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     limit = limit_of(scene, output)
     found: list[Remains] = []
     before = Misfit(error=0.0, over=0.0)
@@ -80,47 +80,50 @@ def _tested(scene: Scene, bench: Bench, output: str) -> Shown:
         # Nothing came before the first sample: what its buffer held is anybody's guess.
         if remains is None and place > 0:
             because = f"sample {bench.samples[place]} is wrong and new, or cannot be compared"
-            return refuted(Misfit(error=error, over=error / limit), because)
+            return show_refuted(Misfit(error=error, over=error / limit), because)
         if remains is not None:
             found.append(remains)
             before = max(before, Misfit(error=error, over=error / limit), key=lambda one: one.error)
     if not found:
-        return refuted(None, "no wrong sample is old, and the first had none before it")
+        return show_refuted(None, "no wrong sample is old, and the first had none before it")
     told = found[-1]
-    if why := _elsewhere(scene, output):
-        return refuted(before, why)
-    if told.kind == "before" and _same_throughout(bench, output, limit):
-        return refuted(before, "the answer is the same from the first sample on, before which there was none")
+    if why := _why_written(scene, output):
+        return show_refuted(before, why)
+    if told.kind == "before" and _is_same_throughout(bench, output, limit):
+        return show_refuted(before, "the answer is the same from the first sample on, before which there was none")
     if told.kind == "before" and not bad_samples(scene, bench):
-        return refuted(None, "so few values are equal by chance")
-    if told.kind != "before" and (why := _dead(scene, bench, output)):
-        return refuted(before, why)
-    because = f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to {number(before.error)}"
-    finding = _finding(
+        return show_refuted(None, "so few values are equal by chance")
+    if told.kind != "before" and (why := _why_constant(scene, bench, output)):
+        return show_refuted(before, why)
+    because = (
+        f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to "
+        f"{format_number(before.error)}"
+    )
+    finding = _show_finding(
         scene,
         output,
         told,
-        supported(before, Misfit(error=told.error, over=0.0), because),
+        show_supported(before, Misfit(error=told.error, over=0.0), because),
         bench.candidate(bench.samples[-1])[output],
     )
-    return replace(finding, correction=without_old(output, told.start))
+    return replace(finding, correction=correct_old_output(output, told.start))
 
 
-def _same_throughout(bench: Bench, output: str, limit: float) -> bool:
+def _is_same_throughout(bench: Bench, output: str, limit: float) -> bool:
     """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
     first, *others = (bench.candidate(index)[output] for index in bench.samples)
-    wrong = apart(bench.reference(bench.samples[0])[output], first) > limit
-    return wrong and all(apart(first, other) <= limit for other in others)
+    wrong = output_distance(bench.reference(bench.samples[0])[output], first) > limit
+    return wrong and all(output_distance(first, other) <= limit for other in others)
 
 
-def _elsewhere(scene: Scene, output: str) -> str:
+def _why_written(scene: Scene, output: str) -> str:
     """Why an output was written, right or wrong; "" if nothing says that."""
     suspects = scene.localization.suspects if scene.localization else ()
     blamed = [one for one in suspects if (one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output]
     return f"the error arises at {blamed[0].site.tensor} and not behind it" if blamed else ""
 
 
-def _dead(scene: Scene, bench: Bench, output: str) -> str:
+def _why_constant(scene: Scene, bench: Bench, output: str) -> str:
     """Why a constant output may have been computed so; "" if nothing says that."""
     values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
     if values.dtype.kind == "f" and values.size and float(values.max()) < scene.storage.smallest_normal:
@@ -128,7 +131,7 @@ def _dead(scene: Scene, bench: Bench, output: str) -> str:
     return ""
 
 
-def _finding(scene: Scene, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
+def _show_finding(scene: Scene, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
     # Rows whose second begins behind the end of the buffer leave the same.
     row = told.kind == "zero" and shown.ndim > 1 and 0 < told.start <= shown.shape[-1] < shown.size
     also = f" Rows that begin every {shown.nbytes} bytes or more, read end to end, look so too." if row else ""
@@ -156,7 +159,7 @@ _DEAD = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[
 _X = {"x": np.random.default_rng(22).normal(size=(3, 64)).astype(np.float32)}
 
 
-def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
+def _deployment_reading(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Samples], Samples]:
     """A deployment that gives `change(its output, what the buffer held before)`; zero before the first run."""
 
     def fault(samples: Samples) -> Samples:
@@ -170,38 +173,47 @@ def _read(change: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[S
     return fault
 
 
-def _tail(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
+def _keep_old_tail(value: np.ndarray, rest: np.ndarray) -> np.ndarray:
     return np.concatenate([value[:, :40], rest[:, 40:]], axis=1)
 
 
 CHECK = Check(
     code="BND003",
     title="An output is old or was never written",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda _, before: before), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: value * 0), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(_tail), site="y"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: _tail(value, value * 0)), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda _, before: before), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda value, _: value * 0), site="y"),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(_keep_old_tail), site="y"),
+        Example(
+            model=_MODEL,
+            inputs=_X,
+            outputs_fault=_deployment_reading(lambda value, _: _keep_old_tail(value, value * 0)),
+            site="y",
+        ),
         # The engine's own old answer, which differs from what either side recorded by the last bit.
         Example(
             model=_MODEL,
             inputs=_X,
-            outputs_fault=_read(lambda value, before: _tail(value, np.nextafter(before, np.float32(2)))),
+            outputs_fault=_deployment_reading(
+                lambda value, before: _keep_old_tail(value, np.nextafter(before, np.float32(2)))
+            ),
             site="y",
         ),
         # Fresh memory that a debugger fills with the bytes 0xCD is this number.
         Example(
             model=_MODEL,
             inputs=_X,
-            outputs_fault=_read(lambda value, _: _tail(value, np.full_like(value, -431602080.0))),
+            outputs_fault=_deployment_reading(
+                lambda value, _: _keep_old_tail(value, np.full_like(value, -431602080.0))
+            ),
             site="y",
         ),
     ),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16"),
         Example(model=_MODEL, inputs=_X, candidate="sim:f16"),
-        Example(model=_MODEL, inputs=_X, outputs_fault=_read(lambda value, _: value / 2)),
+        Example(model=_MODEL, inputs=_X, outputs_fault=_deployment_reading(lambda value, _: value / 2)),
         Example(
             model=_DEAD,
             inputs={"x": _X["x"][:1]},

@@ -46,11 +46,11 @@ _FEW_IDS = 8  # ids: sixteen that are all 0 or 1 by chance, of a hundred rows, h
 _OTHERS = ("mask", "segment", "token_type", "position")
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     if scene.inputs.generated:
         return  # DAT001 says that
     samples = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
-    told = [*_constant(samples), *_noise(samples), *_narrow_ids(scene, samples)]
+    told = [*_describe_constant_inputs(samples), *_describe_noise_inputs(samples), *_narrow_ids(scene, samples)]
     if not told:
         return
     yield Claim(
@@ -60,11 +60,11 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             if_true="a constant, a generator's noise, or ids 0 and 1 only",
             if_false="they vary as real data does",
         ),
-        test=lambda: _finding(told, "; ".join(told)),
+        test=lambda: _show_finding(told, "; ".join(told)),
     )
 
 
-def _constant(samples: Samples) -> Iterator[str]:
+def _describe_constant_inputs(samples: Samples) -> Iterator[str]:
     if all(is_constant(array) or array.size < 2 for sample in samples for array in sample.values()) and any(
         array.size > 1 for array in samples[0].values()
     ):
@@ -74,7 +74,7 @@ def _constant(samples: Samples) -> Iterator[str]:
         yield f"every input is constant ({', '.join(f'{value:g}' for value in values)})"
 
 
-def _noise(samples: Samples) -> Iterator[str]:
+def _describe_noise_inputs(samples: Samples) -> Iterator[str]:
     for name in samples[0]:
         words = {noise_of(sample[name]) for sample in samples}
         if len(words) == 1 and (word := words.pop()):
@@ -90,7 +90,7 @@ def _narrow_ids(scene: Scene, samples: Samples) -> Iterator[str]:
             yield f"{name} holds the ids 0 and 1 only, of {rows:,}"
 
 
-def _finding(told: list[str], because: str) -> Shown:
+def _show_finding(told: list[str], because: str) -> Shown:
     return Shown(
         because=because,
         role="information",
@@ -125,7 +125,7 @@ _PLAIN = "ort?optimization=disabled"
 CHECK = Check(
     code="DAT003",
     title="The inputs are not real data",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_MODEL, inputs={"x": np.zeros((1, 3, 32, 32), np.float32)}, candidate=_PLAIN),
         Example(model=_MODEL, inputs={"x": _UNIFORM}, candidate=_PLAIN),

@@ -27,11 +27,11 @@ from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.comparison import measure_pair, measurements
+from parityscope.checks._common import format_number
+from parityscope.comparison import measure_all, measure_pair
 from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
-from parityscope.expectation import distance, margin_of
+from parityscope.expectation import error_distance, margin_of
 from parityscope.records import Budget, Tolerance
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ _LOWER = (
 )  # metrics of which less is better, measured again on the other run
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     # The floor of a model that is half precision by its own types is that precision's: DAT009 tells of it.
-    if scene.policy is None or (scene.bench is not None and any(map(_simulates, scene.bench.peers))):
+    if scene.policy is None or (scene.bench is not None and any(map(_is_simulation_target, scene.bench.peers))):
         return
     for pair in scene.outputs:
         floor = pair.expected.get("f32")
@@ -60,10 +60,10 @@ def _propose(scene: Scene) -> Iterator[Claim]:
             continue
         budgets = [one for one in budgets_for(scene.policy, pair.site.tensor) if one.metric in pair.measurements]
         if budgets:
-            yield _proposal(scene, pair, budgets, floor)
+            yield _make_claim(scene, pair, budgets, floor)
 
 
-def _proposal(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Claim:
+def _make_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Claim:
     return Claim(
         words=f"the budget of output {pair.site.tensor} is below the FP32 noise floor",
         predicts=Prediction(
@@ -72,21 +72,25 @@ def _proposal(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> 
             if_true="the error lies within the floor",
             if_false="the error lies above it",
         ),
-        test=lambda: _tested(scene, pair, budgets, floor),
+        test=lambda: _test_claim(scene, pair, budgets, floor),
     )
 
 
-def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Shown:
+def _test_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Shown:
     measured = pair.value("rel_l2")
     limit = floor * margin_of("f32")
     if not measured <= limit:
-        because = f"the error is {number(measured)} and FP32 noise explains {number(limit)}: the budget is not alone"
+        because = (
+            f"the error is {format_number(measured)} and FP32 noise explains {format_number(limit)}: the "
+            "budget is not alone"
+        )
         return Shown(because=because, outcome="refutes", before=measured, after=limit)
-    said = ", ".join(_words(one) for one in budgets)
+    said = ", ".join(_describe_budget(one) for one in budgets)
     because = (
-        f"{said} is asked for; the error is {number(measured)} (relative L2), and FP32 noise explains {number(limit)}"
+        f"{said} is asked for; the error is {format_number(measured)} (relative L2), and FP32 noise explains "
+        f"{format_number(limit)}"
     )
-    other = _another(scene.bench, pair.site.tensor, budgets)
+    other = _honest_run_outside(scene.bench, pair.site.tensor, budgets)
     if other:
         because += f"; {other} fails the same budget"
     return Shown(
@@ -109,22 +113,22 @@ def _tested(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Sh
     )
 
 
-def _words(budget: Budget) -> str:
+def _describe_budget(budget: Budget) -> str:
     if budget.tolerance is not None:
         return f"atol {budget.tolerance.atol:g} and rtol {budget.tolerance.rtol:g} in every element"
     return f"{budget.metric} {budget.limit:g}"
 
 
-def _simulates(target: str) -> bool:
+def _is_simulation_target(target: str) -> bool:
     return is_simulation(parse_target(target))
 
 
-def _another(bench: Bench | None, output: str, budgets: list[Budget]) -> str:
+def _honest_run_outside(bench: Bench | None, output: str, budgets: list[Budget]) -> str:
     """The honest run of the reference's model that breaks one of the budgets; "" if none does."""
     if bench is None:
         return ""
     for target, run in bench.peers.items():
-        if _simulates(target):
+        if _is_simulation_target(target):
             continue
         for index in bench.samples:
             try:
@@ -132,18 +136,18 @@ def _another(bench: Bench | None, output: str, budgets: list[Budget]) -> str:
             except ParityError:
                 break
             reference = bench.reference(index).get(output)
-            if found is not None and reference is not None and _breaks(reference, found, budgets):
+            if found is not None and reference is not None and _breaks_budget(reference, found, budgets):
                 return target
     return ""
 
 
-def _breaks(reference: np.ndarray, other: np.ndarray, budgets: list[Budget]) -> bool:
+def _breaks_budget(reference: np.ndarray, other: np.ndarray, budgets: list[Budget]) -> bool:
     if reference.shape != other.shape:
         return False
     statistics = measure_pair(reference, other, channel_axis=None)
-    if distance(statistics) == 0.0:
+    if error_distance(statistics) == 0.0:
         return False
-    found = measurements(statistics)
+    found = measure_all(statistics)
     for budget in budgets:
         if budget.tolerance is not None:
             broken = count_outside(reference, other, budget.tolerance).count > 0
@@ -171,7 +175,7 @@ _EQUAL = (
 CHECK = Check(
     code="DAT006",
     title="The budget asks for more than FP32 keeps",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32", budgets=_TIGHT, site="y"),
         Example(model=_MODEL, inputs=_X, constants=_W, candidate="openvino:f32", budgets=_EQUAL, site="y"),

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._conversion import each
-from parityscope.checks._reproducing import RUN_S, misfit, refuted, same_arrays
+from parityscope.checks._conversion import misfit_by_sample
+from parityscope.checks._reproducing import RUN_S, are_same_arrays, measure_misfit, show_refuted
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
     for value in scene.model.inputs:
         yield _input_proposal(scene, bench, value.name)
-    if len(_sizes(bench)) > 1:
+    if len(_samples_by_shape(bench)) > 1:
         yield _size_proposal(scene, bench)
 
 
@@ -68,21 +68,21 @@ def _tested_input(scene: Scene, bench: Bench, name: str) -> Shown:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin.values()))
     inputs = bench.inputs(bench.samples[0])
-    changed = {**inputs, name: _changed(inputs[name])}
-    if same_arrays(changed, inputs):
-        return refuted(None, "its values are all alike, so there is nothing to exchange")
+    changed = {**inputs, name: _reverse_elements(inputs[name])}
+    if are_same_arrays(changed, inputs):
+        return show_refuted(None, "its values are all alike, so there is nothing to exchange")
     try:
         file = bench.converted(inputs), bench.converted(changed)
         own = network(inputs), network(changed)
     except ParityError as error:
-        return refuted(None, f"a side refuses it: {error.problem}")
-    before = misfit(scene, *own)
-    if not same_arrays(*file):
-        return refuted(before, "the file's outputs move")
+        return show_refuted(None, f"a side refuses it: {error.problem}")
+    before = measure_misfit(scene, *own)
+    if not are_same_arrays(*file):
+        return show_refuted(before, "the file's outputs move")
     if before.fits:
-        return refuted(None, "the network does not follow it either")
+        return show_refuted(None, "the network does not follow it either")
     because = f"with {name} changed the network's outputs move and the file's stay as they are to the bit"
-    return _finding(
+    return _show_finding(
         f"Input {name} was traced away: {because}.", name, Shown(because=because, before=before.error, after=0.0)
     )
 
@@ -106,23 +106,23 @@ def _tested_sizes(scene: Scene, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     strict = replace(scene, declared="f32", executed="")
-    found = each(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    found = misfit_by_sample(strict, bench, next(iter(bench.origin.values())), bench.converted)
     right: list[str] = []
     wrong: list[str] = []
     mixed: list[str] = []
-    for size, members in _sizes(bench).items():
+    for size, members in _samples_by_shape(bench).items():
         fit = {found[index].fits for index in members}
         (mixed if len(fit) > 1 else right if fit == {True} else wrong).append(size)
     worst = max(found.values(), key=lambda one: one.over)
     if mixed or not (right and wrong):
-        return refuted(worst, "whether they agree does not go by size")
+        return show_refuted(worst, "whether they agree does not go by size")
     because = f"network and file agree for {'; '.join(right)} and not for {'; '.join(wrong)}"
-    return _finding(
+    return _show_finding(
         f"A size was traced as a constant: {because}.", "", Shown(because=because, before=worst.error, after=0.0)
     )
 
 
-def _sizes(bench: Bench) -> dict[str, list[int]]:
+def _samples_by_shape(bench: Bench) -> dict[str, list[int]]:
     """The samples by the shapes of their inputs, in words."""
     found: dict[str, list[int]] = {}
     for index in bench.samples:
@@ -131,14 +131,14 @@ def _sizes(bench: Bench) -> dict[str, list[int]]:
     return found
 
 
-def _changed(array: np.ndarray) -> np.ndarray:
+def _reverse_elements(array: np.ndarray) -> np.ndarray:
     """The same elements in the opposite order, which no type and no range forbids; floats a little larger as well."""
     turned = array.ravel()[::-1].reshape(array.shape)
     # An average over all elements would not notice their order.
     return (turned * 1.25).astype(array.dtype) if array.dtype.kind == "f" else turned
 
 
-def _finding(claim: str, name: str, seen: Shown) -> Shown:
+def _show_finding(claim: str, name: str, seen: Shown) -> Shown:
     return replace(
         seen,
         sentence=claim,
@@ -163,12 +163,12 @@ _FOLLOWED = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,8] x, float[4
 _NETWORK = """
 import torch
 
-class Net(torch.nn.Module):
+class TracedNet(torch.nn.Module):
     def forward(self, x, k):
         return x * k.sum()
 
 def make():
-    return Net()
+    return TracedNet()
 """
 _RNG = np.random.default_rng(73)
 _INPUTS: Mapping[str, np.ndarray] = {
@@ -181,7 +181,7 @@ _OURS = "{network}"
 CHECK = Check(
     code="EXP003",
     title="Tracing made a constant of what depends on the input",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_TRACED, inputs=_INPUTS, constants=_CONSTANTS, network=_NETWORK, reference=_OURS, candidate="ort"

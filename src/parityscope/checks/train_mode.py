@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import number
-from parityscope.checks._conversion import worst
-from parityscope.checks._reproducing import RUN_S, refuted, supported
+from parityscope.checks._common import format_number
+from parityscope.checks._conversion import worst_misfit
+from parityscope.checks._reproducing import RUN_S, show_refuted, show_supported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ __all__ = ["CHECK"]
 _TRAINED = "mode=batch-statistics"
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
     for target in list(bench.origin)[1:]:
@@ -62,31 +62,31 @@ def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Claim:
         ),
         cost_s=4 * RUN_S,
         runs="candidate",
-        test=lambda: _tested(scene, bench, target),
+        test=lambda: _test_claim(scene, bench, target),
     )
 
 
-def _tested(scene: Scene, bench: Bench, target: str) -> Shown:
+def _test_claim(scene: Scene, bench: Bench, target: str) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     strict = replace(scene, declared="f32", executed="")
-    before = worst(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    before = worst_misfit(strict, bench, next(iter(bench.origin.values())), bench.converted)
     if before.fits:
-        return refuted(before, "the network in the mode as given and the file agree")
-    after = worst(strict, bench, bench.origin[target], bench.converted)
-    because = f"network and file go from {number(before.error)} apart to {number(after.error)}"
+        return show_refuted(before, "the network in the mode as given and the file agree")
+    after = worst_misfit(strict, bench, bench.origin[target], bench.converted)
+    because = f"network and file go from {format_number(before.error)} apart to {format_number(after.error)}"
     if not after.explains(before):
-        return refuted(before, because, after=after.error)
+        return show_refuted(before, because, after=after.error)
     if _TRAINED in target:
         claim = f"The ONNX file was exported in training mode: {because} with the normalizations over the batch in that mode."
         text = "call model.eval() before torch.onnx.export, with training=TrainingMode.EVAL"
     else:
         claim = f"The network is run in training mode here, and its file is right: {because} in eval mode."
         text = "call model.eval() on the network, or leave mode= out of the target"
-    return _finding(claim, text, after.share(before), supported(before, after, because))
+    return _show_finding(claim, text, after.share(before), show_supported(before, after, because))
 
 
-def _finding(claim: str, text: str, share: float, seen: Shown) -> Shown:
+def _show_finding(claim: str, text: str, share: float, seen: Shown) -> Shown:
     return replace(
         seen,
         sentence=claim,
@@ -123,7 +123,7 @@ _OURS = "{network}"
 CHECK = Check(
     code="EXP002",
     title="The network was exported or run in training mode",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_TRAIN, inputs=_X, constants=_CONSTANTS, network=_NETWORK, reference=_OURS, candidate="ort"),
         Example(model=_TRAIN, inputs=_X, constants=_CONSTANTS, network=_NETWORK, candidate=_OURS),

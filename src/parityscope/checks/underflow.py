@@ -30,14 +30,14 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, number, percent
+from parityscope.checks._common import EXPLAINED, constants_of, explained_share, format_number, format_percent
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.checks import Lab, Scene
-    from parityscope.checks._common import Constant
+    from parityscope.checks._common import RegionConstant
 
 __all__ = ["CHECK"]
 
@@ -48,7 +48,7 @@ _POLES = frozenset(one.name for one in STANDARD.values() if one.pole is not None
 _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 
-def _propose(scene: Scene, lab: Lab) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, lab: Lab) -> Iterator[Claim]:
     if scene.verdict != "beyond":
         return
     outputs = [
@@ -57,10 +57,10 @@ def _propose(scene: Scene, lab: Lab) -> Iterator[Claim]:
     if not outputs:
         return
     for tensor, constant in itertools.islice(_small_constants(scene), _ASKED):
-        yield _proposal(scene, lab, outputs[0], tensor, constant)
+        yield _make_claim(scene, lab, outputs[0], tensor, constant)
 
 
-def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
+def _small_constants(scene: Scene) -> Iterator[tuple[str, RegionConstant]]:
     """Constants that lose digits in the format, with the tensor that reads each; those that vanish first."""
     found = {}
     tensors = {site.node: tensor for tensor, site in scene.places.items()}
@@ -72,26 +72,26 @@ def _small_constants(scene: Scene) -> Iterator[tuple[str, Constant]]:
         yield tensor, constant
 
 
-def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Constant) -> Claim:
+def _make_claim(scene: Scene, lab: Lab, output: str, tensor: str, constant: RegionConstant) -> Claim:
     smallest = float(np.abs(constant.values[constant.values != 0]).min())
     rounded = round_to(constant.values.astype(np.float32), scene.storage).astype(constant.dtype)
     fate = "zero" if (rounded[constant.values != 0] == 0).any() else "a subnormal number with fewer digits"
     claim = (
-        f"{constant.op_type} {constant.node} reads constant {constant.name!r} = {number(smallest)}, which becomes {fate} "
-        f"in {scene.storage.title} (smallest normal number {number(scene.storage.smallest_normal)})"
+        f"{constant.op_type} {constant.node} reads constant {constant.name!r} = {format_number(smallest)}, which becomes {fate} "
+        f"in {scene.storage.title} (smallest normal number {format_number(scene.storage.smallest_normal)})"
     )
 
     def test() -> Shown:
         share = explained_share(
             lab.candidate(output), lab.reference(output), lab.forward(output, {constant.name: rounded})
         )
-        because = f"with {constant.name} rounded, {percent(share)} of the output error is reproduced"
+        because = f"with {constant.name} rounded, {format_percent(share)} of the output error is reproduced"
         source = "the share of the output error that the experiment reproduced"
-        if share < EXPLAINED and (let := _let_through(scene, lab, tensor)):
+        if share < EXPLAINED and (let := _find_let_through(scene, lab, tensor)):
             share = let.share
             because = (
                 f"the reference alone shows nothing, but in the candidate {let.zeros} elements behind it are zero where the "
-                f"constant would stand, and they are {percent(share)} of what is not finite behind {let.reader}"
+                f"constant would stand, and they are {format_percent(share)} of what is not finite behind {let.reader}"
             )
             source = "the share of the elements that are not finite behind it where the constant was lost"
         if share < EXPLAINED:
@@ -107,7 +107,7 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
                 (
                     "raise_epsilon",
                     (
-                        f"raise {constant.name} to at least {number(scene.storage.smallest_normal)}; this changes "
+                        f"raise {constant.name} to at least {format_number(scene.storage.smallest_normal)}; this changes "
                         "the function, so measure the task metric"
                     ),
                 ),
@@ -126,7 +126,7 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
         predicts=Prediction(
             change=f"round {constant.name} to {scene.storage.title} in the reference; nothing else",
             measure=f"share of the error at output {output} that this reproduces",
-            if_true=f"at least {percent(EXPLAINED)}",
+            if_true=f"at least {format_percent(EXPLAINED)}",
             if_false="none of it",
         ),
         cost_s=1.0,
@@ -135,7 +135,7 @@ def _proposal(scene: Scene, lab: Lab, output: str, tensor: str, constant: Consta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Through:
+class _LetThrough:
     """`zeros` that a guard let through, and which `share` they are of what its `reader` makes not finite."""
 
     zeros: int
@@ -143,7 +143,7 @@ class _Through:
     reader: str
 
 
-def _let_through(scene: Scene, lab: Lab, tensor: str) -> _Through | None:
+def _find_let_through(scene: Scene, lab: Lab, tensor: str) -> _LetThrough | None:
     """Zeros of the candidate at `tensor` where its own inputs and the constant give a number; None if there are none."""
     kept = lab.replay(tensor, {})
     found = lab.candidate(tensor)
@@ -160,7 +160,7 @@ def _let_through(scene: Scene, lab: Lab, tensor: str) -> _Through | None:
     for op_type, reader in readers:
         behind = ~np.isfinite(lab.candidate(reader)) & np.isfinite(lab.reference(reader))
         if lost.any() and behind.any() and behind.shape == lost.shape:
-            return _Through(
+            return _LetThrough(
                 zeros=int(lost.sum()), share=float((behind & lost).sum() / behind.sum()), reader=f"{op_type} {reader}"
             )
     return None
@@ -183,7 +183,7 @@ _X = np.array([[-1, -0.5, 0.25, 0.5, 1, 2, 3, 4]], np.float32)
 CHECK = Check(
     code="RNG003",
     title="A small constant vanishes in the number format",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_LOG,

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, percent
+from parityscope.checks._common import EXPLAINED, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,20 +42,20 @@ __all__ = ["CHECK"]
 _NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 
-def _propose(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     if scene.verdict == "within":
         return
     for suspect in suspects:
         explanation = scene.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "unexplained":
-            yield _proposal(suspect, explanation)
+            yield _make_claim(suspect, explanation)
 
 
-def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
+def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
     nearest = max(explanation.rejected, key=lambda each: each.share or 0.0, default=None)
     best = max(0.0, nearest.share or 0.0) if nearest else 0.0
     left = f"; {explanation.left}" if explanation.left else ""
-    told = f"the nearest, {nearest.words}, explains {percent(best)}" if nearest and best > 0.0 else _NOTHING
+    told = f"the nearest, {nearest.words}, explains {format_percent(best)}" if nearest and best > 0.0 else _NOTHING
     claim = (told if best >= EXPLAINED else _NOTHING) + left
     return Claim(
         words=f"{suspect.site.node} computes something that no hypothesis predicts",
@@ -65,11 +65,11 @@ def _proposal(suspect: Suspect, explanation: Explanation) -> Claim:
             if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
             if_false="one does",
         ),
-        test=lambda: _finding(suspect, claim, Shown(because=told + left, before=0.0, after=best), best),
+        test=lambda: _show_finding(suspect, claim, Shown(because=told + left, before=0.0, after=best), best),
     )
 
 
-def _finding(suspect: Suspect, told: str, seen: Shown, best: float) -> Shown:
+def _show_finding(suspect: Suspect, told: str, seen: Shown, best: float) -> Shown:
     return replace(
         seen,
         # It says that something is wrong here and not what, so that a check that knows more stands before it.
@@ -111,7 +111,7 @@ _BIAS = {"bias": _RNG.normal(size=4).astype(np.float32)}
 CHECK = Check(
     code="FUS003",
     title="No known arithmetic or function explains this layer",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(model=_MODEL, inputs=_X, fault=("a", lambda value: value + _SPOILT), constants=_CONSTANTS, site="a"),
     ),

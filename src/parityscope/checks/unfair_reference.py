@@ -34,8 +34,8 @@ import numpy as np
 from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import number
-from parityscope.checks._reproducing import RUN_S, apart, limit_of
+from parityscope.checks._common import format_number
+from parityscope.checks._reproducing import RUN_S, limit_of, output_distance
 from parityscope.checks._sharing import shared_bug
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
@@ -58,7 +58,7 @@ _FALL = 10.0
 _AS_LARGE = 0.5
 
 
-def _propose(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(scene: Scene) -> Iterator[Claim]:
     if scene.twice is not None:
         yield shared_bug(scene, scene.twice)
     bench = scene.bench
@@ -68,13 +68,13 @@ def _propose(scene: Scene) -> Iterator[Claim]:
     if not beyond:
         return
     if bench.given is not None:
-        yield _proposal(scene, bench, beyond, "the model itself in ONNX Runtime", bench.outputs)
+        yield _make_claim(scene, bench, beyond, "the model itself in ONNX Runtime", bench.outputs)
         return
     for target, run in bench.peers.items():
-        yield _proposal(scene, bench, beyond, target, run)
+        yield _make_claim(scene, bench, beyond, target, run)
 
 
-def _proposal(
+def _make_claim(
     scene: Scene,
     bench: Bench,
     pairs: list[Pair],
@@ -83,9 +83,9 @@ def _proposal(
 ) -> Claim:
 
     def test() -> Shown:
-        seen = [_seen(scene, bench, pair.site.tensor, run) for pair in pairs]
+        seen = [_measure_three_sides(scene, bench, pair.site.tensor, run) for pair in pairs]
         worst = max(seen, key=lambda one: one[0] / one[3])
-        return _judged(scene, pairs[seen.index(worst)], peer, worst)
+        return _judge_reference(scene, pairs[seen.index(worst)], peer, worst)
 
     return Claim(
         words=f"the reference is wrong: {peer} says something else",
@@ -100,7 +100,7 @@ def _proposal(
     )
 
 
-def _seen(
+def _measure_three_sides(
     scene: Scene,
     bench: Bench,
     output: str,
@@ -115,16 +115,26 @@ def _seen(
             other = run(bench.inputs(index)).get(output)
         except ParityError:
             continue
-        ours = (bench.given or bench.reference)(index).get(output)
-        theirs = bench.candidate(index).get(output)
-        if other is None or ours is None or theirs is None or not (other.shape == ours.shape == theirs.shape):
+        reference = (bench.given or bench.reference)(index).get(output)
+        candidate = bench.candidate(index).get(output)
+        if (
+            other is None
+            or reference is None
+            or candidate is None
+            or not (other.shape == reference.shape == candidate.shape)
+        ):
             continue
-        found = (apart(ours, other), apart(other, theirs), apart(ours, theirs), noise)
+        found = (
+            output_distance(reference, other),
+            output_distance(other, candidate),
+            output_distance(reference, candidate),
+            noise,
+        )
         worst = max(worst, found, key=lambda one: one[0])
     return worst
 
 
-def _judged(scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float]) -> Shown:
+def _judge_reference(scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float]) -> Shown:
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
@@ -132,17 +142,18 @@ def _judged(scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float
     as_typed = scene.bench is not None and peer in scene.bench.peers and is_simulation(parse_target(peer))
     left_out = as_typed and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
-        because = f"the references are {number(between)} apart, and FP32 noise explains {number(noise)}"
+        because = f"the references are {format_number(between)} apart, and FP32 noise explains {format_number(noise)}"
         return Shown(because=because, outcome="refutes", before=error, after=between)
     agrees = to_other <= limit_of(scene, output) and to_other * _FALL <= error
-    said = f"the two references are {number(between)} apart"
-    said += "" if left_out else f" where FP32 noise explains {number(noise)}"
+    said = f"the two references are {format_number(between)} apart"
+    said += "" if left_out else f" where FP32 noise explains {format_number(noise)}"
     if left_out:
         because = (
-            f"{said}: rounding of the model's own types, which the reference leaves out; the error is {number(error)}"
+            f"{said}: rounding of the model's own types, which the reference leaves out; the error is "
+            f"{format_number(error)}"
         )
     else:
-        because = f"{said}; the candidate is {number(to_other)} from {peer} and {number(error)} from the reference"
+        because = f"{said}; the candidate is {format_number(to_other)} from {peer} and {format_number(error)} from the reference"
     share = 1.0 if left_out or math.isinf(error) else max(0.0, 1.0 - (to_other / error) ** 2) if error else 0.0
     return Shown(
         because=because,
@@ -187,7 +198,7 @@ _X = {"x": _RNG.normal(size=(2, 64)).astype(np.float32)}
 _BUDGET = (Budget(output="", metric="rel_l2", limit=1e-5, reason="an example"),)
 
 
-def _older(samples: Samples) -> Samples:
+def _scale_outputs(samples: Samples) -> Samples:
     """A recording of an older version of the model, which had another scale."""
     return [{"y": each["y"] * np.float32(0.9)} for each in samples]
 
@@ -195,21 +206,21 @@ def _older(samples: Samples) -> Samples:
 CHECK = Check(
     code="DAT009",
     title="The reference is wrong, or computes something else than the model says",
-    propose=_propose,
+    propose=_propose_claims,
     holds=(
         Example(
             model=_MODEL,
             inputs=_X,
             constants=_W,
             candidate="ort?optimization=disabled",
-            reference_fault=_older,
+            reference_fault=_scale_outputs,
             site="y",
         ),
         Example(model=_HALF, inputs=_X, constants=_W16, candidate="sim", budgets=_BUDGET, site="y"),
     ),
     holds_not=(
         # The candidate is wrong and the references agree; the candidate is coarse and the references agree.
-        Example(model=_MODEL, inputs=_X, constants=_W, outputs_fault=_older),
+        Example(model=_MODEL, inputs=_X, constants=_W, outputs_fault=_scale_outputs),
         Example(model=_MODEL, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
         Example(model=_HALF, inputs=_X, constants=_W16, candidate="sim", declared="f16"),
     ),

@@ -41,18 +41,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
-from parityscope.checks._arriving import arrived, unless_arrived
-from parityscope.checks._common import number
+from parityscope.checks._arriving import has_arrived_right, unless_arrived
+from parityscope.checks._common import format_number
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.pictures import pictures_of
-from parityscope.checks._preprocessing.placings import placing_steps, recognised
-from parityscope.checks._preprocessing.repairing import repair_details, repairs_of, said_of_precision
-from parityscope.checks._preprocessing.searching import Question, search
-from parityscope.checks._preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, model_inputs, said
+from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
+from parityscope.checks._preprocessing.repairing import describe_precision, repair_details, repairs_of
+from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks._preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, describe_steps, model_inputs
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 
@@ -61,11 +61,11 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Bench, Scene
     from parityscope.checks._preprocessing.images import Image
-    from parityscope.checks._preprocessing.searching import Found
-    from parityscope.checks._preprocessing.steps import Step
-    from parityscope.checks._preprocessing.walking import Trial
+    from parityscope.checks._preprocessing.searching import SearchResult
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
+    from parityscope.checks._preprocessing.walking import StepsTrial
 
-__all__ = ["CHECK", "said_inputs"]
+__all__ = ["CHECK", "describe_inputs"]
 
 
 _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold on all
@@ -75,13 +75,13 @@ _NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
 _ORDER_OF_CHANNELS = ":channels-"  # in the key of a step that only exchanges channels
 
 
-def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     if scene.verdict == "within" or not bench.samples:
         return
     chosen = bench.samples[:_SAMPLES]
     samples = [dict(bench.inputs(index)) for index in chosen]
-    pictures = pictures_of(scene, chosen, _images(samples[0])[:_IMAGES], samples)
-    steps = [*_steps(samples), *pictures.steps]
+    pictures = pictures_of(scene, chosen, _image_inputs(samples[0])[:_IMAGES], samples)
+    steps = [*_list_steps(samples), *pictures.steps]
     if not steps:
         return
     samples = [{**sample, **pictures.of(place)} for place, sample in enumerate(samples)]
@@ -95,92 +95,92 @@ def _propose(scene: Scene, bench: Bench) -> Iterator[Claim]:
             if_false="no T comes near",
         ),
         cost_s=10.0,
-        test=lambda: _test(scene, bench, samples, steps, pictures.recipe),
+        test=lambda: _test_claim(scene, bench, samples, steps, pictures.recipe),
     )
     yield unless_arrived(scene, bench)(claim)
-    if arrived(scene):
+    if has_arrived_right(scene):
         return
-    images = _images(samples[0])
+    images = _image_inputs(samples[0])
     if images and pictures.problem and scene.own is None:
-        yield _not_examined(
+        yield _claim_not_examined(
             "the deployment resizes, antialiases, crops or letterboxes in another way", pictures.problem, pictures.fix
         )
     if len(images) > _IMAGES:
         rest = ", ".join(image.name for image in images[_IMAGES:])
         why = f"{_IMAGES} images are examined at most"
-        yield _not_examined(
+        yield _claim_not_examined(
             f"the deployment prepares {rest} in another way", why, "compare the recorded inputs (PRE002)"
         )
 
 
-def _images(sample: Mapping[str, np.ndarray]) -> list[Image]:
+def _image_inputs(sample: Mapping[str, np.ndarray]) -> list[Image]:
     return [image for name, array in model_inputs(sample).items() if (image := image_of(name, array)) is not None]
 
 
-def _steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[Step]:
+def _list_steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[PreprocessingStep]:
     """Every step for every input that is examined."""
-    found = [step for image in _images(samples[0])[:_IMAGES] for step in image_steps(image, samples)]
+    found = [step for image in _image_inputs(samples[0])[:_IMAGES] for step in image_steps(image, samples)]
     tokens = tokens_of(samples[0])
     return [*found, *(token_steps(tokens) if tokens is not None else [])]
 
 
-def _test(
+def _test_claim(
     scene: Scene,
     bench: Bench,
     samples: Sequence[Mapping[str, np.ndarray]],
-    steps: Sequence[Step],
+    steps: Sequence[PreprocessingStep],
     recipe: Mapping[str, Any],
 ) -> Shown:
     candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
     bounds = {
-        pair.site.tensor: margin_of(scene.declared) * _expected(pair.expected, scene.declared)
+        pair.site.tensor: margin_of(scene.declared) * _expected_error(pair.expected, scene.declared)
         for pair in scene.outputs
         if all(_is_float(arrays.get(pair.site.tensor)) for arrays in candidate)
     }
     if not bounds:
         raise ParityError("the candidate gave no output of floats on the samples tried", fix="record float outputs")
-    question = Question(
+    question = PreprocessingQuestion(
         samples=samples,
         candidate=candidate,
-        run=lambda inputs: _run(bench, inputs),
+        run=lambda inputs: _run_reference(bench, inputs),
         bounds=bounds,
         runs=_RUNS,
         kept=bench.kept,
-        align=aligner(scene.policy.matched if scene.policy else ()),
-        honest=None if bench.honest is None else lambda inputs: _honest(bench, inputs),
+        align=make_aligner(scene.policy.matched if scene.policy else ()),
+        honest=None if bench.honest is None else lambda inputs: _run_honest(bench, inputs),
         margin=margin_of(scene.declared),
     )
-    found = search(question, steps)
+    found = search_preprocessing(question, steps)
     wrong = wrong_samples(scene, bench)
     if found.best is not None and wrong and all(nonsense_fits(scene, bench, index) for index in wrong):
         found = replace(found, certain=False)
     seen = Shown(
-        because=_because(found, len(samples)),
+        because=_describe_search(found, len(samples)),
         outcome="supports" if found.best else ("inconclusive" if found.left_out else "refutes"),
         before=found.before,
         after=found.after,
     )
     if found.best is not None:
-        shown = _finding(scene, samples[0], found, seen, recipe)
-        return replace(shown, correction=_correction(found.best))
-    return replace(seen, nearest=_nearest(scene, samples[0], found, seen))
+        shown = _show_finding(scene, samples[0], found, seen, recipe)
+        return replace(shown, correction=_make_correction(found.best))
+    return replace(seen, nearest=_nearest_steps(scene, samples[0], found, seen))
 
 
-def _nearest(scene: Scene, sample: Mapping[str, np.ndarray], found: Found, seen: Shown) -> NearMiss | None:
+def _nearest_steps(scene: Scene, sample: Mapping[str, np.ndarray], found: SearchResult, seen: Shown) -> NearMiss | None:
     """The steps that come nearest, should what they leave have another cause."""
     near = found.nearest
-    correction = None if near is None else _correction(near)
+    correction = None if near is None else _make_correction(near)
     if near is None or correction is None or correction.rough or found.after >= found.before * (1.0 - NEAR) ** 0.5:
         return None
     told = replace(found, best=near, exact=False)
-    left = replace(seen, because=_because(told, 1))
+    left = replace(seen, because=_describe_search(told, 1))
     # Between two orders of channels lies nothing; between two scales there is every other.
     distinct = len(near.steps) == 1 and _ORDER_OF_CHANNELS in near.steps[0].key
-    shown = _finding(scene, sample, told, left)
+    shown = _show_finding(scene, sample, told, left)
     return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=distinct)
 
 
-def _correction(trial: Trial) -> Correction | None:
+def _make_correction(trial: StepsTrial) -> Correction | None:
     """None where the original images would have to be prepared again."""
     if any(step.base is not None for step in trial.steps):
         return None
@@ -191,10 +191,10 @@ def _correction(trial: Trial) -> Correction | None:
         return apply_steps(trial.steps, arrays) or arrays
 
     rough = any(step.leaves > UNEXPLAINED for step in trial.steps)
-    return Correction(words=f"is given other inputs: {said(trial.steps)}", inputs=changed, rough=rough)
+    return Correction(words=f"is given other inputs: {describe_steps(trial.steps)}", inputs=changed, rough=rough)
 
 
-def _run(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+def _run_reference(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
     """The reference's outputs; None where it cannot take such inputs, as with ids beyond its vocabulary."""
     try:
         return bench.outputs(inputs)
@@ -202,7 +202,7 @@ def _run(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndar
         return None
 
 
-def _honest(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+def _run_honest(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
     """What an honest deployment gives; None where it cannot take such inputs."""
     if bench.honest is None:
         return None
@@ -212,7 +212,7 @@ def _honest(bench: Bench, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.n
         return None
 
 
-def _expected(expected: Mapping[str, float], declared: str) -> float:
+def _expected_error(expected: Mapping[str, float], declared: str) -> float:
     found = expected.get(declared, expected.get("f32", FLOAT32_ROUNDING))
     return max(found, FLOAT32_ROUNDING) if np.isfinite(found) else FLOAT32_ROUNDING
 
@@ -221,32 +221,36 @@ def _is_float(array: np.ndarray | None) -> bool:
     return array is not None and array.size > 0 and np.issubdtype(np.asarray(array).dtype, np.floating)
 
 
-def _because(found: Found, samples: int) -> str:
+def _describe_search(found: SearchResult, samples: int) -> str:
     left = f"; {found.left_out} compositions were left out" if found.left_out else ""
     tried = f"{found.runs} transformations tried on one sample"
     if found.best is None:
-        near = f"; the nearest ({said(found.nearest.steps)}) leaves {number(found.after)}" if found.nearest else ""
-        return f"{tried}: none reproduces the candidate, whose error is {number(found.before)}{near}{left}"
+        near = (
+            f"; the nearest ({describe_steps(found.nearest.steps)}) leaves {format_number(found.after)}"
+            if found.nearest
+            else ""
+        )
+        return f"{tried}: none reproduces the candidate, whose error is {format_number(found.before)}{near}{left}"
     who = "an honest deployment" if found.honest else "the reference"
-    without = number(found.before) if np.isfinite(found.before) else "NaN or Inf on one side only"
+    without = format_number(found.before) if np.isfinite(found.before) else "NaN or Inf on one side only"
     return (
-        f"with it {who} reproduces the candidate to {number(found.after)} (relative L2, worst of "
+        f"with it {who} reproduces the candidate to {format_number(found.after)} (relative L2, worst of "
         f"{samples} sample{'s' if samples > 1 else ''}), without it to {without}; {tried}{left}"
     )
 
 
-def _finding(
+def _show_finding(
     scene: Scene,
     sample: Mapping[str, np.ndarray],
-    found: Found,
+    found: SearchResult,
     seen: Shown,
     recipe: Mapping[str, Any] = _NO_RECIPE,
 ) -> Shown:
     best = found.best
     if best is None:
         raise ValueError("nothing was found")
-    words = said(best.steps)
-    others = [said(other.steps) for other in found.others]
+    words = describe_steps(best.steps)
+    others = [describe_steps(other.steps) for other in found.others]
     also = f" These samples cannot tell it from: {'; '.join(others)}." if others else ""
     rest = (
         "" if found.exact else " What is left is more than the declared arithmetic explains: something else adds to it."
@@ -270,27 +274,27 @@ def _finding(
         seen,
         # What an accident may have made is a possibility beside others.
         role="cause" if found.certain else "contributing",
-        sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{said_of_precision(scene.outputs)}",
+        sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{describe_precision(scene.outputs)}",
         confidence=1.0 - found.chance
         if found.certain
         else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
         confidence_from="one minus the chance of an accident among that many trials"
         if found.certain
         else "half of the part of the error that is gone, over the preparations that leave as little",
-        share=_share(found),
+        share=_explained_share(found),
         repairs=repairs_of(details, "take that step out of the deployment's preprocessing"),
         details=details,
     )
 
 
-def _share(found: Found) -> float | None:
+def _explained_share(found: SearchResult) -> float | None:
     """The part of the error that is explained, in squares; none is claimed of what may be an accident."""
     if not found.certain:
         return None
     return 1.0 if found.exact else max(0.0, 1.0 - (found.after / found.before) ** 2)
 
 
-def said_inputs(
+def describe_inputs(
     details: Mapping[str, Any], sample: Mapping[str, np.ndarray], image: np.ndarray
 ) -> Mapping[str, np.ndarray]:
     """What a finding's details say that the deployment made of an image (uint8, RGB) for which the reference has `sample`.
@@ -298,9 +302,9 @@ def said_inputs(
     Raises:
         ValueError: the details name steps that these inputs do not allow.
     """
-    (seen,) = _images(sample)
-    known = recognised([image], [sample[seen.name]], seen.axis)
-    steps = {step.key: step for step in (*_steps([sample]), *placing_steps(seen, known))}
+    (seen,) = _image_inputs(sample)
+    known = recognise_placing([image], [sample[seen.name]], seen.axis)
+    steps = {step.key: step for step in (*_list_steps([sample]), *placing_steps(seen, known))}
     named = [str(key) for key in details["steps"]]
     made = (
         apply_steps(tuple(steps[key] for key in named), {**sample, ORIGINAL: image})
@@ -312,7 +316,7 @@ def said_inputs(
     return model_inputs(made)
 
 
-def _not_examined(claim: str, why: str, fix: str) -> Claim:
+def _claim_not_examined(claim: str, why: str, fix: str) -> Claim:
     """An experiment that cannot be made from what is there: it ends as what was not examined."""
 
     def test() -> Shown:
@@ -335,11 +339,11 @@ _CONSTANTS, _X = picture_arrays(21)
 _BLUE_FIRST = [2, 1, 0]
 
 
-def _in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _inputs_in_bytes(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     return [{"x": sample["x"][:, _BLUE_FIRST] * np.float32(255)} for sample in samples]
 
 
-def _noisy(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
+def _add_noise(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str, np.ndarray]]:
     noise = np.random.default_rng(22).random((1, 3, 16, 16), np.float32)
     return [{"x": 0.5 * (sample["x"] + noise)} for sample in samples]
 
@@ -347,12 +351,12 @@ def _noisy(samples: Sequence[Mapping[str, np.ndarray]]) -> Sequence[Mapping[str,
 CHECK = Check(
     code="PRE001",
     title="The deployment prepares its inputs in another way",
-    propose=_propose,
-    holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_in_bytes, constants=_CONSTANTS),),
+    propose=_propose_claims,
+    holds=(Example(model=PICTURE, inputs=_X, inputs_fault=_inputs_in_bytes, constants=_CONSTANTS),),
     holds_not=(
         Example(model=PICTURE, inputs=_X, candidate="sim:bf16", constants=_CONSTANTS),
         Example(model=PICTURE, inputs=_X, candidate="sim:bf16", declared="f32", constants=_CONSTANTS),
         # Another image is no transformation of this one.
-        Example(model=PICTURE, inputs=_X, inputs_fault=_noisy, constants=_CONSTANTS),
+        Example(model=PICTURE, inputs=_X, inputs_fault=_add_noise, constants=_CONSTANTS),
     ),
 )

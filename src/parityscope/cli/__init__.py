@@ -16,7 +16,7 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["guarded", "main", "run_command"]
+__all__ = ["guard_exit_code", "main", "run_command"]
 
 # New objects between two looks for cycles, of which there are few: at 700, Python's own, they take a twentieth of a command.
 _GARBAGE = 50_000
@@ -25,27 +25,27 @@ _GARBAGE = 50_000
 def main(arguments: list[str] | None = None) -> None:
     """Runs `parityscope`, turning every way it can end into an exit code."""
     from parityscope.cli._streams import standard_streams
-    from parityscope.cli._supervise import supervised
+    from parityscope.cli._supervise import supervise_work
 
     words = sys.argv[1:] if arguments is None else arguments
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").lstrip("-").isdecimal():
         del os.environ["SOURCE_DATE_EPOCH"]  # numpy and scipy end with an error of their own when they are imported
     with standard_streams():
-        status = supervised(lambda: run_command(words))
+        status = supervise_work(lambda: run_command(words))
     sys.exit(status)
 
 
 def run_command(words: list[str]) -> int:
     """Runs a command of these words in this process; gives its exit code, whatever way it ends."""
     from parityscope.cli._language import known_language, take_language
-    from parityscope.languages import speaking
+    from parityscope.languages import speak_language
 
     words, asked = take_language(words)
     try:
         code = known_language(asked)
     except ParityError as error:
         return _tell_error(error)
-    with speaking(code):
+    with speak_language(code):
         return _run_words(words)
 
 
@@ -63,7 +63,7 @@ def _run_words(words: list[str]) -> int:
     from parityscope.cli._output import release_claims
 
     try:
-        return guarded(work)
+        return guard_exit_code(work)
     finally:
         release_claims()
 
@@ -79,7 +79,7 @@ def _refuse_empty(words: list[str]) -> None:
         raise ParityError(what, fix="give a value, or leave it out; a variable of the shell may be unset")
 
 
-def guarded(work: Callable[[], object]) -> int:
+def guard_exit_code(work: Callable[[], object]) -> int:
     """The exit code of `work`, whatever way it ends; what a user must know is said on stderr."""
     from parityscope.cli._memory import lacks_memory, told_memory
 

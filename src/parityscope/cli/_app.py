@@ -14,7 +14,7 @@ import typer.main
 
 from parityscope import cli
 from parityscope.cli._plain_words import take_plain_words
-from parityscope.cli._requesting import spread
+from parityscope.cli._requesting import spread_options
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
         rich_markup_mode=None,
     )
     for module in sorted(_load_modules(words[0] if words else ""), key=_place_of):
-        app.command(module.NAME, short_help=COMMANDS.get(module.NAME))(spread(module.command))
+        app.command(module.NAME, short_help=COMMANDS.get(module.NAME))(spread_options(module.command))
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     take_plain_words()
     return typer.main.get_command(app)

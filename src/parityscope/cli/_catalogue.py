@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Entry", "catalogue", "lines_by_family"]
+__all__ = ["Entry", "lines_by_family", "whole_catalogue"]
 
 # The letters that a code begins with, in the order of the questions; the words are for readers.
 _FAMILIES: Mapping[str, str] = MappingProxyType(
@@ -42,15 +42,15 @@ class Entry:
     examples: int = 0
 
 
-def catalogue() -> dict[str, Entry]:
+def whole_catalogue() -> dict[str, Entry]:
     """Every entry by its code, in order of families and numbers."""
-    from parityscope.checks import check_page, checks
-    from parityscope.lint import rule_page, rules
+    from parityscope.checks import check_page, known_checks
+    from parityscope.lint import known_rules, rule_page
     from parityscope.logs.pages import log_codes, log_page
 
     found = [
-        *(_entry_of(code, "check", one.title, check_page, len(one.holds)) for code, one in checks().items()),
-        *(_entry_of(code, "lint", one.title, rule_page, len(one.holds)) for code, one in rules().items()),
+        *(_entry_of(code, "check", one.title, check_page, len(one.holds)) for code, one in known_checks().items()),
+        *(_entry_of(code, "lint", one.title, rule_page, len(one.holds)) for code, one in known_rules().items()),
         *(_entry_of(code, "log", _heading_of(log_page(code)), log_page) for code in log_codes()),
     ]
     return {one.code: one for one in sorted(found, key=_place_of)}

@@ -9,17 +9,17 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from parityscope.cli._supervise import answer, verdict_of
+from parityscope.cli._supervise import fork_work, verdict_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["contained"]
+__all__ = ["contain_work"]
 
 
-def contained(work: Callable[[], int], log: Path, title: str) -> int:
+def contain_work(work: Callable[[], int], log: Path, title: str) -> int:
     """The exit code of `work`, run in a child process where that is possible; it writes to `log`.
 
     Raises:
@@ -27,9 +27,9 @@ def contained(work: Callable[[], int], log: Path, title: str) -> int:
     """
     if not hasattr(os, "fork") or os.environ.get("PARITYSCOPE_NO_FORK"):
         return work()
-    from parityscope.cli import guarded
+    from parityscope.cli import guard_exit_code
 
-    child = answer(lambda: guarded(work))
+    child = fork_work(lambda: guard_exit_code(work))
     _, status = os.waitpid(child.number, 0)
     verdict = verdict_of(child)
     if verdict is not None:

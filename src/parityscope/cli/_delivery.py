@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Delivery", "exit_code", "finish", "show"]
+__all__ = ["Delivery", "exit_code", "finish_study", "show_document"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Delivery:
     ladder: bool = False
 
 
-def finish(
+def finish_study(
     model: Path,
     delivery: Delivery,
     examine: Callable[[Path], dict[str, Any]],
@@ -50,10 +50,10 @@ def finish(
     With `facts` of the run, the scratch folder of an interrupted one is resumed. A folder that nobody named is called after
     `model`, and gets a number where it is taken.
     """
-    from parityscope.report import renderer
+    from parityscope.report import renderer_named
     from parityscope.study import folder_of, prepare_folder, write_study
 
-    wanted = renderer(delivery.format_name)
+    wanted = renderer_named(delivery.format_name)
     folder = folder_for(model, delivery.study)
     try:
         with prepare_folder(folder, facts, numbered=delivery.study is None) as scratch:
@@ -69,31 +69,31 @@ def finish(
             if not delivery.keep_tensors or delivery.redact:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
-            write_study(scratch, document, renderer("html").render)
+            write_study(scratch, document, renderer_named("html").render)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    show(document, wanted.name, folder / "report.html", ladder=delivery.ladder, whole=delivery.whole)
+    show_document(document, wanted.name, folder / "report.html", ladder=delivery.ladder, whole=delivery.whole)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
 
 
-def show(
+def show_document(
     document: dict[str, Any], format_name: str, report: Path, *, ladder: bool = False, whole: bool = False
 ) -> None:
     """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set.
 
     Text is the first screen, which names `report` for the rest, or with `whole` or `ladder` everything.
     """
-    from parityscope.report import as_text, renderer
+    from parityscope.report import as_text, renderer_named
 
     if format_name != "text":
-        print(renderer(format_name).render(document))
+        print(renderer_named(format_name).render(document))
         return
     width, color = terminal_width()
     if whole or ladder:
-        text = as_text.render(document, where=str(report), width=width, color=color, ladder=ladder) + "\n"
+        text = as_text.render_text(document, where=str(report), width=width, color=color, ladder=ladder) + "\n"
     else:
         text = as_text.render_first_screen(document, where=str(report), width=width, color=color)
     if color:

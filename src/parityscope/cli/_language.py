@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.languages import LANGUAGES, OWN, spoken
+from parityscope.languages import LANGUAGES, OWN, say_in_language
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,4 +57,4 @@ def spoken_error(error: ParityError) -> str:
 
 def _spoken_line(line: str) -> str:
     label = next((one for one in _LABELS if line.startswith(one)), "")
-    return f"{spoken(label)}{spoken(line.removeprefix(label))}"
+    return f"{say_in_language(label)}{say_in_language(line.removeprefix(label))}"

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from parityscope.backends.tensorrt_views import Options, Package
+    from parityscope.backends.tensorrt_views import Package, TensorrtOptions
     from parityscope.records import Finding
 
-__all__ = ["Asked", "FixOption", "NetworkOption", "SettleOption", "asked_options", "view_network"]
+__all__ = ["FixOption", "NetworkOption", "NetworkWords", "SettleOption", "asked_options", "view_network"]
 
 FixOption = Annotated[list[str] | None, typer.Option(help="INPUT=VALUE: an input that becomes a constant; repeatable.")]
 SettleOption = Annotated[
@@ -32,7 +32,7 @@ NetworkOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class NetworkWords:
     """The words of the command line: a target of `trt`, DATA, and items as `--shapes` and `--fix` take them.
 
     `sizes` are the shapes of samples that were loaded already, by input.
@@ -47,7 +47,7 @@ class Asked:
 
 
 def view_network(
-    model: Path, asked: Asked, *, version: str, command: str, log: Path
+    model: Path, asked: NetworkWords, *, version: str, command: str, log: Path
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
     """The network document of a model, and its findings.
 
@@ -55,15 +55,17 @@ def view_network(
         ParityError: an option cannot be met, or a dynamic input has no shape.
     """
     from parityscope.backends.tensorrt_views import find_in_view, network_view
-    from parityscope.report.network import document
+    from parityscope.report.network import network_document
 
     package, options = asked_options(model, asked)
     view = network_view(model, package, options, log_file=log)
     found = find_in_view(view)
-    return document(view, found, model=model, version=version, command=command), found
+    return network_document(view, found, model=model, version=version, command=command), found
 
 
-def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool = False) -> tuple[Package, Options]:
+def asked_options(
+    path: Path, asked: NetworkWords, *, settle: bool = False, tf32: bool = False
+) -> tuple[Package, TensorrtOptions]:
     """The package, and the options of the target with those of the command line.
 
     Raises:
@@ -109,6 +111,6 @@ def asked_options(path: Path, asked: Asked, *, settle: bool = False, tf32: bool 
 def _shapes_of(path: Path, inputs: str) -> list[dict[str, tuple[int, ...]]]:
     from parityscope.case import load_inputs, load_model
 
-    with o.spool() as scratch:
+    with o.spool_folder() as scratch:
         loaded = load_inputs(load_model(path), inputs, spool=scratch)
         return [{name: array.shape for name, array in sample.arrays.items()} for sample in loaded]

@@ -170,7 +170,7 @@ def formats_of(text: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def spool() -> Iterator[Path]:
+def spool_folder() -> Iterator[Path]:
     """A scratch folder for samples that can be read only once."""
     with scratch_folder("spool") as folder:
         yield Path(folder)
@@ -184,10 +184,10 @@ def folder_for(model: Path, study: Path | None) -> Path:
 
 def progress_for(*, quiet: bool) -> Progress:
     """Progress on stderr, on a terminal only."""
-    from parityscope.backends.recording import silent
+    from parityscope.backends.recording import ignore_progress
 
     if quiet or not sys.stderr.isatty():
-        return silent
+        return ignore_progress
 
     def show(what: str, step: int, steps: int) -> None:
         show_progress(f"{what} {step}/{steps}" if steps else what, last=step >= steps)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget
-    from parityscope.repairs.plan import Plan
+    from parityscope.repairs.plan import RepairPlan
 
 __all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "consents_of", "matched_of", "plan_asked"]
 
@@ -110,9 +110,9 @@ def consents_of(names: list[str] | None) -> tuple[str, ...]:
     """
     if not names:
         return ()
-    from parityscope.repairs import repairs
+    from parityscope.repairs import known_repairs
 
-    known = sorted(name for name, repair in repairs().items() if repair.consent)
+    known = sorted(name for name, repair in known_repairs().items() if repair.consent)
     for name in names:
         if name not in known:
             raise ParityError(
@@ -121,7 +121,7 @@ def consents_of(names: list[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def plan_asked(path: Path, *, low: str, types: str, pick: int) -> Plan:
+def plan_asked(path: Path, *, low: str, types: str, pick: int) -> RepairPlan:
     """The plan that is to be applied, which says itself what options of a search would say.
 
     Raises:
@@ -137,7 +137,7 @@ def plan_asked(path: Path, *, low: str, types: str, pick: int) -> Plan:
     return read_plan(path)
 
 
-def budgets_planned(plan: Plan, default: tuple[Budget, ...]) -> tuple[Budget, ...]:
+def budgets_planned(plan: RepairPlan, default: tuple[Budget, ...]) -> tuple[Budget, ...]:
     """The budgets that a plan was found for, for a new certificate; the default where it names none.
 
     Raises:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.records import Skip
-    from parityscope.repairs.search import Outcome, Task
+    from parityscope.repairs.search import RepairOutcome, RepairTask
 
 __all__ = ["check_settings", "plan_path", "write_plan_file", "write_settings"]
 
@@ -23,7 +23,7 @@ def plan_path(output: Path | None, given: Path | None) -> Path | None:
     return given or (None if output is None else output.with_suffix(".plan.toml"))
 
 
-def write_plan_file(path: Path, outcome: Outcome, task: Task) -> None:
+def write_plan_file(path: Path, outcome: RepairOutcome, task: RepairTask) -> None:
     """Writes the plan that `--plan` takes."""
     from parityscope.repairs.plan import plan_text
 
@@ -36,17 +36,17 @@ def check_settings(kinds: list[str], output: Path | None) -> None:
     Raises:
         ParityError: there is no such kind, or no -o to write them beside.
     """
-    from parityscope.repairs.settings import exporters
+    from parityscope.repairs.settings import known_exporters
 
     if kinds and output is None:
         raise ParityError("--settings are written beside -o, and there is none", fix="add -o FIXED.onnx")
-    known = sorted(exporters()) if kinds else []
+    known = sorted(known_exporters()) if kinds else []
     unknown = [kind for kind in kinds if kind not in known]
     if unknown:
         raise ParityError(f"there are no settings of kind {unknown[0]!r}", fix=f"use one of: {', '.join(known)}")
 
 
-def write_settings(kinds: list[str], outcome: Outcome, output: Path) -> tuple[Skip, ...]:
+def write_settings(kinds: list[str], outcome: RepairOutcome, output: Path) -> tuple[Skip, ...]:
     """What runtimes take that are told by settings which nodes to keep, beside the model; its FP32 form names the nodes.
 
     Gives what the settings cannot say.

@@ -41,12 +41,12 @@ def functions_of(items: list[str] | None) -> dict[str, UserFunction]:
 
 def _agreement_of(chosen: Chosen) -> UserFunction:
     from parityscope.case.formats.loader import UserFunction
-    from parityscope.verification import Answer
+    from parityscope.verification import TaskAnswer
 
     metric = chosen.metric
 
     def value(reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
-        answer = Answer(name="a sample", outputs=candidate, reference=reference, labels=None)
+        answer = TaskAnswer(name="a sample", outputs=candidate, reference=reference, labels=None)
         return float(metric.combine(metric.score([answer], chosen.options)))
 
     return UserFunction(text=chosen.text, folder=Path.cwd(), function=value)

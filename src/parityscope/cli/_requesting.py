@@ -1,7 +1,7 @@
 """The options of diagnose, compare and localize as the two records that they mean: what is asked, and how it is handed over.
 
-A command is written as `command(request, delivery, *, its own options)`. `spread` makes of it the function with every option as
-a parameter of its own, from which typer draws the command line and its help.
+A command is written as `command(request, delivery, *, its own options)`. `spread_options` makes of it the function with
+every option as a parameter of its own, from which typer draws the command line and its help.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
-from parityscope.cli._delivery import Delivery, finish
+from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli._output import command_line
 
 if TYPE_CHECKING:
     from parityscope.request import Request
 
-__all__ = ["answer", "spread"]
+__all__ = ["answer_request", "spread_options"]
 
 
 # Of each option that all three take, in the order of their help: its form, what stands where it is left out.
@@ -59,7 +59,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def spread(command: Callable[..., int]) -> Callable[..., int]:
+def spread_options(command: Callable[..., int]) -> Callable[..., int]:
     """`command` itself, or, if it takes a `Request` and a `Delivery`, the same with their options as parameters."""
     parameters = inspect.signature(command).parameters
     if "delivery" not in parameters:
@@ -83,11 +83,11 @@ def spread(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def answer(request: Request, delivery: Delivery) -> int:
+def answer_request(request: Request, delivery: Delivery) -> int:
     """Examines what is asked and writes the study; gives the exit code."""
     from parityscope.backends import Capture, is_recording
     from parityscope.backends.opening import open_target
-    from parityscope.study import examine, open_request, question_of, run_facts
+    from parityscope.study import examine_request, open_request, question_of, run_facts
 
     with open_request(request) as opened:
         for target in (opened.reference, opened.candidate):
@@ -102,7 +102,9 @@ def answer(request: Request, delivery: Delivery) -> int:
         )
         # Only what was recorded or noted of intermediate tensors is worth going on from.
         facts = run_facts(asked) if request.goes_to("tensors") else None
-        return finish(Path(request.model), delivery, lambda folder: examine(replace(asked, folder=folder)), facts)
+        return finish_study(
+            Path(request.model), delivery, lambda folder: examine_request(replace(asked, folder=folder)), facts
+        )
 
 
 def _as_typed(value: Any) -> Any:

@@ -15,7 +15,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from parityscope.errors import ParityError
-from parityscope.visible import encodable, visible
+from parityscope.visible import make_encodable, make_visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,12 +52,12 @@ class _Shown(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):  # who looks for a stream of bytes finds out so
             raise TypeError(f"a text stream cannot write {type(text).__name__}")
-        self.draw(visible(text))
+        self.draw(make_visible(text))
         return len(text)
 
     def draw(self, text: str) -> None:
         """Writes `text` with its control characters."""
-        self._try(lambda under: under.write(encodable(text, self.encoding)))
+        self._try(lambda under: under.write(make_encodable(text, self.encoding)))
 
     def flush(self) -> None:
         self._try(lambda under: under.flush())
@@ -94,11 +94,11 @@ def standard_streams() -> Iterator[None]:
     finally:
         sys.stdout, sys.stderr = before
         for stream in before:
-            _settle(stream)
+            _settle_stream(stream)
 
 
 def print_drawn(text: str) -> None:
-    """Prints to stdout a text that has colours: what it shows must be `visible` already."""
+    """Prints to stdout a text that has colours: what it shows must be visible already."""
     if isinstance(sys.stdout, _Shown):
         sys.stdout.draw(text)
     else:
@@ -108,7 +108,7 @@ def print_drawn(text: str) -> None:
 def show_progress(text: str, *, last: bool) -> None:
     """Writes one line over the one before, on a terminal's stderr."""
     if isinstance(sys.stderr, _Shown):
-        sys.stderr.draw(f"\r\x1b[K{visible(text)}" + ("\n" if last else ""))
+        sys.stderr.draw(f"\r\x1b[K{make_visible(text)}" + ("\n" if last else ""))
         sys.stderr.flush()
 
 
@@ -120,7 +120,7 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _settle(stream: TextIO | None) -> None:
+def _settle_stream(stream: TextIO | None) -> None:
     """Lets go what a stream did not take: the interpreter writes it again when it ends, and ends with 120 if it cannot."""
     if stream is None:
         return

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from parityscope.cli._memory import is_scarce, is_too_little, told_memory, use_one_core
 from parityscope.errors import Exit
-from parityscope.forking import Forked, flush, forked
+from parityscope.forking import Forked, flush_streams, fork_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["answer", "stop_if_interrupted", "supervised", "verdict_of", "without_verdict"]
+__all__ = ["fork_work", "stop_if_interrupted", "supervise_work", "verdict_of", "without_verdict"]
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
@@ -37,7 +37,7 @@ _MEMORY = "out of memory kills with SIGKILL: lower --memory or take fewer sample
 _interrupted_at = -_SAME_INTERRUPT_S  # on the clock of `time.monotonic`, which is not negative
 
 
-def supervised(work: Callable[[], int]) -> int:
+def supervise_work(work: Callable[[], int]) -> int:
     """The exit code of `work`, run in a child process where that is possible."""
     if is_too_little():
         return told_memory(MemoryError("the libraries alone take 700 MiB"))
@@ -48,10 +48,10 @@ def supervised(work: Callable[[], int]) -> int:
     # Whoever started us may have left SIGCHLD ignored: then no child can be waited for, and programs seem to end with 0.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
-        child = answer(work)
+        child = fork_work(work)
     except OSError as error:
         return told_memory(error)
-    status = _wait(child.number)
+    status = _wait_for_child(child.number)
     verdict = verdict_of(child)
     if verdict is not None:
         return verdict
@@ -77,9 +77,9 @@ def _sweep_behind() -> None:
     with contextlib.suppress(ImportError, MemoryError, OSError):  # the next command does it then
         import tempfile
 
-        from parityscope.private_folders import sweep
+        from parityscope.private_folders import sweep_scratch
 
-        sweep(tempfile.gettempdir())
+        sweep_scratch(tempfile.gettempdir())
 
 
 def without_verdict(why: str) -> int:
@@ -93,19 +93,19 @@ def without_verdict(why: str) -> int:
     return Exit.UNUSABLE
 
 
-def answer(work: Callable[[], int]) -> Forked:
+def fork_work(work: Callable[[], int]) -> Forked:
     """A child process that does `work` and sends its exit code."""
 
     def interrupted() -> bytes:
-        _prepare()
+        _prepare_child()
         try:
             status = work()
         except KeyboardInterrupt:  # before or after what `work` guards itself
             status = Exit.INTERRUPTED
-        flush()  # what was printed before an error too
+        flush_streams()  # what was printed before an error too
         return bytes([status])
 
-    return forked(interrupted)
+    return fork_child(interrupted)
 
 
 def verdict_of(child: Forked) -> int | None:
@@ -114,7 +114,7 @@ def verdict_of(child: Forked) -> int | None:
     return sent[0] if sent else None
 
 
-def _prepare() -> None:
+def _prepare_child() -> None:
     """The child's side: an interruption raises KeyboardInterrupt once, so that nothing disturbs the clean-up."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -135,7 +135,7 @@ def stop_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-def _wait(child: int) -> int:
+def _wait_for_child(child: int) -> int:
     """Waits for the child, to whom interruptions are passed on."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:

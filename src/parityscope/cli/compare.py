@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli._requesting import answer
+from parityscope.cli._requesting import answer_request
 
 if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
@@ -25,4 +25,4 @@ def command(
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Compare every tensor, not only outputs.")] = False,
 ) -> int:
     """Compares the outputs of two targets (or what was saved of them) on the same samples."""
-    return answer(replace(request, depth="tensors" if all_tensors or delivery.ladder else "outputs"), delivery)
+    return answer_request(replace(request, depth="tensors" if all_tensors or delivery.ladder else "outputs"), delivery)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.cli import _options as o
-from parityscope.cli._requesting import answer
+from parityscope.cli._requesting import answer_request
 
 if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
@@ -39,4 +39,4 @@ def command(
         # Which tensors exceed which tolerance is a question about all of them.
         thorough=thorough or delivery.ladder,
     )
-    return answer(request, delivery)
+    return answer_request(request, delivery)

@@ -55,18 +55,18 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
 
 def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
-    from parityscope.backends import arithmetic_of, backends, probed
+    from parityscope.backends import arithmetic_of, known_backends, probe_backend
     from parityscope.backends._environment import cpu_facts, machine_facts
     from parityscope.backends._gpu import find_driver
-    from parityscope.environment import conflicts
+    from parityscope.environment import list_conflicts
     from parityscope.installed import Machine, known_problems
     from parityscope.version import __version__
 
     states: dict[str, dict[str, Any]] = {}
     linked: dict[str, int] = {}
-    every = backends()
+    every = known_backends()
     for name, found in every.items():
-        probe = probed(found)
+        probe = probe_backend(found)
         linked.update(found.linked(probe))
         states[name] = {
             "title": found.title,
@@ -105,7 +105,7 @@ def examine_machine() -> dict[str, Any]:
         "arithmetic": [asdict(one) for one in arithmetic_of(machine)],
         "known": [asdict(one) for one in known_problems(machine)],
         "facts": facts,
-        "conflicts": list(conflicts(facts)),
+        "conflicts": list(list_conflicts(facts)),
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._delivery import Delivery, finish
+from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli._output import command_line
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -50,7 +50,7 @@ def command(
 ) -> int:
     """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
     from parityscope.backends.targets import format_target
-    from parityscope.study import Request, examine, open_request
+    from parityscope.study import Request, examine_request, open_request
 
     with scratch_folder("evaluate") as scratch:
         sides = _find_sides(model, original, Path(scratch))
@@ -74,10 +74,10 @@ def command(
 
             def work(folder: Path) -> dict[str, Any]:
                 progress = o.progress_for(quiet=quiet)
-                document = examine(replace(asked, folder=folder, command=command_line(), progress=progress))
+                document = examine_request(replace(asked, folder=folder, command=command_line(), progress=progress))
                 return _tell_claims(document, sides, _compare_claims(asked, sides))
 
-            return finish(model, delivery, work)
+            return finish_study(model, delivery, work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def _find_sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
     Raises:
         ParityError: a file cannot be read, or there is neither an original nor a low format.
     """
-    from parityscope.arithmetic.typed.lifting import low_formats, reading, unrounded
+    from parityscope.arithmetic.typed.lifting import float32_copy, low_formats, read_as_float32
     from parityscope.case import load_model
 
     given = load_model(model)
@@ -125,7 +125,7 @@ def _find_sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
             fix="give the original: --reference ORIGINAL.onnx",
         )
     if original is None:
-        lifted, notes = unrounded(given.graph())
+        lifted, notes = float32_copy(given.graph())
         reference = _save_model(lifted, scratch / "lifted" / model.name)
         return _Sides(
             model=model,
@@ -136,7 +136,7 @@ def _find_sides(model: Path, original: Path | None, scratch: Path) -> _Sides:
             notes=(_no_original(), *notes),
         )
     read = given.graph()
-    differs = reading(read, {value.name: value.dtype for value in load_model(original).inputs})
+    differs = read_as_float32(read, {value.name: value.dtype for value in load_model(original).inputs})
     return _Sides(
         model=model,
         original=original,
@@ -166,19 +166,19 @@ def _save_model(model: ir.Model, path: Path) -> Path:
 
 def _compare_claims(asked: Examination, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
-    from parityscope.expectation import distance
+    from parityscope.expectation import error_distance
     from parityscope.study._outputs import run_outputs
 
     try:
         run = run_outputs(replace(asked, candidate=sides.target("ort")))
     except ParityError as refusal:
         return _Claims(errors={}, problem=refusal.problem)
-    return _Claims(errors={name: distance(found) for name, found in run.statistics.items()})
+    return _Claims(errors={name: error_distance(found) for name, found in run.statistics.items()})
 
 
 def _tell_claims(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str, Any]:
     """The document with the claims beside the faithful errors, and with the files that were given."""
-    from parityscope.study._folder import strict
+    from parityscope.study._folder import to_strict_data
 
     faithful = {output["name"]: output["rel_l2"] for output in document["outputs"]}
     finding = _finding_of(faithful, claims)
@@ -189,7 +189,7 @@ def _tell_claims(document: dict[str, Any], sides: _Sides, claims: _Claims) -> di
     # Only outputs are compared: that a typed model has Casts which its original lacks is no omission.
     skipped = [skip for skip in document["skipped"] if skip["asked"] or not skip["what"].startswith("tensor ")]
     changed["skipped"] = [*skipped, *(asdict(note) for note in sides.notes)]
-    plain: dict[str, Any] = strict(changed)
+    plain: dict[str, Any] = to_strict_data(changed)
     return plain
 
 

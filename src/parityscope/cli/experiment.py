@@ -78,10 +78,10 @@ def _tell_outcome(found: Repeated, identity: str, format_name: str) -> None:
 def _repeat_experiment(
     document: Mapping[str, Any], identity: str, options: Mapping[str, str], *, seconds: float, quiet: bool
 ) -> Repeated:
-    from parityscope.study import repeat
+    from parityscope.study import repeat_experiment
 
     with scratch_folder("experiment") as scratch:
-        return repeat(
+        return repeat_experiment(
             document,
             identity,
             Path(scratch),
@@ -126,6 +126,9 @@ def _tell_text(found: Repeated, identity: str) -> None:
 
 
 def _outcome_words(evidence: Mapping[str, Any]) -> str:
-    from parityscope.report.words import figure
+    from parityscope.report.words import format_figure
 
-    return f"{evidence['outcome']}, {figure(evidence['before'])} -> {figure(evidence['after'])}: {evidence['because']}"
+    return (
+        f"{evidence['outcome']}, {format_figure(evidence['before'])} -> {format_figure(evidence['after'])}: "
+        f"{evidence['because']}"
+    )

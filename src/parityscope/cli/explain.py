@@ -20,9 +20,9 @@ def command(
     ] = None,
 ) -> int:
     """Prints the documentation page of a check, of a lint rule or of what a log says, or the table of all codes."""
-    from parityscope.cli._catalogue import catalogue, lines_by_family
+    from parityscope.cli._catalogue import lines_by_family, whole_catalogue
 
-    known = catalogue()
+    known = whole_catalogue()
     if code is None:
         print("\n".join(lines_by_family(list(known.values()))))
         return Exit.WITHIN

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contained
-from parityscope.cli._network_view import Asked, NetworkOption, view_network
+from parityscope.cli._contained import contain_work
+from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF
 from parityscope.private_folders import scratch_folder
@@ -39,19 +39,25 @@ def command(
     claim_report(output, "-o")
     if not network:
         return _tell_findings(model, formats, None, format_name, output, quiet=quiet)
-    asked = Asked(candidate=network, shapes=shapes)
+    asked = NetworkWords(candidate=network, shapes=shapes)
     with scratch_folder("network") as scratch:
         log = Path(scratch, "build.log")
-        return contained(
+        return contain_work(
             lambda: _tell_findings(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT"
         )
 
 
 def _tell_findings(
-    model: Path, formats: str, network: tuple[Asked, Path] | None, format_name: str, output: Path | None, *, quiet: bool
+    model: Path,
+    formats: str,
+    network: tuple[NetworkWords, Path] | None,
+    format_name: str,
+    output: Path | None,
+    *,
+    quiet: bool,
 ) -> int:
     from parityscope.lint import lint
-    from parityscope.report.lint import FORMS, document
+    from parityscope.report.lint import FORMS, lint_document
     from parityscope.version import __version__
 
     found = lint(model, o.formats_of(formats), loaded=True)
@@ -60,7 +66,7 @@ def _tell_findings(
         _, more = view_network(model, asked, version=__version__, command=command_line(), log=log)
         ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
-    held = document(found, version=__version__, command=command_line())
+    held = lint_document(found, version=__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())

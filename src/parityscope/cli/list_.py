@@ -35,49 +35,48 @@ def command(
 
 
 def _lines_of(kind: str) -> list[str]:
-    from parityscope.cli._catalogue import catalogue, lines_by_family
+    from parityscope.cli._catalogue import lines_by_family, whole_catalogue
 
     titles = CATALOGUES[kind]()
-    if set(titles) <= set(known := catalogue()):
+    if set(titles) <= set(known := whole_catalogue()):
         return list(lines_by_family([one for one in known.values() if one.code in titles]))
     return [f"{name:28} {title}" for name, title in sorted(titles.items())]
 
 
 def _list_backends() -> dict[str, str]:
-    from parityscope.backends import backends
+    from parityscope.backends import known_backends
 
-    return {name: found.title for name, found in backends().items()}
+    return {name: found.title for name, found in known_backends().items()}
 
 
 def _list_checks() -> dict[str, str]:
-    from parityscope.checks import checks
+    from parityscope.checks import known_checks
 
-    return {code: found.title for code, found in checks().items()}
+    return {code: found.title for code, found in known_checks().items()}
 
 
 def _list_rules() -> dict[str, str]:
-    from parityscope.lint import rules
+    from parityscope.lint import known_rules
 
-    return {code: found.title for code, found in rules().items()}
+    return {code: found.title for code, found in known_rules().items()}
 
 
 def _list_metrics() -> dict[str, str]:
-    # The package above has a folder `metrics`, which takes the place of the function once it is imported.
-    from parityscope.comparison._metric import metrics
+    from parityscope.comparison import all_metrics
 
-    return {found.name: f"{found.unit}; {found.better} is better" for found in metrics()}
+    return {found.name: f"{found.unit}; {found.better} is better" for found in all_metrics()}
 
 
 def _list_repairs() -> dict[str, str]:
-    from parityscope.repairs import repairs
+    from parityscope.repairs import known_repairs
 
-    return {name: f"{found.title} (risk: {found.risk})" for name, found in repairs().items()}
+    return {name: f"{found.title} (risk: {found.risk})" for name, found in known_repairs().items()}
 
 
 def _list_formats() -> dict[str, str]:
-    from parityscope.report import renderers
+    from parityscope.report import known_renderers
 
-    return {name: f"*{found.suffix}" for name, found in renderers().items()}
+    return {name: f"*{found.suffix}" for name, found in known_renderers().items()}
 
 
 CATALOGUES: Mapping[str, Callable[[], dict[str, str]]] = {

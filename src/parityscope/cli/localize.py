@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.cli._requesting import answer
+from parityscope.cli._requesting import answer_request
 
 if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
@@ -18,4 +18,4 @@ NAME = "localize"
 
 def command(request: Request, delivery: Delivery) -> int:
     """Tells the error that each layer introduces from the error that it inherits."""
-    return answer(replace(request, depth="layers"), delivery)
+    return answer_request(replace(request, depth="layers"), delivery)

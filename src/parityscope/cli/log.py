@@ -46,8 +46,8 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads logs of TensorRT builds and explains what matters in them; exit code 1 if there is a cause."""
-    from parityscope.logs import compare_logs, find, find_pair
-    from parityscope.report.log import FORMS, document
+    from parityscope.logs import compare_logs, find_in_log, find_pair
+    from parityscope.report.log import FORMS, log_document
     from parityscope.version import __version__
 
     FORMS.check(format_name)
@@ -58,8 +58,8 @@ def command(
     pair = compare_logs(*logs) if len(logs) > 1 else None
     if node_times is not None:
         _write_times(pair, node_times)
-    findings = find_pair(pair) if pair else find(log)
-    held = document(log, findings, version=__version__, command=command_line(), pair=pair)
+    findings = find_pair(pair) if pair else find_in_log(log)
+    held = log_document(log, findings, version=__version__, command=command_line(), pair=pair)
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contained
-from parityscope.cli._network_view import Asked, FixOption, SettleOption, asked_options
+from parityscope.cli._contained import contain_work
+from parityscope.cli._network_view import FixOption, NetworkWords, SettleOption, asked_options
 from parityscope.cli._output import check_model_file, claim_file, claim_report, command_line, hand_over
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.backends.tensorrt_views import NetworkView, Options, Package
+    from parityscope.backends.tensorrt_views import NetworkView, Package, TensorrtOptions
 
 __all__ = ["NAME", "command"]
 
@@ -50,19 +50,19 @@ def command(
     check_model_file(model)
 
     def work(log: Path) -> int:
-        asked = Asked(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
+        asked = NetworkWords(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
         package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
         return _tell_view(model, package, options, log, settled, format_name, output, quiet=quiet)
 
     with scratch_folder("network") as scratch:
         log = keep_log or Path(scratch, "build.log")
-        return contained(lambda: work(log), log, "TensorRT")
+        return contain_work(lambda: work(log), log, "TensorRT")
 
 
 def _tell_view(
     model: Path,
     package: Package,
-    options: Options,
+    options: TensorrtOptions,
     log: Path,
     settled: Path | None,
     format_name: str,
@@ -71,13 +71,13 @@ def _tell_view(
     quiet: bool,
 ) -> int:
     from parityscope.backends.tensorrt_views import find_in_view, network_view
-    from parityscope.report.network import FORMS, document
+    from parityscope.report.network import FORMS, network_document
     from parityscope.version import __version__
 
     view = network_view(model, package, options, log_file=log)
     if settled is not None:
         _write_files(view, settled, model)
-    held = document(view, find_in_view(view), model=model, version=__version__, command=command_line())
+    held = network_document(view, find_in_view(view), model=model, version=__version__, command=command_line())
     hand_over(FORMS, held, format_name, output)
     if not quiet:
         fates = ", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items()))

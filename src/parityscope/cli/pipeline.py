@@ -67,12 +67,12 @@ def _write_files(
     """pipeline.json, and study.json with report.html for the stage that was examined in full."""
     import shutil
 
-    from parityscope.report import renderer
+    from parityscope.report import renderer_named
     from parityscope.study import write_study
 
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
     (folder / "pipeline.json").write_text(text, encoding="utf-8")
     if found is not None:
-        write_study(folder, found, renderer("html").render)
+        write_study(folder, found, renderer_named("html").render)
     if not keep_tensors:
         shutil.rmtree(folder / "tensors", ignore_errors=True)

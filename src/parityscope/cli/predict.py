@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contained
-from parityscope.cli._network_view import Asked, NetworkOption, view_network
+from parityscope.cli._contained import contain_work
+from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs
-    from parityscope.expectation.forecasting import Settings
+    from parityscope.expectation.forecasting import ForecastSettings
 
 __all__ = ["NAME", "command"]
 
@@ -56,13 +56,13 @@ def command(
 ) -> int:
     """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
-    from parityscope.expectation.forecasting import Settings
+    from parityscope.expectation.forecasting import ForecastSettings
     from parityscope.report.forecast import FORMS
 
     FORMS.check(format_name)
     claim_report(output, "-o")
     names = o.formats_of(formats)
-    settings = Settings(
+    settings = ForecastSettings(
         profile=profile,
         dynamic_range=dynamic_ranges(dynamic_range) if dynamic_range else {},
         layers=not outputs_only,
@@ -84,8 +84,8 @@ def command(
             print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
         return status
 
-    with o.spool() as scratch:
-        return contained(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)
+    with o.spool_folder() as scratch:
+        return contain_work(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)
 
 
 def _predict_document(
@@ -93,7 +93,7 @@ def _predict_document(
     inputs: str,
     scratch: Path,
     names: list[str],
-    settings: Settings,
+    settings: ForecastSettings,
     *,
     shapes: list[str] | None,
     data: dict[str, Any],
@@ -102,13 +102,13 @@ def _predict_document(
 ) -> dict[str, Any]:
     from parityscope.case import load_inputs, load_model
     from parityscope.expectation.forecasting import forecast
-    from parityscope.report.forecast import document
+    from parityscope.report.forecast import forecast_document
     from parityscope.version import __version__
 
     model = load_model(path)
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
     found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
-    held = document(found, model, loaded, version=__version__, command=command_line())
+    held = forecast_document(found, model, loaded, version=__version__, command=command_line())
     return held | _network_of(path, network, loaded, held, scratch / _LOG) if network else held
 
 
@@ -117,7 +117,7 @@ def _network_of(path: Path, target: str, loaded: Inputs, held: dict[str, Any], l
     from parityscope.version import __version__
 
     sizes = tuple({name: array.shape for name, array in sample.arrays.items()} for sample in loaded)
-    asked = Asked(candidate=target, sizes=sizes)
+    asked = NetworkWords(candidate=target, sizes=sizes)
     network, findings = view_network(path, asked, version=__version__, command=command_line(), log=log)
     fates = ", ".join(f"{count} {fate}" for fate, count in sorted(network["fates"].items()))
     said = [f"{network['built_by']} builds it: {fates}"] if not network["problem"] else []

@@ -58,7 +58,7 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Reduces a model to what still shows the same finding; exit code 0, or 3 where it does not show any more."""
-    from parityscope.report.reduction import as_text, document
+    from parityscope.report.reduction import as_text, reduction_document
     from parityscope.study.reduction import GoneError
     from parityscope.version import __version__
 
@@ -79,7 +79,7 @@ def command(
         except GoneError as gone:
             print(f"parityscope: {gone}", file=sys.stderr)
             return Exit.INCOMPLETE
-        told = document(found, version=__version__, command=command_line())
+        told = reduction_document(found, version=__version__, command=command_line())
         write_whole(path, _zipped(found, told))
     width, color = terminal_width()
     text = as_text(told, width=width, color=color) if format_name == "text" else json.dumps(told, indent=1) + "\n"
@@ -106,7 +106,7 @@ def _reduce_model(
     options: Mapping[str, str], home: Path, *, runs: int, repeats: int, memory: str, quiet: bool
 ) -> Reduced:
     """Examines first, as `diagnose` does, and reduces what that finds."""
-    from parityscope.study import Request, examine, open_request
+    from parityscope.study import Request, examine_request, open_request
     from parityscope.study.reduction import reduce_examination
 
     if "candidate" not in options:
@@ -118,7 +118,7 @@ def _reduce_model(
     request = Request(**words, memory=o.size_of(memory))
     with open_request(request) as asked:
         known = replace(asked, folder=home / "examination", progress=o.progress_for(quiet=quiet))
-        return reduce_examination(known, examine(known), home, runs=runs, repeats=repeats)
+        return reduce_examination(known, examine_request(known), home, runs=runs, repeats=repeats)
 
 
 def _zipped(found: Reduced, document: Mapping[str, Any]) -> bytes:

@@ -26,8 +26,8 @@ from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.repairs.plan import Plan
-    from parityscope.repairs.search import Outcome, Task
+    from parityscope.repairs.plan import RepairPlan
+    from parityscope.repairs.search import RepairOutcome, RepairTask
 
 __all__ = ["NAME", "command"]
 
@@ -92,9 +92,9 @@ def command(
 ) -> int:
     """Finds which nodes to keep in FP32, writes the model and proves it; 1: infeasible, 3: ended early, or a sample misses."""
     from parityscope.case import load_inputs, load_model
-    from parityscope.repairs.search import Task
+    from parityscope.repairs.search import RepairTask
     from parityscope.repairs.search.writing import check_output
-    from parityscope.report.repair import FORMS, succeeded
+    from parityscope.report.repair import FORMS, has_succeeded
 
     FORMS.check(format_name)
     plan_file = plan_path(output, write_plan)
@@ -115,9 +115,9 @@ def command(
     functions = functions_of(metric)
     budgets = budgets_asked(budget, functions, policy)
     chosen, typed = aim_of(candidate, low, types)
-    with o.spool() as scratch, scratch_folder("repair") as folder:
+    with o.spool_folder() as scratch, scratch_folder("repair") as folder:
         read = load_model(model)
-        task = Task(
+        task = RepairTask(
             model=read,
             inputs=load_inputs(
                 read,
@@ -171,7 +171,7 @@ def command(
     found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"
     if plan_file is not None and found and plan is None:
         write_plan_file(plan_file, outcome, task)
-    kept = succeeded(document)
+    kept = has_succeeded(document)
     hand_over(FORMS, document, format_name, report)
     if not quiet:
         if outcome.resumed:
@@ -181,19 +181,21 @@ def command(
     return Exit.WITHIN if kept else _EXITS[outcome.verdict]
 
 
-def _outcome_of(task: Task, folder: Path, output: Path | None, plan: Plan | None, *, quiet: bool) -> Outcome:
+def _outcome_of(
+    task: RepairTask, folder: Path, output: Path | None, plan: RepairPlan | None, *, quiet: bool
+) -> RepairOutcome:
     from parityscope.repairs.plan_certified import certified_plan
-    from parityscope.repairs.search import search
+    from parityscope.repairs.search import search_repair
 
     progress = o.progress_for(quiet=quiet)
     if plan is None:
-        return search(task, folder, output, progress)
+        return search_repair(task, folder, output, progress)
     return certified_plan(plan, task, folder, output, progress)
 
 
-def _repair_document(outcome: Outcome, task: Task, output: Path | None) -> dict[str, Any]:
-    from parityscope.report.repair import document
+def _repair_document(outcome: RepairOutcome, task: RepairTask, output: Path | None) -> dict[str, Any]:
+    from parityscope.report.repair import repair_document
     from parityscope.version import __version__
 
     there = output if output is not None and output.exists() else None
-    return document(outcome, task, version=__version__, command=command_line(), output=there)
+    return repair_document(outcome, task, version=__version__, command=command_line(), output=there)

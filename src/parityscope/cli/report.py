@@ -26,8 +26,8 @@ def command(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
-    from parityscope.cli._delivery import show
-    from parityscope.report import renderer, verification
+    from parityscope.cli._delivery import show_document
+    from parityscope.report import renderer_named, verification
     from parityscope.study import as_written, load_study
 
     claim_file(output, "-o")
@@ -37,7 +37,7 @@ def command(
             text = verification.render(document, format_name)
             print(text, end="") if output is None else write_whole(output, text)
         elif output is None:
-            show(document, renderer(format_name).name, study / "report.html", ladder=ladder, whole=whole)
+            show_document(document, renderer_named(format_name).name, study / "report.html", ladder=ladder, whole=whole)
         else:
-            write_whole(output, renderer(format_name).render(document))
+            write_whole(output, renderer_named(format_name).render(document))
     return Exit.WITHIN

@@ -10,7 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.errors import Exit, ParityError
-from parityscope.memory import allow
+from parityscope.memory import allow_memory
 
 __all__ = ["NAME", "command"]
 
@@ -38,8 +38,8 @@ def command(
     """Runs one target and writes `inputs/` and `outputs/`, one file a sample (`saved?path=FOLDER` reads them)."""
     from parityscope.backends import recording
     from parityscope.backends.opening import model_of
-    from parityscope.backends.recording import observable, record
-    from parityscope.case.formats.exporting import WRITERS, Written, write_sample
+    from parityscope.backends.recording import observable_tensors, record_trace
+    from parityscope.case.formats.exporting import WRITERS, WrittenSample, write_sample
     from parityscope.request import Request
     from parityscope.study import open_request, prepare_folder
 
@@ -52,7 +52,7 @@ def command(
             fix=f"choose another -o, or remove it: rm -r {output}",
         )
     budget = o.size_of(memory)
-    allow(budget)
+    allow_memory(budget)
     request = Request(
         model=model,
         candidate=target,
@@ -64,18 +64,20 @@ def command(
         seed=seed,
         memory=budget,
     )
-    with open_request(request) as asked, o.spool() as scratch, prepare_folder(output) as folder:
+    with open_request(request) as asked, o.spool_folder() as scratch, prepare_folder(output) as folder:
         case, chosen = asked.case, asked.candidate
-        tensors = tuple(observable(model_of(case.model, chosen))) if all_tensors else ()
+        tensors = tuple(observable_tensors(model_of(case.model, chosen))) if all_tensors else ()
         for sample in case.inputs:
-            wanted = recording.Request(
+            wanted = recording.RecordingRequest(
                 samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget
             )
-            trace = record(case.model, case.inputs, chosen, wanted, o.progress_for(quiet=quiet))
+            trace = record_trace(case.model, case.inputs, chosen, wanted, o.progress_for(quiet=quiet))
             if not trace.names:
                 raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
             held = {name: trace.get(sample.index, name) for name in trace.names}
-            one = Written(folder=folder, called=str(output), index=sample.index, inputs=sample.arrays, outputs=held)
+            one = WrittenSample(
+                folder=folder, called=str(output), index=sample.index, inputs=sample.arrays, outputs=held
+            )
             write_sample(written, one)
     print(output)
     if not quiet:

@@ -15,7 +15,7 @@ from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from parityscope.request import Request
-    from parityscope.verification import Chosen, Settings
+    from parityscope.verification import Chosen, VerificationSettings
 
 __all__ = ["NAME", "command"]
 
@@ -57,9 +57,9 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Proves a repair: 0 improved or within budget, also on every sample tried; 1 worse or a budget missed; 3 not proved."""
-    from parityscope.report.verification import FORMS, succeeded
+    from parityscope.report.verification import FORMS, has_succeeded
     from parityscope.study import Request, folder_of, prepare_folder, write_study
-    from parityscope.verification import Settings
+    from parityscope.verification import VerificationSettings
 
     FORMS.check(format_name)
     request = Request(
@@ -78,7 +78,9 @@ def command(
         memory=o.size_of(memory),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
-    settings = Settings(metrics=tuple(map(_choose_metric, metric or [])), seed=seed, timing=timing, floor=floor)
+    settings = VerificationSettings(
+        metrics=tuple(map(_choose_metric, metric or [])), seed=seed, timing=timing, floor=floor
+    )
     folder = o.folder_for(model, study)
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
@@ -93,7 +95,7 @@ def command(
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.
     unjudged = any(skip["asked"] for skip in document["skipped"])
-    status = Exit.WITHIN if succeeded(document) else _EXITS[document["verdict"]]
+    status = Exit.WITHIN if has_succeeded(document) else _EXITS[document["verdict"]]
     return Exit.INCOMPLETE if status == Exit.WITHIN and unjudged else status
 
 
@@ -106,12 +108,12 @@ def _choose_metric(text: str) -> Chosen:
 
 
 def _verify_document(
-    request: Request, before: str, settings: Settings, labels: Path | None, *, quiet: bool
+    request: Request, before: str, settings: VerificationSettings, labels: Path | None, *, quiet: bool
 ) -> dict[str, Any]:
     from dataclasses import replace
 
     from parityscope.backends.targets import parse_target
-    from parityscope.report.verification import document
+    from parityscope.report.verification import verification_document
     from parityscope.study import open_request
     from parityscope.verification import Targets, load_labels, verify
     from parityscope.version import __version__
@@ -129,4 +131,4 @@ def _verify_document(
             folder=Path(scratch),
             progress=o.progress_for(quiet=quiet),
         )
-        return document(found, asked.case, version=__version__, command=command_line())
+        return verification_document(found, asked.case, version=__version__, command=command_line())

@@ -32,13 +32,13 @@ def measure_block(
     """`_kernel.measure_block`, which says what the arguments are; compiled, it holds no lock while it runs."""
     if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
         _plain_kernel.measure_block(
-            reference, candidate, reference_keys, candidate_keys, mask, first, inner, *_checked(tables)
+            reference, candidate, reference_keys, candidate_keys, mask, first, inner, *_check_tables(tables)
         )
         return
     from parityscope.comparison._kernel import measure_block as measure
 
     data = map(np.ascontiguousarray, (reference, candidate, reference_keys, candidate_keys))
-    arguments: tuple[Any, ...] = (*data, mask, first, inner, *_checked(tables), *_room())
+    arguments: tuple[Any, ...] = (*data, mask, first, inner, *_check_tables(tables), *_room_for_block())
     measure(*arguments)
 
 
@@ -52,16 +52,16 @@ def replay_block(
 ) -> None:
     """`_replay_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
     if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
-        _plain_kernel.replay_block(reference, candidate, replayed, first, inner, *_checked(tables))
+        _plain_kernel.replay_block(reference, candidate, replayed, first, inner, *_check_tables(tables))
         return
     from parityscope.comparison._replay_kernel import replay_block as replay
 
     data = map(np.ascontiguousarray, (reference, candidate, replayed))
-    arguments: tuple[Any, ...] = (*data, first, inner, *_checked(tables), *_room()[:2])
+    arguments: tuple[Any, ...] = (*data, first, inner, *_check_tables(tables), *_room_for_block()[:2])
     replay(*arguments)
 
 
-def _room() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _room_for_block() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """This thread's room for a block: float64 and int64, (3, BLOCK); uint32, (BLOCK,)."""
     if not hasattr(_WORKING, "arrays"):
         _WORKING.arrays = np.empty((3, BLOCK)), np.empty((3, BLOCK), np.int64), np.empty(BLOCK, np.uint32)
@@ -69,7 +69,7 @@ def _room() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found
 
 
-def _checked(tables: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+def _check_tables(tables: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
     if not all(table.flags.c_contiguous for table in tables):
         raise ValueError("a kernel's table must be contiguous")
     return tables

@@ -60,7 +60,7 @@ def summarize_channels(channels: Channels) -> ChannelSummary | None:
     """The worst and the median channel (the lowest index wins a tie); None where there is no channel."""
     if channels.indices.size == 0:
         return None
-    floor = CHANNEL_FLOOR**2 * _norm2(channels)
+    floor = CHANNEL_FLOOR**2 * _mean_reference2(channels)
     scale2 = np.maximum(channels.reference2, floor)
     relative = np.zeros(channels.error2.size)
     wrong = channels.error2 > 0
@@ -68,7 +68,7 @@ def summarize_channels(channels: Channels) -> ChannelSummary | None:
         relative[wrong] = np.sqrt(channels.error2[wrong] / scale2[wrong])
     relative[channels.disagreeing > 0] = np.inf
     at = int(np.argmax(relative))
-    median = _median(relative) if channels.median is None else channels.median
+    median = _plain_median(relative) if channels.median is None else channels.median
     return ChannelSummary(
         relative=relative, median=median, worst=int(channels.indices[at]), worst_relative=float(relative[at])
     )
@@ -87,7 +87,7 @@ def trim_channels(channels: Channels, keep: int) -> Channels:
         reference2=channels.reference2[held],
         disagreeing=channels.disagreeing[held],
         median=summary.median,
-        norm2=_norm2(channels),
+        norm2=_mean_reference2(channels),
     )
 
 
@@ -111,11 +111,11 @@ def merge_channels(first: Channels | None, second: Channels | None, *, factors: 
     )
 
 
-def _norm2(channels: Channels) -> float:
+def _mean_reference2(channels: Channels) -> float:
     return float(channels.reference2.mean()) if channels.norm2 is None else channels.norm2
 
 
-def _median(values: np.ndarray) -> float:
+def _plain_median(values: np.ndarray) -> float:
     """`numpy.median` of a row of numbers, without the masked arrays that it imports to look for NaN."""
     ordered = np.sort(values)
     if math.isnan(ordered[-1]):

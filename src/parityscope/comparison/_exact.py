@@ -20,7 +20,7 @@ _BLOCK = 1 << 18  # elements: 2 MiB of int64 on each side
 
 def compare_exact(reference: np.ndarray, candidate: np.ndarray, shape: tuple[int, ...]) -> Exact:
     """Compares flat rows of integers or booleans, (n,), of tensors of `shape`."""
-    common = _common(reference.dtype, candidate.dtype)
+    common = _common_dtype(reference.dtype, candidate.dtype)
     mismatches, largest = 0, 0
     first = at_largest = -1
     for start in range(0, reference.size, _BLOCK):
@@ -31,31 +31,31 @@ def compare_exact(reference: np.ndarray, candidate: np.ndarray, shape: tuple[int
             continue
         mismatches += wrong.size
         first = start + int(wrong[0]) if first < 0 else first
-        distances = _distances(r[wrong], c[wrong])
+        distances = _integer_distances(r[wrong], c[wrong])
         worst = int(np.argmax(distances))
         if int(distances[worst]) > largest:
             largest, at_largest = int(distances[worst]), start + int(wrong[worst])
     return Exact(
         mismatches=mismatches,
-        first_mismatch=_index(first, shape),
+        first_mismatch=_unravel_position(first, shape),
         max_difference=largest,
-        max_index=_index(at_largest, shape),
+        max_index=_unravel_position(at_largest, shape),
     )
 
 
 def compare_text(reference: np.ndarray, candidate: np.ndarray, shape: tuple[int, ...]) -> Exact:
     """Compares flat rows of strings, (n,): equal or not."""
-    wrong = [at for at, (r, c) in enumerate(zip(reference, candidate, strict=True)) if _text(r) != _text(c)]
-    first = _index(wrong[0] if wrong else -1, shape)
+    wrong = [at for at, (r, c) in enumerate(zip(reference, candidate, strict=True)) if _as_text(r) != _as_text(c)]
+    first = _unravel_position(wrong[0] if wrong else -1, shape)
     return Exact(mismatches=len(wrong), first_mismatch=first, max_difference=None, max_index=None)
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     """ONNX strings are UTF-8 bytes; some runtimes give them back as bytes, others decoded."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
 
 
-def _common(reference: np.dtype[Any], candidate: np.dtype[Any]) -> np.dtype[Any]:
+def _common_dtype(reference: np.dtype[Any], candidate: np.dtype[Any]) -> np.dtype[Any]:
     kinds = {
         reference.kind if reference.itemsize == 8 else "small",
         candidate.kind if candidate.itemsize == 8 else "small",
@@ -66,12 +66,12 @@ def _common(reference: np.dtype[Any], candidate: np.dtype[Any]) -> np.dtype[Any]
     return np.dtype(np.uint64) if both_unsigned else np.dtype(object)
 
 
-def _distances(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+def _integer_distances(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
     if reference.dtype == object:
         return np.asarray(np.abs(candidate - reference))
     high, low = np.maximum(reference, candidate), np.minimum(reference, candidate)
     return np.asarray(high.view(np.uint64) - low.view(np.uint64))
 
 
-def _index(at: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _unravel_position(at: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
     return None if at < 0 else tuple(int(i) for i in np.unravel_index(at, shape)) if shape else ()

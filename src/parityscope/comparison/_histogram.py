@@ -18,7 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["BINS_PER_OCTAVE", "QUANTILE_BOUND", "Histogram", "Sketch", "collect", "merge_histograms", "merge_sketches"]
+__all__ = [
+    "BINS_PER_OCTAVE",
+    "QUANTILE_BOUND",
+    "Histogram",
+    "Sketch",
+    "collect_bins",
+    "merge_histograms",
+    "merge_sketches",
+]
 
 BINS_PER_OCTAVE = 64
 QUANTILE_BOUND = 1 / (2 * BINS_PER_OCTAVE)  # relative; derived in the docstring
@@ -70,7 +78,7 @@ class Sketch:
         if rank <= zeros + self.below:
             return self.floor
         at = int(np.searchsorted(np.cumsum(self.bins.counts), rank - zeros - self.below))
-        return _middle(int(self.bins.bins[at]))
+        return _middle_of_bin(int(self.bins.bins[at]))
 
     def above(self, threshold: float) -> int:
         """How many errors lie in bins wholly above `threshold` (> 0): never more than exceed it."""
@@ -82,12 +90,12 @@ class Sketch:
 
     def octaves(self) -> Histogram:
         """Errors per power of two: bin e counts 2^e <= |error| < 2^(e+1)."""
-        return collect(self.bins.bins // BINS_PER_OCTAVE, self.bins.counts)
+        return collect_bins(self.bins.bins // BINS_PER_OCTAVE, self.bins.counts)
 
 
 def merge_histograms(first: Histogram, second: Histogram) -> Histogram:
     """The histogram of both sets of elements."""
-    return collect(np.concatenate([first.bins, second.bins]), np.concatenate([first.counts, second.counts]))
+    return collect_bins(np.concatenate([first.bins, second.bins]), np.concatenate([first.counts, second.counts]))
 
 
 def merge_sketches(first: Sketch, second: Sketch) -> Sketch:
@@ -100,7 +108,7 @@ def merge_sketches(first: Sketch, second: Sketch) -> Sketch:
     )
 
 
-def collect(bins: np.ndarray, counts: np.ndarray) -> Histogram:
+def collect_bins(bins: np.ndarray, counts: np.ndarray) -> Histogram:
     """A histogram from bins in any order, some of which may be named twice; int64, (k,) each."""
     unique, where = np.unique(bins, return_inverse=True)
     totals = np.zeros(unique.size, np.int64)
@@ -108,6 +116,6 @@ def collect(bins: np.ndarray, counts: np.ndarray) -> Histogram:
     return Histogram(bins=unique.astype(np.int64), counts=totals)
 
 
-def _middle(number: int) -> float:
+def _middle_of_bin(number: int) -> float:
     octave, step = divmod(number, BINS_PER_OCTAVE)
     return math.ldexp(1 + (step + 0.5) / BINS_PER_OCTAVE, octave)

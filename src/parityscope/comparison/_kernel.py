@@ -6,7 +6,8 @@ A block of `BLOCK` elements is widened to float64 once; small loops then pass ov
 vector instructions. That is faster than one loop that does all, because a single histogram update in a loop keeps the
 sums from being vectorized (measured in bench/metric_pass.py).
 
-Two kinds of loops stand apart. `_widen`, `_subtract` and the replay's `_split` compile to strict IEEE 754 arithmetic. Only
+Two kinds of loops stand apart. `_widen_block`, `_subtract_blocks` and the replay's `_split` compile to strict IEEE 754
+arithmetic. Only
 sums may be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
@@ -30,12 +31,12 @@ from parityscope.comparison._loops import (
     NONFINITE,
     add_channels,
     add_scattered,
-    agree,
+    agree_nonfinite,
     first_with,
     is_nonfinite,
     largest_bits,
 )
-from parityscope.compiling import compiled
+from parityscope.compiling import compile_loop
 
 __all__ = ["measure_block"]
 
@@ -43,20 +44,20 @@ _SHIFT = 52 - MANTISSA_BITS
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
 
 
-@compiled()
-def _widen(source: np.ndarray, wide: np.ndarray) -> None:
+@compile_loop()
+def _widen_block(source: np.ndarray, wide: np.ndarray) -> None:
     for i in range(source.shape[0]):
         wide[i] = source[i]
 
 
-@compiled()
-def _subtract(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
+@compile_loop()
+def _subtract_blocks(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
     for i in range(error.shape[0]):
         error[i] = candidate[i] - reference[i]
 
 
-@compiled(reassociate=True)
-def _sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, moments: np.ndarray) -> None:
+@compile_loop(reassociate=True)
+def _add_sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, moments: np.ndarray) -> None:
     e1 = a1 = e2 = r1 = c1 = r2 = c2 = rc = 0.0
     for i in range(error.shape[0]):
         r = reference[i]
@@ -80,8 +81,8 @@ def _sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, momen
     moments[7] += rc
 
 
-@compiled()
-def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
+@compile_loop()
+def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:
     """Smallest and largest value, as integers that order like the values (negative ones mirrored)."""
     low = extremes[0]
     high = extremes[1]
@@ -94,8 +95,8 @@ def _range(bits: np.ndarray, extremes: np.ndarray) -> None:
     extremes[1] = high
 
 
-@compiled(reassociate=True)
-def _ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
+@compile_loop(reassociate=True)
+def _add_ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
     """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
     total = 0.0
     largest = np.uint64(0)
@@ -113,7 +114,7 @@ def _ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.n
     moments[9] = max(moments[9], np.float64(largest))
 
 
-@compiled()
+@compile_loop()
 def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, counts: np.ndarray) -> None:
     """Each error's bin; which bins were used to extremes[2:4], exact zeros to counts[5]."""
     low = np.int64(SKETCH_WIDTH)
@@ -131,14 +132,14 @@ def _sketch_bins(bits: np.ndarray, bins: np.ndarray, extremes: np.ndarray, count
     counts[5] += zeros
 
 
-@compiled()
+@compile_loop()
 def _value_bins(bits: np.ndarray, bins: np.ndarray) -> None:
     for i in range(bits.shape[0]):
         bins[i] = (bits[i] >> 52) & (VALUE_BINS - 1)
 
 
-@compiled()
-def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
+@compile_loop()
+def _count_bins(bins: np.ndarray, histogram: np.ndarray) -> None:
     whole = bins.shape[0] & ~3
     for i in range(0, whole, 4):
         histogram[0, bins[i]] += 1
@@ -149,7 +150,7 @@ def _count(bins: np.ndarray, histogram: np.ndarray) -> None:
         histogram[0, bins[i]] += 1
 
 
-@compiled(kept=True)
+@compile_loop(kept=True)
 def measure_block(
     reference: np.ndarray,
     candidate: np.ndarray,
@@ -200,13 +201,13 @@ def measure_block(
         r = wide_reference[:m]
         c = wide_candidate[:m]
         e = wide_error[:m]
-        _widen(reference[start : start + m], r)
-        _widen(candidate[start : start + m], c)
-        _subtract(c, r, e)
+        _widen_block(reference[start : start + m], r)
+        _widen_block(candidate[start : start + m], c)
+        _subtract_blocks(c, r, e)
         largest = largest_bits(e.view(np.int64))
         intact = largest < NONFINITE
         if intact:
-            _ulps(reference_keys[start : start + m], candidate_keys[start : start + m], mask, moments)
+            _add_ulps(reference_keys[start : start + m], candidate_keys[start : start + m], mask, moments)
             if channels:
                 add_channels(e, r, first + start, inner, squares)
         else:
@@ -228,7 +229,7 @@ def measure_block(
                     if channels:
                         add_scattered(e[m], r[m], (at // inner) % channels, squares)
                     m += 1
-                elif r_bad and c_bad and agree(r_bits, c_bits):
+                elif r_bad and c_bad and agree_nonfinite(r_bits, c_bits):
                     counts[3] += 1
                 else:
                     counts[2 if r_bad and c_bad else (0 if r_bad else 1)] += 1
@@ -239,19 +240,19 @@ def measure_block(
             c = c[:m]
             e = e[:m]
             largest = largest_bits(e.view(np.int64))
-            _ulps(kept_reference[:m], kept_candidate[:m], mask, moments)
+            _add_ulps(kept_reference[:m], kept_candidate[:m], mask, moments)
         counts[4] += m
         bits = e.view(np.int64)
-        _sums(r, c, e, moments)
+        _add_sums(r, c, e, moments)
         if largest > extremes[4]:
             extremes[4] = largest
             found = first_with(bits, largest)
             extremes[5] = first + start + found if intact else kept_at[found]
-        _range(r.view(np.int64), extremes[0:2])
-        _range(c.view(np.int64), extremes[6:8])
+        _add_range(r.view(np.int64), extremes[0:2])
+        _add_range(c.view(np.int64), extremes[6:8])
         _sketch_bins(bits, bins[:m], extremes, counts)
-        _count(bins[:m], sketch)
+        _count_bins(bins[:m], sketch)
         _value_bins(r.view(np.int64), bins[:m])
-        _count(bins[:m], values[0])
+        _count_bins(bins[:m], values[0])
         _value_bins(c.view(np.int64), bins[:m])
-        _count(bins[:m], values[1])
+        _count_bins(bins[:m], values[1])

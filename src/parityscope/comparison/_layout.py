@@ -21,10 +21,10 @@ __all__ = [
     "STRETCH",
     "Kind",
     "Layout",
-    "blocks",
+    "blocks_of_rows",
     "channel_axis",
     "exponent_of",
-    "flat",
+    "flat_row",
     "kind_of",
     "layout_of",
     "working_dtype",
@@ -93,7 +93,7 @@ def layout_of(shape: tuple[int, ...], channel_axis: int | None) -> Layout:
     return Layout(axis=axis, channels=shape[axis], inner=max(1, math.prod(shape[axis + 1 :])))
 
 
-def flat(array: np.ndarray) -> np.ndarray:
+def flat_row(array: np.ndarray) -> np.ndarray:
     """`array`, of any shape and dtype, as one row (n,) that is read-only and C-contiguous; a view where it can be.
 
     Always read-only: each kernel is then compiled for one type only.
@@ -126,7 +126,7 @@ def exponent_of(*rows: np.ndarray) -> int:
     return 0 if abs(exponent) <= _RESTFUL else exponent
 
 
-def blocks(
+def blocks_of_rows(
     rows: tuple[np.ndarray, ...], dtype: np.dtype[Any], exponent: int, start: int, stop: int
 ) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
     """(flat index, blocks in `dtype`) from `start` to `stop`: one stretch in place where nothing is to be converted."""
@@ -134,10 +134,10 @@ def blocks(
         yield start, tuple(row[start:stop] for row in rows)
         return
     for at in range(start, stop, STRETCH):
-        yield at, tuple(_converted(row[at : min(stop, at + STRETCH)], dtype, exponent) for row in rows)
+        yield at, tuple(_convert_block(row[at : min(stop, at + STRETCH)], dtype, exponent) for row in rows)
 
 
-def _converted(block: np.ndarray, dtype: np.dtype[Any], exponent: int) -> np.ndarray:
+def _convert_block(block: np.ndarray, dtype: np.dtype[Any], exponent: int) -> np.ndarray:
     with np.errstate(invalid="ignore", under="ignore"):  # signalling NaN; what vanishes is 2^-1000 of the largest
         if block.dtype == np.float16 and dtype == np.float32:
             wide = _half_values()[block.view(np.uint16)]

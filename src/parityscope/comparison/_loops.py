@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from parityscope.compiling import compiled
+from parityscope.compiling import compile_loop
 
 __all__ = [
     "MAGNITUDE",
     "NONFINITE",
     "add_channels",
     "add_scattered",
-    "agree",
+    "agree_nonfinite",
     "first_with",
     "is_nonfinite",
     "largest_bits",
@@ -25,7 +25,7 @@ NONFINITE = np.int64(0x7FF0_0000_0000_0000)  # all bits of the exponent set
 _SHORT = 16  # runs below this length cost more to cut out than to sum one by one (measured)
 
 
-@compiled()
+@compile_loop()
 def largest_bits(bits: np.ndarray) -> np.int64:
     """The bits of the largest magnitude of int64 (n,), which order like magnitudes; from `NONFINITE` on one is not finite."""
     largest = np.int64(0)
@@ -34,7 +34,7 @@ def largest_bits(bits: np.ndarray) -> np.int64:
     return largest
 
 
-@compiled()
+@compile_loop()
 def first_with(bits: np.ndarray, wanted: np.int64) -> int:
     """The first index at which the bits of the magnitude, int64 (n,), are `wanted`; -1 where none are."""
     for i in range(bits.shape[0]):
@@ -43,19 +43,19 @@ def first_with(bits: np.ndarray, wanted: np.int64) -> int:
     return -1
 
 
-@compiled()
+@compile_loop()
 def is_nonfinite(bits: np.int64) -> np.bool:
     """Whether the bits of a float64 are those of NaN or of an infinity."""
     return (bits & MAGNITUDE) >= NONFINITE
 
 
-@compiled()
-def agree(one: np.int64, other: np.int64) -> np.bool | bool:
+@compile_loop()
+def agree_nonfinite(one: np.int64, other: np.int64) -> np.bool | bool:
     """Whether two non-finite values are the same infinity or both NaN (of any payload)."""
     return one == other or ((one & MAGNITUDE) > NONFINITE and (other & MAGNITUDE) > NONFINITE)
 
 
-@compiled(reassociate=True)
+@compile_loop(reassociate=True)
 def _square_sum(values: np.ndarray) -> float:
     total = 0.0
     for i in range(values.shape[0]):
@@ -63,13 +63,13 @@ def _square_sum(values: np.ndarray) -> float:
     return total
 
 
-@compiled()
+@compile_loop()
 def _add_squares(values: np.ndarray, totals: np.ndarray) -> None:
     for i in range(values.shape[0]):
         totals[i] += values[i] * values[i]
 
 
-@compiled()
+@compile_loop()
 def add_channels(error: np.ndarray, reference: np.ndarray, first: int, inner: int, squares: np.ndarray) -> None:
     """Adds squares of a block that starts at flat index `first` to its channels: errors to row 0, reference to 1."""
     channels = squares.shape[1]
@@ -101,7 +101,7 @@ def add_channels(error: np.ndarray, reference: np.ndarray, first: int, inner: in
                 channel = channel + 1 if channel + 1 < channels else 0
 
 
-@compiled()
+@compile_loop()
 def add_scattered(error: float, reference: float, channel: int, squares: np.ndarray) -> None:
     """Adds the squares of one element to its channel of `squares`, float64 (2, channels): errors to row 0, reference to 1."""
     squares[0, channel] += error * error

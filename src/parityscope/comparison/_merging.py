@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.comparison._channels import merge_channels
 from parityscope.comparison._histogram import merge_histograms, merge_sketches
 from parityscope.comparison._scores import merge_scores
-from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Moments, Statistics, scaled
+from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Moments, Statistics, scale_by_power
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ def merge_statistics(first: Statistics, second: Statistics) -> Statistics:
     if first.floats is not None and second.floats is not None:
         floats = merge_floats(first.floats, second.floats)
         unit = floats.moments.exponent
-        factors = (_factor(first.floats.moments, unit), _factor(second.floats.moments, unit))
+        factors = (_unit_factor(first.floats.moments, unit), _unit_factor(second.floats.moments, unit))
     if first.exact is not None and second.exact is not None:
         exact = _merge_exact(first.exact, second.exact)
     return Statistics(
@@ -81,7 +81,7 @@ def merge_floats(first: Floats, second: Floats) -> Floats:
 
 def _merge_moments(first: Moments, second: Moments) -> Moments:
     """Sums over both, in the larger unit of those that hold anything but zeros."""
-    unit = max((moments.exponent for moments in (first, second) if _holds(moments)), default=0)
+    unit = max((moments.exponent for moments in (first, second) if _holds_values(moments)), default=0)
     one, two = first.at(unit), second.at(unit)
     return Moments(
         error=one.error + two.error,
@@ -96,13 +96,13 @@ def _merge_moments(first: Moments, second: Moments) -> Moments:
     )
 
 
-def _holds(moments: Moments) -> bool:
+def _holds_values(moments: Moments) -> bool:
     return moments.reference2 > 0 or moments.candidate2 > 0
 
 
-def _factor(moments: Moments, unit: int) -> float:
+def _unit_factor(moments: Moments, unit: int) -> float:
     """What sums of squares are multiplied by to be in `unit`; sums of nothing but zeros stay as they are."""
-    return scaled(1.0, 2 * (moments.exponent - unit)) if _holds(moments) else 1.0
+    return scale_by_power(1.0, 2 * (moments.exponent - unit)) if _holds_values(moments) else 1.0
 
 
 def _merge_ranges(
@@ -130,9 +130,9 @@ def _merge_states(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mappin
     """Joined by the metrics that made them; empty where neither side holds any, which is the usual case."""
     if not first and not second:
         return NO_STATES
-    from parityscope.comparison._metric import metrics
+    from parityscope.comparison._metric import all_metrics
 
-    combine = {metric.name: metric.combine for metric in metrics()}
+    combine = {metric.name: metric.combine for metric in all_metrics()}
     joined: dict[str, Any] = {}
     for name in (*first, *(name for name in second if name not in first)):
         function = combine.get(name)

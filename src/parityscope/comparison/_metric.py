@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.statistics import Statistics
     from parityscope.records import Measurement
 
-__all__ = ["Metric", "accumulating", "measurements", "metrics"]
+__all__ = ["Metric", "accumulating_metrics", "all_metrics", "measure_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,13 @@ class Metric:
 
 
 @functools.cache
-def metrics() -> tuple[Metric, ...]:
+def all_metrics() -> tuple[Metric, ...]:
     """Every metric there is, in the order of their modules' names.
 
     Raises:
         ParityError: one accumulates but lacks a part that accumulating needs.
     """
-    found = discover("parityscope.comparison.metrics", "METRIC", Metric)
+    found = discover_plugins("parityscope.comparison.metrics", "METRIC", Metric)
     for metric, module in found.values():
         parts = (metric.start, metric.update, metric.combine)
         if any(parts) and not all(parts):
@@ -64,15 +64,15 @@ def metrics() -> tuple[Metric, ...]:
 
 
 @functools.cache
-def accumulating() -> tuple[Metric, ...]:
+def accumulating_metrics() -> tuple[Metric, ...]:
     """The metrics that look at the elements themselves."""
-    return tuple(metric for metric in metrics() if metric.update is not None)
+    return tuple(metric for metric in all_metrics() if metric.update is not None)
 
 
-def measurements(statistics: Statistics) -> dict[str, Measurement]:
+def measure_all(statistics: Statistics) -> dict[str, Measurement]:
     """Every metric that applies to this pair, by name."""
     result: dict[str, Measurement] = {}
-    for metric in metrics():
+    for metric in all_metrics():
         finished = metric.finish(statistics)
         if finished is None:
             continue

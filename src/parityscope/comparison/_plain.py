@@ -54,9 +54,9 @@ def to_plain(statistics: Statistics) -> dict[str, Any]:
         plain["error_octaves"] = {
             "zero": floats.sketch.zeros,
             "below": floats.sketch.below,
-            **_dense(floats.sketch.octaves()),
+            **_dense_histogram(floats.sketch.octaves()),
         }
-        plain["sketch"] = _pack(floats.sketch)
+        plain["sketch"] = _pack_sketch(floats.sketch)
     for name, part in (("exact", statistics.exact), ("scores", statistics.scores)):
         if part is not None:
             plain[name] = _plain_scalars(part)
@@ -82,27 +82,31 @@ def from_plain(plain: Mapping[str, Any]) -> Statistics:
 def _from_plain(plain: Mapping[str, Any]) -> Statistics:
     floats = None
     if "floats" in plain:
-        scalars = _scalars(plain["floats"])
+        scalars = _plain_to_scalars(plain["floats"])
         for name in ("first_disagreeing", "max_index"):
-            scalars[name] = _index(scalars[name])
+            scalars[name] = _plain_to_index(scalars[name])
         for name in ("reference_range", "candidate_range"):
-            scalars[name] = tuple(_number(value) for value in scalars[name])
+            scalars[name] = tuple(_from_strict_number(value) for value in scalars[name])
         floats = Floats(
             **scalars,
-            moments=Moments(**_scalars(plain["moments"])),
-            sketch=_unpack(plain["sketch"]),
-            reference_values=_values(plain["reference_values"]),
-            candidate_values=_values(plain["candidate_values"]),
+            moments=Moments(**_plain_to_scalars(plain["moments"])),
+            sketch=_unpack_sketch(plain["sketch"]),
+            reference_values=_plain_to_histogram(plain["reference_values"]),
+            candidate_values=_plain_to_histogram(plain["candidate_values"]),
         )
     exact = scores = None
     if "exact" in plain:
         parts = dict(plain["exact"])
         exact = Exact(
-            **{**parts, "first_mismatch": _index(parts["first_mismatch"]), "max_index": _index(parts["max_index"])}
+            **{
+                **parts,
+                "first_mismatch": _plain_to_index(parts["first_mismatch"]),
+                "max_index": _plain_to_index(parts["max_index"]),
+            }
         )
     if "scores" in plain:
-        parts = _scalars(plain["scores"])
-        scores = Scores(**{**parts, "worst_row": _index(parts["worst_row"])})
+        parts = _plain_to_scalars(plain["scores"])
+        scores = Scores(**{**parts, "worst_row": _plain_to_index(parts["worst_row"])})
     return Statistics(
         kind=plain["kind"],
         reference_dtype=plain["dtypes"][0],
@@ -113,38 +117,38 @@ def _from_plain(plain: Mapping[str, Any]) -> Statistics:
         floats=floats,
         exact=exact,
         scores=scores,
-        channels=_channels(plain["channels"]) if "channels" in plain else None,
+        channels=_plain_to_channels(plain["channels"]) if "channels" in plain else None,
     )
 
 
-def _strict(value: Any) -> Any:  # any field of a record
+def _strict_number(value: Any) -> Any:  # any field of a record
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return [_strict(item) for item in value] if isinstance(value, tuple) else value
+    return [_strict_number(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _number(value: Any) -> Any:  # what `_strict` gave
+def _from_strict_number(value: Any) -> Any:  # what `_strict_number` gave
     return float(value) if value in ("NaN", "Infinity", "-Infinity") else value
 
 
 def _plain_scalars(record: Any) -> dict[str, Any]:  # a dataclass; its nested records and arrays are left out
     fields = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
     return {
-        name: _strict(value)
+        name: _strict_number(value)
         for name, value in fields.items()
         if value is None or isinstance(value, int | float | tuple)
     }
 
 
-def _scalars(plain: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value if isinstance(value, list) else _number(value) for name, value in plain.items()}
+def _plain_to_scalars(plain: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, list) else _from_strict_number(value) for name, value in plain.items()}
 
 
-def _index(value: list[int] | None) -> tuple[int, ...] | None:
+def _plain_to_index(value: list[int] | None) -> tuple[int, ...] | None:
     return None if value is None else tuple(value)
 
 
-def _dense(histogram: Histogram) -> dict[str, Any]:
+def _dense_histogram(histogram: Histogram) -> dict[str, Any]:
     if not histogram.bins.size:
         return {"first": 0, "counts": []}
     first = int(histogram.bins[0])
@@ -158,11 +162,11 @@ def _plain_values(histogram: Histogram) -> dict[str, Any]:
     sides = {}
     for name, held, sign in (("negative", bins < 0, -1), ("positive", bins > 0, 1)):
         side = Histogram(bins=(sign * bins[held] - VALUE_OFFSET)[::sign], counts=counts[held][::sign])
-        sides[name] = _dense(side)
+        sides[name] = _dense_histogram(side)
     return {"zero": int(counts[bins == 0].sum()), **sides}
 
 
-def _values(plain: Mapping[str, Any]) -> Histogram:
+def _plain_to_histogram(plain: Mapping[str, Any]) -> Histogram:
     bins, counts = [0], [plain["zero"]]
     for name, sign in (("negative", -1), ("positive", 1)):
         first = plain[name]["first"]
@@ -174,14 +178,14 @@ def _values(plain: Mapping[str, Any]) -> Histogram:
     return Histogram(bins=numbers[order], counts=totals[order])
 
 
-def _pack(sketch: Sketch) -> dict[str, Any]:
+def _pack_sketch(sketch: Sketch) -> dict[str, Any]:
     steps = np.diff(sketch.bins.bins, prepend=0)
     numbers = np.stack([steps, sketch.bins.counts]).astype("<i8")
     packed = base64.b64encode(zlib.compress(numbers.tobytes(), 6)).decode()
     return {"zeros": sketch.zeros, "below": sketch.below, "floor": sketch.floor, "packed": packed}
 
 
-def _unpack(plain: Mapping[str, Any]) -> Sketch:
+def _unpack_sketch(plain: Mapping[str, Any]) -> Sketch:
     expand = zlib.decompressobj()
     raw = expand.decompress(base64.b64decode(plain["packed"], validate=True), _LARGEST_SKETCH)
     if not expand.eof:
@@ -199,16 +203,16 @@ def _plain_channels(channels: Channels) -> dict[str, Any]:
     return {
         "axis": worst.axis,
         "total": worst.total,
-        "median": _strict(worst.median),
-        "norm2": _strict(worst.norm2),
-        "worst": [[int(worst.indices[i]), _strict(float(relative[i]))] for i in order],
+        "median": _strict_number(worst.median),
+        "norm2": _strict_number(worst.norm2),
+        "worst": [[int(worst.indices[i]), _strict_number(float(relative[i]))] for i in order],
         "error2": worst.error2.tolist(),
         "reference2": worst.reference2.tolist(),
         "disagreeing": worst.disagreeing.tolist(),
     }
 
 
-def _channels(plain: Mapping[str, Any]) -> Channels:
+def _plain_to_channels(plain: Mapping[str, Any]) -> Channels:
     return Channels(
         axis=plain["axis"],
         total=plain["total"],

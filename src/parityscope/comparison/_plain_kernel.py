@@ -32,10 +32,10 @@ def measure_block(
         for start in range(0, reference.shape[0], STRETCH):
             part = slice(start, start + STRETCH)
             keys = reference_keys[part], candidate_keys[part]
-            _measure(reference[part], candidate[part], keys, mask, first + start, inner, *tables)
+            _measure_part(reference[part], candidate[part], keys, mask, first + start, inner, *tables)
 
 
-def _measure(
+def _measure_part(
     reference: np.ndarray,
     candidate: np.ndarray,
     keys: tuple[np.ndarray, np.ndarray],
@@ -140,10 +140,10 @@ def replay_block(
     with np.errstate(all="ignore"):
         for start in range(0, reference.shape[0], STRETCH):
             part = slice(start, start + STRETCH)
-            _replay(reference[part], candidate[part], replayed[part], first + start, inner, *tables)
+            _replay_part(reference[part], candidate[part], replayed[part], first + start, inner, *tables)
 
 
-def _replay(
+def _replay_part(
     reference: np.ndarray,
     candidate: np.ndarray,
     replayed: np.ndarray,
@@ -159,8 +159,8 @@ def _replay(
     places = first + np.arange(r.size)
     channels = squares.shape[1]
     _add_largest(r, c, places, extremes[3:])
-    counts[6] += _disagreeing(r, c).size
-    introduced, inherited = _disagreeing(f, c), _disagreeing(r, f)
+    counts[6] += _disagreeing_positions(r, c).size
+    introduced, inherited = _disagreeing_positions(f, c), _disagreeing_positions(r, f)
     for at, base, found in ((1, f, introduced), (3, r, inherited)):
         beside = int(np.count_nonzero(~np.isfinite(base[found])))
         counts[at : at + 2] += found.size - beside, beside
@@ -181,7 +181,7 @@ def _replay(
         squares[1] += np.bincount(at_channel, r * r, channels)
 
 
-def _disagreeing(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _disagreeing_positions(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The positions of elements that are not finite on both sides, nor the same there."""
     agreeing = (one == other) | (np.isnan(one) & np.isnan(other))
     return np.flatnonzero(~(np.isfinite(one) & np.isfinite(other)) & ~agreeing)
@@ -193,6 +193,6 @@ def _add_largest(one: np.ndarray, other: np.ndarray, places: np.ndarray, extreme
     bits = (other[finite] - one[finite]).view(np.int64) & _MAGNITUDE
     if bits.size and bits[largest := int(bits.argmax())] > extremes[0]:
         extremes[0:2] = bits[largest], places[finite][largest]
-    found = _disagreeing(one, other)
+    found = _disagreeing_positions(one, other)
     if found.size:
         extremes[2] = min(extremes[2], places[found[0]])

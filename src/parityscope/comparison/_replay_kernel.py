@@ -10,18 +10,18 @@ from parityscope.comparison._loops import (
     NONFINITE,
     add_channels,
     add_scattered,
-    agree,
+    agree_nonfinite,
     first_with,
     is_nonfinite,
     largest_bits,
 )
-from parityscope.compiling import compiled
+from parityscope.compiling import compile_loop
 
 __all__ = ["replay_block"]
 
 
-@compiled()
-def _split(
+@compile_loop()
+def _split_errors(
     reference: np.ndarray,
     candidate: np.ndarray,
     replayed: np.ndarray,
@@ -37,8 +37,8 @@ def _split(
         inherited[i] = f - r
 
 
-@compiled(reassociate=True)
-def _whole(candidate: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> np.int64:
+@compile_loop(reassociate=True)
+def _add_whole_error(candidate: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> np.int64:
     """Adds the sum of (c-r)^2; gives the bits of the largest |c-r|."""
     e2 = 0.0
     largest = np.int64(0)
@@ -50,7 +50,7 @@ def _whole(candidate: np.ndarray, reference: np.ndarray, moments: np.ndarray) ->
     return largest
 
 
-@compiled()
+@compile_loop()
 def _first_whole(candidate: np.ndarray, reference: np.ndarray, wanted: np.int64) -> int:
     """The first index at which the bits of |c-r| are `wanted`."""
     for i in range(reference.shape[0]):
@@ -59,7 +59,7 @@ def _first_whole(candidate: np.ndarray, reference: np.ndarray, wanted: np.int64)
     return -1
 
 
-@compiled(reassociate=True)
+@compile_loop(reassociate=True)
 def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.ndarray, moments: np.ndarray) -> None:
     d2 = h2 = dh = r2 = 0.0
     for i in range(introduced.shape[0]):
@@ -75,7 +75,7 @@ def _replay_sums(introduced: np.ndarray, inherited: np.ndarray, reference: np.nd
     moments[3] += r2
 
 
-@compiled(kept=True)
+@compile_loop(kept=True)
 def replay_block(
     reference: np.ndarray,
     candidate: np.ndarray,
@@ -117,13 +117,13 @@ def replay_block(
         r = wide_reference[:m]
         h = wide_inherited[:m]
         d = wide_introduced[:m]
-        _split(reference[start : start + m], candidate[start : start + m], replayed[start : start + m], r, d, h)
+        _split_errors(reference[start : start + m], candidate[start : start + m], replayed[start : start + m], r, d, h)
         largest = largest_bits(d.view(np.int64))
         intact = largest < NONFINITE and largest_bits(h.view(np.int64)) < NONFINITE
         if intact:
             if channels:
                 add_channels(d, r, first + start, inner, squares)
-            whole_error = _whole(candidate[start : start + m], r, moments)
+            whole_error = _add_whole_error(candidate[start : start + m], r, moments)
             if whole_error > extremes[3]:
                 extremes[3] = whole_error
                 extremes[4] = first + start + _first_whole(candidate[start : start + m], r, whole_error)
@@ -155,14 +155,14 @@ def replay_block(
                     m += 1
                     continue
                 counts[5] += 1
-                if (c_bad or f_bad) and not (c_bad and f_bad and agree(c_bits, f_bits)):
+                if (c_bad or f_bad) and not (c_bad and f_bad and agree_nonfinite(c_bits, f_bits)):
                     counts[2 if f_bad else 1] += 1
                     extremes[2] = min(extremes[2], at)
                     if channels:
                         disagreeing[(at // inner) % channels] += 1
-                if (f_bad or r_bad) and not (f_bad and r_bad and agree(f_bits, r_bits)):
+                if (f_bad or r_bad) and not (f_bad and r_bad and agree_nonfinite(f_bits, r_bits)):
                     counts[4 if r_bad else 3] += 1
-                if (c_bad or r_bad) and not (c_bad and r_bad and agree(c_bits, r_bits)):
+                if (c_bad or r_bad) and not (c_bad and r_bad and agree_nonfinite(c_bits, r_bits)):
                     counts[6] += 1
                     extremes[5] = min(extremes[5], at)
             r = r[:m]

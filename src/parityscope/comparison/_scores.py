@@ -62,20 +62,20 @@ def score_rows(reference: np.ndarray, candidate: np.ndarray) -> Scores:
     step = max(1, _ROWS_AT_ONCE // classes)
     starts = range(0, rows[0].shape[0], step)
     probabilities = len(starts) > 0 and all(
-        _are_probabilities(_wide(rows[0][at : at + step]), reference.dtype) for at in starts
+        _are_probabilities(_as_float64(rows[0][at : at + step]), reference.dtype) for at in starts
     )
-    smallest = _smallest(candidate.dtype)
+    smallest = _smallest_subnormal(candidate.dtype)
     total = Scores(
         rows=0, top1=0, top5=0.0, divergence=0.0, divergence_max=0.0, worst_row=None, probabilities=probabilities
     )
     for at in starts:
         block = _score_block(
-            _wide(rows[0][at : at + step]),
-            _wide(rows[1][at : at + step]),
+            _as_float64(rows[0][at : at + step]),
+            _as_float64(rows[1][at : at + step]),
             probabilities=probabilities,
             smallest=smallest,
         )
-        total = _add(total, block, at, reference.shape[:-1])
+        total = _add_block(total, block, at, reference.shape[:-1])
     return total
 
 
@@ -95,7 +95,9 @@ def merge_scores(first: Scores | None, second: Scores | None) -> Scores | None:
     )
 
 
-def _add(total: Scores, block: tuple[np.ndarray, np.ndarray, np.ndarray], at: int, shape: tuple[int, ...]) -> Scores:
+def _add_block(
+    total: Scores, block: tuple[np.ndarray, np.ndarray, np.ndarray], at: int, shape: tuple[int, ...]
+) -> Scores:
     top1, top5, divergence = block
     worst = int(np.argmax(divergence))
     index = tuple(int(i) for i in np.unravel_index(at + worst, shape)) if shape else ()
@@ -116,25 +118,27 @@ def _score_block(
     reference: np.ndarray, candidate: np.ndarray, *, probabilities: bool, smallest: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(top-1 agrees, share of the top five, divergence), each (rows,), of float64 blocks (rows, classes)."""
-    broken = _without_distribution(reference) | _without_distribution(candidate)
+    broken = _rows_without_distribution(reference) | _rows_without_distribution(candidate)
     same = np.all((reference == candidate) | (np.isnan(reference) & np.isnan(candidate)), axis=1)
     top1 = np.where(broken, same, np.argmax(reference, axis=1) == np.argmax(candidate, axis=1))
-    top5 = np.where(broken, same.astype(np.float64), _shared(_top(reference), _top(candidate)))
+    top5 = np.where(
+        broken, same.astype(np.float64), _shared_top_five(_mark_top_five(reference), _mark_top_five(candidate))
+    )
     divergence = np.where(same, 0.0, np.inf)
     whole = ~broken & ~same
     if whole.any():
-        divergence[whole] = _divergence(
+        divergence[whole] = _kullback_leibler(
             reference[whole], candidate[whole], probabilities=probabilities, smallest=smallest
         )
     return top1, top5, divergence
 
 
-def _without_distribution(rows: np.ndarray) -> np.ndarray:
+def _rows_without_distribution(rows: np.ndarray) -> np.ndarray:
     none = np.isnan(rows).any(axis=1) | (rows == np.inf).any(axis=1)
     return np.asarray(none | (rows == -np.inf).all(axis=1))
 
 
-def _top(rows: np.ndarray) -> np.ndarray:
+def _mark_top_five(rows: np.ndarray) -> np.ndarray:
     """Marks the five largest of each row (all, where there are fewer); of equal ones those that come first."""
     k = min(_TOP, rows.shape[1])
     kth = np.partition(rows, rows.shape[1] - k, axis=1)[:, rows.shape[1] - k, None]
@@ -144,11 +148,13 @@ def _top(rows: np.ndarray) -> np.ndarray:
     return np.asarray(larger | (equal & (np.cumsum(equal, axis=1) <= left)))
 
 
-def _shared(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _shared_top_five(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.asarray((one & other).sum(axis=1) / np.maximum(one.sum(axis=1), 1))
 
 
-def _divergence(reference: np.ndarray, candidate: np.ndarray, *, probabilities: bool, smallest: float) -> np.ndarray:
+def _kullback_leibler(
+    reference: np.ndarray, candidate: np.ndarray, *, probabilities: bool, smallest: float
+) -> np.ndarray:
     """Kullback-Leibler divergence sum p ln(p / q) of the candidate's q from the reference's p, in nats.
 
     A candidate's probability of zero says only that it is less than the smallest number of its dtype, which is put in
@@ -174,23 +180,23 @@ def _log_softmax(rows: np.ndarray) -> np.ndarray:
 
 
 def _are_probabilities(rows: np.ndarray, dtype: np.dtype[Any]) -> bool:
-    tolerance = min(_SUM_LIMIT, _SUM_UNITS * _unit(dtype) * math.sqrt(rows.shape[1]))
+    tolerance = min(_SUM_LIMIT, _SUM_UNITS * _unit_roundoff(dtype) * math.sqrt(rows.shape[1]))
     inside = ((rows >= 0) & (rows <= 1)).all()
     return bool(inside and (np.abs(rows.sum(axis=1) - 1) <= tolerance).all())
 
 
-def _wide(rows: np.ndarray) -> np.ndarray:
+def _as_float64(rows: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):  # signalling NaN
         return rows.astype(np.float64)
 
 
-def _unit(dtype: np.dtype[Any]) -> float:
+def _unit_roundoff(dtype: np.dtype[Any]) -> float:
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).eps) / 2
 
 
-def _smallest(dtype: np.dtype[Any]) -> float:
+def _smallest_subnormal(dtype: np.dtype[Any]) -> float:
     import ml_dtypes
 
     return float(ml_dtypes.finfo(dtype).smallest_subnormal)

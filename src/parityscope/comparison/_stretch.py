@@ -24,9 +24,9 @@ from parityscope.comparison._bins import (
 from parityscope.comparison._blocks import measure_block
 from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
-from parityscope.comparison._layout import Layout, blocks
+from parityscope.comparison._layout import Layout, blocks_of_rows
 from parityscope.comparison._ulp import magnitude_mask, ulp_keys, ulp_unit
-from parityscope.comparison.statistics import Floats, Moments, scaled
+from parityscope.comparison.statistics import Floats, Moments, scale_by_power
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +75,8 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
     disagreeing = np.zeros(channels, np.int64)
     dtype = rows.candidate.dtype
     mask = magnitude_mask(rows.working)
-    with _tables() as tables:
-        for at, (reference, candidate) in blocks(
+    with _borrow_tables() as tables:
+        for at, (reference, candidate) in blocks_of_rows(
             (rows.reference, rows.candidate), rows.working, rows.exponent, start, stop
         ):
             part = slice(at, at + reference.size)
@@ -119,7 +119,7 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
         ),
         ulp=float(moments[8]) / unit,
         ulp_max=float(moments[9]) / unit,
-        max_abs=scaled(float(extremes[4:5].view(np.float64)[0]), rows.exponent),
+        max_abs=scale_by_power(float(extremes[4:5].view(np.float64)[0]), rows.exponent),
         max_index=index_in(rows.shape, int(extremes[5]), rows.parts),
         reference_range=_read_range(extremes[0:2], rows.exponent, int(counts[4])),
         candidate_range=_read_range(extremes[6:8], rows.exponent, int(counts[4])),
@@ -147,7 +147,7 @@ def index_in(shape: tuple[int, ...], at: int, parts: int = 1) -> tuple[int, ...]
 
 
 @contextlib.contextmanager
-def _tables() -> Iterator[_Tables]:
+def _borrow_tables() -> Iterator[_Tables]:
     """Cleared tables. On an error they are dropped: nobody knows what they hold."""
     try:
         tables = _IDLE.pop()
@@ -171,7 +171,7 @@ def _read_sketch(table: np.ndarray, counts: np.ndarray, extremes: np.ndarray, ex
     return Sketch(
         zeros=int(counts[5]),
         below=lowest - int(counts[5]) if lowest else 0,
-        floor=scaled(1.0, exponent - OCTAVES),
+        floor=scale_by_power(1.0, exponent - OCTAVES),
         bins=Histogram(
             bins=bins[inside] - 1 + (exponent - OCTAVES) * BINS_PER_OCTAVE, counts=found[inside].astype(np.int64)
         ),
@@ -196,4 +196,4 @@ def _read_range(keys: np.ndarray, exponent: int, finite: int) -> tuple[float, fl
     if not finite:
         return 0.0, 0.0
     low, high = (keys ^ ((keys >> 63) & _MAGNITUDE)).view(np.float64)
-    return scaled(float(low), exponent) + 0.0, scaled(float(high), exponent) + 0.0
+    return scale_by_power(float(low), exponent) + 0.0, scale_by_power(float(high), exponent) + 0.0

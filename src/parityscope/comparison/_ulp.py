@@ -33,7 +33,7 @@ def magnitude_mask(working: np.dtype[Any]) -> int:
 
 def ulp_unit(dtype: np.dtype[Any], working: np.dtype[Any]) -> float:
     """The distance of two keys that are neighbours in `dtype`."""
-    return float(2 ** (8 * key_dtype(working).itemsize - _width(dtype)))
+    return float(2 ** (8 * key_dtype(working).itemsize - _bit_width(dtype)))
 
 
 def ulp_keys(block: np.ndarray, dtype: np.dtype[Any], working: np.dtype[Any]) -> np.ndarray:
@@ -51,11 +51,11 @@ def ulp_keys(block: np.ndarray, dtype: np.dtype[Any], working: np.dtype[Any]) ->
     dtype = dtype.newbyteorder("=")
     if block.dtype == dtype and dtype.itemsize == keys.itemsize and block.flags.aligned:
         return block.view(keys)
-    shift = 8 * keys.itemsize - _width(dtype)
+    shift = 8 * keys.itemsize - _bit_width(dtype)
     if dtype == np.float16 and block.dtype == np.float32:
         result = _half_bits(block) << shift
     else:
-        rounded = _rounded(block, dtype)
+        rounded = _round_block(block, dtype)
         result = rounded.view(f"u{dtype.itemsize}").astype(keys) << shift
         if block.dtype != dtype and not _has_infinity(dtype):
             lost = np.isnan(rounded) & ~np.isnan(block)
@@ -82,7 +82,7 @@ def _half_bits(block: np.ndarray) -> np.ndarray:
     return np.asarray(result | ((bits >> 16) & 0x8000))
 
 
-def _rounded(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def _round_block(block: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if block.dtype.itemsize == 8 and dtype.itemsize < 4 and dtype != np.float16:
             block = _to_odd(block)
@@ -101,7 +101,7 @@ def _to_odd(block: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(block), odd.view(np.float64), block)
 
 
-def _width(dtype: np.dtype[Any]) -> int:
+def _bit_width(dtype: np.dtype[Any]) -> int:
     if dtype.kind == "f" and dtype.itemsize >= 2:
         return 8 * dtype.itemsize
     import ml_dtypes

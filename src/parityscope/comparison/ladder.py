@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Rung", "ladder"]
+__all__ = ["Rung", "tolerance_ladder"]
 
 # Down to 1e-8: below the rounding of float32 (6e-8) nothing can be told.
 _STEPS = tuple(float(f"{digit}e{exponent}") for exponent in range(2, -9, -1) for digit in (3, 1))
@@ -30,7 +30,7 @@ class Rung:
     new: tuple[str, ...]
 
 
-def ladder(errors: Sequence[tuple[str, float]]) -> tuple[Rung, ...]:
+def tolerance_ladder(errors: Sequence[tuple[str, float]]) -> tuple[Rung, ...]:
     """The rungs for `errors`, (tensor, relative L2 error) in graph order; NaN and infinity exceed every tolerance."""
     rungs: list[Rung] = []
     seen: set[str] = set()

@@ -15,16 +15,16 @@ import numpy as np
 
 from parityscope.comparison._channels import Channels, merge_channels
 from parityscope.comparison._exact import compare_exact, compare_text
-from parityscope.comparison._layout import STRETCH, Kind, exponent_of, flat, kind_of, layout_of, working_dtype
+from parityscope.comparison._layout import STRETCH, Kind, exponent_of, flat_row, kind_of, layout_of, working_dtype
 from parityscope.comparison._merging import merge_floats
-from parityscope.comparison._metric import accumulating
+from parityscope.comparison._metric import accumulating_metrics
 from parityscope.comparison._scores import can_be_scores, score_rows
 from parityscope.comparison.statistics import Floats, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["components", "in_stretches", "measure_pair", "same_kind"]
+__all__ = ["kind_of_pair", "measure_pair", "real_and_imaginary", "work_in_stretches"]
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def measure_pair(
         ValueError: shapes or kinds differ, a type cannot be compared, the tensor has no such axis, or its last axis
             cannot hold scores (`can_be_scores`).
     """
-    kind = same_kind(reference, candidate)
+    kind = kind_of_pair(reference, candidate)
     base = functools.partial(
         Statistics,
         kind=kind,
@@ -67,7 +67,7 @@ def measure_pair(
     if as_scores and not can_be_scores(reference.dtype, reference.shape):
         raise ValueError(f"a tensor of type {reference.dtype} and shape {reference.shape} has no axis of scores")
     layout = layout_of(reference.shape, channel_axis if kind == "float" else None)
-    rows = flat(reference), flat(candidate)
+    rows = flat_row(reference), flat_row(candidate)
     if kind in ("exact", "text"):
         compare = compare_exact if kind == "exact" else compare_text
         return base(count=reference.size, exact=compare(*rows, reference.shape))
@@ -75,7 +75,7 @@ def measure_pair(
 
     parts = 2 if kind == "complex" else 1
     if parts == 2:
-        rows = components(rows[0]), components(rows[1])
+        rows = real_and_imaginary(rows[0]), real_and_imaginary(rows[1])
     working = working_dtype(rows[0].dtype, rows[1].dtype)
     arguments = Rows(
         reference=rows[0],
@@ -86,18 +86,18 @@ def measure_pair(
         shape=reference.shape,
         parts=parts,
     )
-    measured = in_stretches(functools.partial(measure_stretch, arguments), rows[0].size, threads)
-    floats, channels = functools.reduce(_join, measured)
+    measured = work_in_stretches(functools.partial(measure_stretch, arguments), rows[0].size, threads)
+    floats, channels = functools.reduce(_join_measured, measured)
     return base(
         count=rows[0].size,
         floats=floats,
         channels=channels,
         scores=score_rows(reference, candidate) if as_scores else None,
-        states=_accumulate(*rows),
+        states=_accumulate_states(*rows),
     )
 
 
-def same_kind(*arrays: np.ndarray) -> Kind:
+def kind_of_pair(*arrays: np.ndarray) -> Kind:
     """How these tensors are compared with each other.
 
     Raises:
@@ -112,38 +112,40 @@ def same_kind(*arrays: np.ndarray) -> Kind:
     return kinds[0]
 
 
-def in_stretches(work: Callable[[int, int], T], count: int, threads: int) -> list[T]:
+def work_in_stretches(work: Callable[[int, int], T], count: int, threads: int) -> list[T]:
     """`work(start, stop)` over 0 to `count`, in as many stretches as are worth a thread; results in order."""
     stretches = max(1, min(threads, count // _WORTH_A_THREAD))
     if stretches == 1:
         return [work(0, count)]
     step = -(-count // stretches // STRETCH) * STRETCH  # whole blocks: conversion then cuts none
     starts = range(0, count, step)
-    return list(_pool(threads).map(lambda start: work(start, min(count, start + step)), starts))
+    return list(_thread_pool(threads).map(lambda start: work(start, min(count, start + step)), starts))
 
 
 @functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _thread_pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="parityscope-comparison")
 
 
-def _join(one: tuple[Floats, Channels | None], other: tuple[Floats, Channels | None]) -> tuple[Floats, Channels | None]:
+def _join_measured(
+    one: tuple[Floats, Channels | None], other: tuple[Floats, Channels | None]
+) -> tuple[Floats, Channels | None]:
     return merge_floats(one[0], other[0]), merge_channels(one[1], other[1], factors=(1.0, 1.0))
 
 
-def components(row: np.ndarray) -> np.ndarray:
+def real_and_imaginary(row: np.ndarray) -> np.ndarray:
     """complex, (n,) as real and imaginary parts, (2 n,)."""
     return row.view(np.dtype(f"{row.dtype.byteorder}f{row.dtype.itemsize // 2}"))
 
 
-def _accumulate(reference: np.ndarray, candidate: np.ndarray) -> Mapping[str, Any]:
+def _accumulate_states(reference: np.ndarray, candidate: np.ndarray) -> Mapping[str, Any]:
     """The states of those metrics that look at the elements themselves: usually there are none, and no second pass."""
-    states = {metric.name: metric.start() for metric in accumulating() if metric.start is not None}
+    states = {metric.name: metric.start() for metric in accumulating_metrics() if metric.start is not None}
     for start in range(0, reference.size, STRETCH) if states else ():
         part = slice(start, start + STRETCH)
         with np.errstate(invalid="ignore"):  # signalling NaN
             r, c = reference[part].astype(np.float64), candidate[part].astype(np.float64)
-        for metric in accumulating():
+        for metric in accumulating_metrics():
             if metric.update is not None:
                 states[metric.name] = metric.update(states[metric.name], r, c)
     return MappingProxyType(states)

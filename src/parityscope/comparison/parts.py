@@ -44,11 +44,11 @@ def measure_parts(reference: np.ndarray, candidate: np.ndarray) -> Parts | None:
     if not finite.all():
         known, found = np.where(finite, known, 0.0), np.where(finite, found, 0.0)
     squares = np.square(found - known), np.square(known)
-    errors, references = (tuple(_without(one, axis) for axis in range(one.ndim)) for one in squares)
+    errors, references = (tuple(_sum_other_axes(one, axis) for axis in range(one.ndim)) for one in squares)
     return Parts(shape=reference.shape, errors=errors, references=references)
 
 
-def _without(squares: np.ndarray, axis: int) -> np.ndarray:
+def _sum_other_axes(squares: np.ndarray, axis: int) -> np.ndarray:
     """Sums over every axis but one."""
     sums: np.ndarray = squares.sum(axis=tuple(other for other in range(squares.ndim) if other != axis))
     return sums

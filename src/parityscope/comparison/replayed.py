@@ -26,9 +26,9 @@ import numpy as np
 from parityscope.comparison._bins import NOWHERE
 from parityscope.comparison._channels import Channels, merge_channels
 from parityscope.comparison._exact import compare_exact, compare_text
-from parityscope.comparison._layout import Layout, blocks, exponent_of, flat, layout_of, working_dtype
-from parityscope.comparison.measure import components, in_stretches, same_kind
-from parityscope.comparison.statistics import scaled
+from parityscope.comparison._layout import Layout, blocks_of_rows, exponent_of, flat_row, layout_of, working_dtype
+from parityscope.comparison.measure import kind_of_pair, real_and_imaginary, work_in_stretches
+from parityscope.comparison.statistics import scale_by_power
 
 if TYPE_CHECKING:
     from parityscope.comparison.statistics import Exact
@@ -126,7 +126,7 @@ class ReplayStatistics:
 
     def merge(self, other: ReplayStatistics) -> ReplayStatistics:
         """Statistics over the elements of both; of equal worst elements the one of `self` is named."""
-        return _merge(self, other)
+        return _merge_replays(self, other)
 
     def _relative(self, square: float) -> float:
         if self.exact:
@@ -156,26 +156,29 @@ def measure_replay(
     Raises:
         ValueError: shapes or kinds differ, a type cannot be compared, or the tensor has no such axis.
     """
-    kind = same_kind(reference, candidate, replayed)
+    kind = kind_of_pair(reference, candidate, replayed)
     layout = layout_of(reference.shape, channel_axis if kind == "float" else None)
-    rows = flat(reference), flat(candidate), flat(replayed)
+    rows = flat_row(reference), flat_row(candidate), flat_row(replayed)
     shape = reference.shape
     if kind in ("exact", "text"):
         return _count_differences(rows, shape, text=kind == "text")
     parts = 2 if kind == "complex" else 1
     if parts == 2:
-        rows = components(rows[0]), components(rows[1]), components(rows[2])
+        rows = real_and_imaginary(rows[0]), real_and_imaginary(rows[1]), real_and_imaginary(rows[2])
     working = working_dtype(*(row.dtype for row in rows))
     exponent = exponent_of(*rows) if working == np.float64 else 0
     threesome = _Rows(rows=rows, working=working, exponent=exponent, layout=layout, shape=shape, parts=parts)
     work = functools.partial(_measure_stretch, threesome)
-    return functools.reduce(_merge, in_stretches(work, rows[0].size, threads))
+    return functools.reduce(_merge_replays, work_in_stretches(work, rows[0].size, threads))
 
 
-def _merge(first: ReplayStatistics, second: ReplayStatistics) -> ReplayStatistics:
-    held = [replay.exponent for replay in (first, second) if _holds(replay)]
+def _merge_replays(first: ReplayStatistics, second: ReplayStatistics) -> ReplayStatistics:
+    held = [replay.exponent for replay in (first, second) if _holds_values(replay)]
     unit = max(held, default=0)
-    one, two = (scaled(1.0, 2 * (replay.exponent - unit)) if _holds(replay) else 1.0 for replay in (first, second))
+    one, two = (
+        scale_by_power(1.0, 2 * (replay.exponent - unit)) if _holds_values(replay) else 1.0
+        for replay in (first, second)
+    )
     larger = second if first.worst_index is None or second.introduced_max > first.introduced_max else first
     whole = second if first.total_index is None or second.total_max > first.total_max else first
     return ReplayStatistics(
@@ -201,7 +204,7 @@ def _merge(first: ReplayStatistics, second: ReplayStatistics) -> ReplayStatistic
     )
 
 
-def _holds(replay: ReplayStatistics) -> bool:
+def _holds_values(replay: ReplayStatistics) -> bool:
     return replay.introduced2 > 0 or replay.inherited2 > 0 or replay.reference2 > 0
 
 
@@ -214,10 +217,10 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
     layout, exponent = rows.layout, rows.exponent
     squares = np.zeros((2, layout.channels))
     disagreeing = np.zeros(layout.channels, np.int64)
-    for at, (reference, candidate, replayed) in blocks(rows.rows, rows.working, exponent, start, stop):
+    for at, (reference, candidate, replayed) in blocks_of_rows(rows.rows, rows.working, exponent, start, stop):
         replay_block(reference, candidate, replayed, at, layout.inner, moments, counts, extremes, squares, disagreeing)
     introduced2, inherited2, product, reference2, total2 = (float(moment) for moment in moments)
-    worst, whole = (_worst(rows, *found) for found in (extremes[:3], extremes[3:]))
+    worst, whole = (_worst_difference(rows, *found) for found in (extremes[:3], extremes[3:]))
     return ReplayStatistics(
         count=stop - start,
         introduced2=introduced2,
@@ -249,7 +252,7 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
     )
 
 
-def _worst(
+def _worst_difference(
     rows: _Rows, bits: np.int64, largest: np.int64, disagreeing: np.int64
 ) -> tuple[float, tuple[int, ...] | None]:
     """The largest difference of two of the tensors, and where it is; infinite where they disagree in a non-finite value."""
@@ -257,7 +260,7 @@ def _worst(
 
     if disagreeing < NOWHERE:
         return math.inf, index_in(rows.shape, int(disagreeing), rows.parts)
-    return scaled(float(bits.view(np.float64)), rows.exponent), index_in(rows.shape, int(largest), rows.parts)
+    return scale_by_power(float(bits.view(np.float64)), rows.exponent), index_in(rows.shape, int(largest), rows.parts)
 
 
 def _count_differences(rows: tuple[np.ndarray, ...], shape: tuple[int, ...], *, text: bool) -> ReplayStatistics:

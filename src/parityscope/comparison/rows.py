@@ -29,7 +29,17 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Align", "Arrays", "Orders", "aligner", "apply_orders", "as_given", "match_rows", "matched", "row_axis"]
+__all__ = [
+    "Align",
+    "Arrays",
+    "Orders",
+    "align_as_given",
+    "apply_orders",
+    "make_aligner",
+    "match_outputs",
+    "match_rows",
+    "row_axis",
+]
 
 Arrays = Mapping[str, np.ndarray]
 # (what is expected, what was found) -> what was found, its rows put beside those expected.
@@ -53,20 +63,20 @@ def row_axis(shapes: Sequence[tuple[int, ...]]) -> int | None:
     return 0 if len({shape[0] for shape in shapes}) == 1 else None
 
 
-def as_given(expected: Arrays, found: Arrays) -> Arrays:
+def align_as_given(expected: Arrays, found: Arrays) -> Arrays:
     """The alignment of outputs whose rows stand where they belong: `found`."""
     del expected
     return found
 
 
-def aligner(names: Sequence[str], called: Mapping[str, str] = _SAME_NAMES) -> Align:
+def make_aligner(names: Sequence[str], called: Mapping[str, str] = _SAME_NAMES) -> Align:
     """The alignment that matches the rows of `names`; `called` maps their names to those on the other side."""
     if not names:
-        return as_given
-    return lambda expected, found: matched(names, expected, found, called)
+        return align_as_given
+    return lambda expected, found: match_outputs(names, expected, found, called)
 
 
-def matched(
+def match_outputs(
     names: Sequence[str], reference: Arrays, candidate: Arrays, called: Mapping[str, str] = _SAME_NAMES
 ) -> dict[str, np.ndarray]:
     """`candidate` with the rows of the outputs `names` in the reference's order; the others as they are.
@@ -104,12 +114,12 @@ def match_rows(reference: Sequence[np.ndarray], candidate: Sequence[np.ndarray])
     batch = reference[0].shape[0] if axis else 1
     costs = [np.zeros((reference[0].shape[axis],) * 2) for _ in range(batch)]
     for mine, its in zip(reference, candidate, strict=True):
-        scale = _deviation(mine)
+        scale = _standard_deviation(mine)
         costs = [
-            cost + _distances(_rows(mine, axis, index), _rows(its, axis, index), scale)
+            cost + _row_distances(_flatten_rows(mine, axis, index), _flatten_rows(its, axis, index), scale)
             for index, cost in enumerate(costs)
         ]
-    assign = _compiled()
+    assign = _compiled_assignment()
     return [assign(cost) for cost in costs]
 
 
@@ -126,13 +136,13 @@ def apply_orders(array: np.ndarray, orders: Orders, axis: int) -> np.ndarray:
     return np.stack([each[order] for each, order in zip(array, orders, strict=True)])
 
 
-def _rows(array: np.ndarray, axis: int, index: int) -> np.ndarray:
+def _flatten_rows(array: np.ndarray, axis: int, index: int) -> np.ndarray:
     """(rows, elements of a row)."""
     chosen = array[index] if axis else array
     return np.asarray(chosen).reshape(chosen.shape[0], -1)
 
 
-def _deviation(array: np.ndarray) -> float:
+def _standard_deviation(array: np.ndarray) -> float:
     """What distances of an output are measured in: 1 for what is not floating point, or is constant."""
     if array.dtype.kind in "iub" or array.size == 0:
         return 1.0
@@ -141,14 +151,14 @@ def _deviation(array: np.ndarray) -> float:
     return spread or 1.0
 
 
-def _distances(mine: np.ndarray, its: np.ndarray, scale: float) -> np.ndarray:
-    """Mean squared distance of every row of `mine` to every row of `its`, float64; an element at a time.
+def _row_distances(reference: np.ndarray, candidate: np.ndarray, scale: float) -> np.ndarray:
+    """Mean squared distance of every row of `reference` to every row of `candidate`, float64; an element at a time.
 
     Not by |a|^2 + |b|^2 - 2ab, whose cancellation would leave 1e-16 of the squared values where rows agree.
     """
-    total = np.zeros((len(mine), len(its)))
-    exact = mine.dtype.kind in "iub"
-    for left, right in zip(mine.T, its.T, strict=True):
+    total = np.zeros((len(reference), len(candidate)))
+    exact = reference.dtype.kind in "iub"
+    for left, right in zip(reference.T, candidate.T, strict=True):
         if exact:
             total += left[:, None] != right[None, :]
             continue
@@ -158,19 +168,19 @@ def _distances(mine: np.ndarray, its: np.ndarray, scale: float) -> np.ndarray:
         same = (a[:, None] == b[None, :]) | (np.isnan(a)[:, None] & np.isnan(b)[None, :])
         apart[same] = 0.0
         total += np.where(np.isfinite(apart), np.minimum(apart, _NEVER), _NEVER)
-    total /= max(1, mine.shape[1])
+    total /= max(1, reference.shape[1])
     return total
 
 
 @functools.cache
-def _compiled() -> Callable[[np.ndarray], np.ndarray]:
+def _compiled_assignment() -> Callable[[np.ndarray], np.ndarray]:
     """The assignment, compiled at the first use."""
-    from parityscope.compiling import compiled
+    from parityscope.compiling import compile_loop
 
-    return compiled(kept=True)(_assigned)
+    return compile_loop(kept=True)(_assign_rows)
 
 
-def _assigned(cost: np.ndarray) -> np.ndarray:
+def _assign_rows(cost: np.ndarray) -> np.ndarray:
     """For each row of a square float64 matrix its column, so that the sum is least; shortest augmenting paths, O(n^3)."""
     size = len(cost)
     of_row, of_column = np.zeros(size + 1), np.zeros(size + 1)

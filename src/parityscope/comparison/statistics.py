@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parityscope.comparison._histogram import Histogram, Sketch
     from parityscope.comparison._scores import Scores
 
-__all__ = ["NO_STATES", "Exact", "Floats", "Moments", "Statistics", "scaled"]
+__all__ = ["NO_STATES", "Exact", "Floats", "Moments", "Statistics", "scale_by_power"]
 
 NO_STATES: Mapping[str, Any] = MappingProxyType({})
 
@@ -49,14 +49,14 @@ class Moments:
         """The same sums in the unit 2^exponent."""
         one, two = self.exponent - exponent, 2 * (self.exponent - exponent)
         return Moments(
-            error=scaled(self.error, one),
-            abs_error=scaled(self.abs_error, one),
-            error2=scaled(self.error2, two),
-            reference=scaled(self.reference, one),
-            candidate=scaled(self.candidate, one),
-            reference2=scaled(self.reference2, two),
-            candidate2=scaled(self.candidate2, two),
-            product=scaled(self.product, two),
+            error=scale_by_power(self.error, one),
+            abs_error=scale_by_power(self.abs_error, one),
+            error2=scale_by_power(self.error2, two),
+            reference=scale_by_power(self.reference, one),
+            candidate=scale_by_power(self.candidate, one),
+            reference2=scale_by_power(self.reference2, two),
+            candidate2=scale_by_power(self.candidate2, two),
+            product=scale_by_power(self.product, two),
             exponent=exponent,
         )
 
@@ -170,7 +170,7 @@ class Statistics:
         return 0 if self.floats is None else self.floats.agreeing
 
 
-def scaled(value: float, exponent: int) -> float:
+def scale_by_power(value: float, exponent: int) -> float:
     """Gives value * 2^exponent; infinite where float64 ends."""
     try:
         return math.ldexp(value, exponent)

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import OUTSIDE
-from parityscope.comparison._layout import flat
-from parityscope.comparison.measure import same_kind
+from parityscope.comparison._layout import flat_row
+from parityscope.comparison.measure import kind_of_pair
 from parityscope.records import Measurement
 
 if TYPE_CHECKING:
     from parityscope.records import Tolerance
 
-__all__ = ["Outside", "count_outside", "measurements_of", "merge_outside"]
+__all__ = ["OutsideTolerance", "count_outside", "measurements_of", "merge_outside"]
 
 _BLOCK = 1 << 18  # elements: 2 MiB of float64 an array, of which five are alive at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
+class OutsideTolerance:
     """`count` of `elements` are outside; `excess` is the largest |c - r| - (atol + rtol |r|), at `index`.
 
     `excess` is negative where all are inside: then it is how far the nearest one is from the border. It is infinite
@@ -41,36 +41,38 @@ class Outside:
     index: tuple[int, ...] | None
 
 
-def count_outside(reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance) -> Outside:
+def count_outside(reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance) -> OutsideTolerance:
     """Counts the elements of `candidate` (any shape, the shape and kind of `reference`) outside of `tolerance`.
 
     Raises:
         ValueError: shapes or kinds differ.
     """
-    kind = same_kind(reference, candidate)
-    r, c = flat(reference), flat(candidate)
+    kind = kind_of_pair(reference, candidate)
+    r, c = flat_row(reference), flat_row(candidate)
     count, worst, at = 0, -math.inf, -1
     for start in range(0, r.size, _BLOCK):
         block = slice(start, start + _BLOCK)
         if kind in ("float", "complex"):
-            excess = _floats(r[block], c[block], tolerance, np.complex128 if kind == "complex" else np.float64)
+            excess = _excess_of_floats(
+                r[block], c[block], tolerance, np.complex128 if kind == "complex" else np.float64
+            )
         elif kind == "exact" and r.dtype.kind != "b":
-            excess = _integers(r[block], c[block], tolerance)
+            excess = _excess_of_integers(r[block], c[block], tolerance)
         else:
-            same = r[block] == c[block] if kind == "exact" else _same_text(r[block], c[block])
+            same = r[block] == c[block] if kind == "exact" else _are_same_text(r[block], c[block])
             excess = np.where(same, -tolerance.atol, math.inf)
         count += int((excess > 0).sum())
         top = int(np.argmax(excess))
         if excess[top] > worst:
             worst, at = float(excess[top]), start + top
     index = None if at < 0 else tuple(int(i) for i in np.unravel_index(at, reference.shape)) if reference.shape else ()
-    return Outside(count=count, elements=r.size, excess=worst, index=index)
+    return OutsideTolerance(count=count, elements=r.size, excess=worst, index=index)
 
 
-def merge_outside(first: Outside, second: Outside) -> Outside:
+def merge_outside(first: OutsideTolerance, second: OutsideTolerance) -> OutsideTolerance:
     """Over the elements of both; of equal worst elements the one of `first` is named."""
     worst = second if second.excess > first.excess else first
-    return Outside(
+    return OutsideTolerance(
         count=first.count + second.count,
         elements=first.elements + second.elements,
         excess=worst.excess,
@@ -78,7 +80,7 @@ def merge_outside(first: Outside, second: Outside) -> Outside:
     )
 
 
-def measurements_of(outside: Outside) -> tuple[Measurement, Measurement]:
+def measurements_of(outside: OutsideTolerance) -> tuple[Measurement, Measurement]:
     """`outside`, which a budget judges, and `outside_excess`, which says by how much."""
     count, index = outside.elements, outside.index
     return (
@@ -87,7 +89,7 @@ def measurements_of(outside: Outside) -> tuple[Measurement, Measurement]:
     )
 
 
-def _floats(
+def _excess_of_floats(
     reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance, wide: type[np.float64 | np.complex128]
 ) -> np.ndarray:
     """|c - r| less what is allowed, float64; x - y > 0 exactly where x > y, because underflow is gradual."""
@@ -101,8 +103,8 @@ def _floats(
     return np.where(finite, excess, np.where(agreeing, -tolerance.atol, math.inf))
 
 
-def _integers(reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance) -> np.ndarray:
-    """As `_floats`; the difference is taken, and compared with what is allowed, in Python's integers."""
+def _excess_of_integers(reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """As `_excess_of_floats`; the difference is taken, and compared with what is allowed, in Python's integers."""
     excess = -(tolerance.atol + tolerance.rtol * np.abs(reference.astype(np.float64)))
     # numpy compares int64 with uint64 exactly, but has no comparison of all the small types with each other.
     r, c = (row if row.dtype.itemsize == 8 else row.astype(np.int64) for row in (reference, candidate))
@@ -115,10 +117,10 @@ def _integers(reference: np.ndarray, candidate: np.ndarray, tolerance: Tolerance
     return np.asarray(excess)
 
 
-def _same_text(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-    return np.array([_text(r) == _text(c) for r, c in zip(reference, candidate, strict=True)], dtype=bool)
+def _are_same_text(reference: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    return np.array([_as_text(r) == _as_text(c) for r, c in zip(reference, candidate, strict=True)], dtype=bool)
 
 
-def _text(value: object) -> object:
+def _as_text(value: object) -> object:
     """ONNX strings are UTF-8 bytes; some runtimes give them back as bytes, others decoded."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

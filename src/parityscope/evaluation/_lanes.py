@@ -16,8 +16,8 @@ from parityscope.evaluation.writing import Held, Taken
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.evaluation.program import Program, Step
-    from parityscope.evaluation.stretches import Course, Stretch
+    from parityscope.evaluation.program import Program, ProgramStep
+    from parityscope.evaluation.stretches import Course, StepStretch
     from parityscope.evaluation.worlds import World
 
 __all__ = ["Lane"]
@@ -47,12 +47,12 @@ class Lane:
     needed: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
     position: int = 0
-    recent: list[Step | Stretch] = field(default_factory=list)
+    recent: list[ProgramStep | StepStretch] = field(default_factory=list)
     late: set[str] = field(default_factory=set)
     types: Lane | None = None
     iteration: tuple[int, ...] = ()
     course: Course | None = None
-    passing: Stretch | None = None
+    passing: StepStretch | None = None
     elements: int = 0
 
     @classmethod
@@ -80,7 +80,7 @@ class Lane:
     def enter(self, feeds: Mapping[str, Any]) -> None:
         """Takes what is fed, and finds which steps are needed."""
         for name, value in feeds.items():
-            self._store(name, value)
+            self._store_value(name, value)
         within = self.outer is not None
         if self.world.given:  # what leads to a given value alone is not needed
             self.needed = needed_steps(self.program, self.shared.watch, within=within, given=self.world.given)
@@ -95,32 +95,32 @@ class Lane:
             self.stored[site] = self.world.given[site]
             return self.stored[site]
         if site in self.program.constants:
-            return self._constant(site)
+            return self._constant_of_world(site)
         return None if self.outer is None else self.outer.find(site)
 
-    def opens(self, step: Step) -> bool:
+    def opens(self, step: ProgramStep) -> bool:
         """Whether a step is control flow that has to be run from inside."""
         if not step.bodies or self.world.follows:
             return False
         watched = self.shared.watch is not None and not step.inner.isdisjoint(self.shared.watch)
         if watched or step.has_random or not self._changes_inside(step):
             return watched or step.has_random
-        return self.shared.sessions.joins.find(self.world, self.program, self._alone(step), self.raw) is None
+        return self.shared.sessions.joins.find(self.world, self.program, self._runs_alone(step), self.raw) is None
 
-    def whole_inside(self, step: Step) -> bool:
+    def whole_inside(self, step: ProgramStep) -> bool:
         """Whether nothing is given from elsewhere, or computed in another way, inside a step's bodies."""
         return step.inner.isdisjoint(self.world.given) and step.inner.isdisjoint(self.world.instead)
 
-    def _alone(self, step: Step) -> Stretch:
+    def _runs_alone(self, step: ProgramStep) -> StepStretch:
         if self.course is None:
             raise ValueError("a lane takes its course before it runs")
         return self.course.alone[step.key]
 
-    def _changes_inside(self, step: Step) -> bool:
+    def _changes_inside(self, step: ProgramStep) -> bool:
         borders = any(step.key == key for key, _, _ in self.world.given_back)
         return borders or not step.inner.isdisjoint(self.changed)
 
-    def given_back(self, step: Step, body: str, inner: Lane) -> list[Any]:
+    def given_back(self, step: ProgramStep, body: str, inner: Lane) -> list[Any]:
         """What the body called `body` of `step` gives back, as `inner` has it."""
         found = []
         for position, name in enumerate(inner.program.outputs):
@@ -129,7 +129,7 @@ class Lane:
             found.append(value if change is None else self.shared.change(change, value))
         return found
 
-    def until(self, step: Step, leader: Lane) -> Iterator[Step]:
+    def until(self, step: ProgramStep, leader: Lane) -> Iterator[ProgramStep]:
         """The steps to execute next, up to the one that gives what `step` of the leader gives.
 
         Stretches that run as one are behind it. A lane of another course than the leader's stops before a stretch that it would
@@ -139,11 +139,11 @@ class Lane:
         if mine is not None:
             yield from self._up_to(mine.index, stops=self.course is not leader.course)
 
-    def rest(self) -> Iterator[Step]:
+    def rest(self) -> Iterator[ProgramStep]:
         """The steps that are left."""
         yield from self._up_to(len(self.program.steps) - 1)
 
-    def _up_to(self, index: int, *, stops: bool = False) -> Iterator[Step]:
+    def _up_to(self, index: int, *, stops: bool = False) -> Iterator[ProgramStep]:
         while self.position <= index:
             stretch = None if self.course is None else self.course.starting.get(self.position)
             if stretch is not None:
@@ -152,17 +152,17 @@ class Lane:
                 if stretch.index <= index and self.jump(stretch):
                     continue
                 self.passing, self.elements = stretch, 0
-            yield from self._next()
+            yield from self._next_step()
             if self.passing is not None and self.position > self.passing.index:
                 self.shared.sessions.joins.passed(self.world, self.passing, self.elements)
                 self.passing = None
 
-    def inputs_of(self, step: Step, source: Lane | None = None) -> list[Any]:
+    def inputs_of(self, step: ProgramStep, source: Lane | None = None) -> list[Any]:
         """What a step takes: a value for each input, None where one is left out."""
         source = source or self
-        return [self._taken(step, index, name, source) if name else None for index, name in enumerate(step.inputs)]
+        return [self._take_input(step, index, name, source) if name else None for index, name in enumerate(step.inputs)]
 
-    def execute(self, step: Step, named: Mapping[str, Lane]) -> None:
+    def execute(self, step: ProgramStep, named: Mapping[str, Lane]) -> None:
         """Computes a step and stores what it gives."""
         source = self
         if self.world.follows:
@@ -176,15 +176,15 @@ class Lane:
         if step.bodies and source is self and self._changes_inside(step):
             self._run_written(step, inputs)
             return
-        captured = [self._read(name, source) for name in step.captured]
+        captured = [self._read_source(name, source) for name in step.captured]
         if source is not self and any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
             self.computed = {}  # the world that is followed has no such value
             return
         self.finish(step, self.shared.run(step, inputs, captured, self.program, self.iteration))
 
-    def _run_written(self, step: Step, inputs: Sequence[Any]) -> None:
+    def _run_written(self, step: ProgramStep, inputs: Sequence[Any]) -> None:
         """Control flow in which the world changes something, as one node with the changes written into its bodies."""
-        joined = self.shared.sessions.joins.find(self.world, self.program, self._alone(step), self.raw)
+        joined = self.shared.sessions.joins.find(self.world, self.program, self._runs_alone(step), self.raw)
         if joined is None:
             raise ValueError(f"{step.key} was to be opened")
         values = [
@@ -193,10 +193,10 @@ class Lane:
         try:
             results = iter(self.shared.run_joined(joined, values))
         except RefusedError as error:
-            raise _not_together(self.program, (step,), error) from error
+            raise _refused_together(self.program, (step,), error) from error
         self.finish(step, [next(results) if name else None for name in step.outputs])
 
-    def jump(self, stretch: Stretch) -> bool:
+    def jump(self, stretch: StepStretch) -> bool:
         """Runs a stretch as one, if it is worth it: then it is behind this lane."""
         partly = any(step.key not in self.needed for step in stretch.parts)
         if self.position > stretch.parts[0].index or (partly and not stretch.fixed):
@@ -204,7 +204,7 @@ class Lane:
         joined = self.shared.sessions.joins.find(self.world, self.program, stretch, self.raw)
         if joined is None:
             if stretch.fixed:
-                raise _not_together(
+                raise _refused_together(
                     self.program, stretch.parts, "a value in it is changed in a way that takes it apart"
                 )
             return False
@@ -212,7 +212,7 @@ class Lane:
             found = self.shared.run_joined(joined, [self.fed(what) for what in joined.written.fed.values()])
         except RefusedError as error:
             if stretch.fixed:
-                raise _not_together(self.program, stretch.parts, error) from error
+                raise _refused_together(self.program, stretch.parts, error) from error
             self.shared.sessions.joins.refused(self.world, stretch)
             return False
         self.computed = {}
@@ -229,28 +229,28 @@ class Lane:
         """What a stretch is fed."""
         if isinstance(what, Held):
             return what.array if what.change is None else self.shared.sessions.weights.changed(what.array, what.change)
-        return self.register(what.site) if what.register else self._read(what.site, self)
+        return self.register(what.site) if what.register else self._read_source(what.site, self)
 
-    def finish(self, step: Step, results: list[Any]) -> None:
+    def finish(self, step: ProgramStep, results: list[Any]) -> None:
         """Stores what a step gave."""
         self.computed = {}
         for site, value in zip(step.outputs, results, strict=True):
             if site:
                 self.computed[site] = value
-                self._store(site, value)
+                self._store_value(site, value)
                 self.elements += value.size if isinstance(value, np.ndarray) else 0
 
-    def free(self, leader: Lane, step: Step) -> None:
+    def free(self, leader: Lane, step: ProgramStep) -> None:
         """Drops what nobody reads any more, now that `step` of the leader is over."""
         executed, self.recent = self.recent, []
         self._free(executed, leader, step.index)
 
-    def free_behind(self, leader: Lane, step: Step | None) -> None:
+    def free_behind(self, leader: Lane, step: ProgramStep | None) -> None:
         """Drops what nobody reads any more before the step that comes next here, on the way to `step` of the leader."""
         executed, self.recent = self.recent[:-1], self.recent[-1:]
         self._free(executed, leader, len(leader.program.steps) if step is None else step.index - 1)
 
-    def _free(self, executed: Sequence[Step | Stretch], leader: Lane, index: int) -> None:
+    def _free(self, executed: Sequence[ProgramStep | StepStretch], leader: Lane, index: int) -> None:
         """Drops what those steps read last, unless the leader reads it behind its step `index`."""
         last = self.program.last_reader
         for each in executed:
@@ -265,14 +265,14 @@ class Lane:
             self.registers.pop(name, None)
         self.late.difference_update(done)
 
-    def _next(self) -> Iterator[Step]:
+    def _next_step(self) -> Iterator[ProgramStep]:
         each = self.program.steps[self.position]
         self.position += 1
         if each.key in self.needed:
             self.recent.append(each)
             yield each
 
-    def _store(self, site: str, value: Any) -> None:
+    def _store_value(self, site: str, value: Any) -> None:
         if site in self.raw:
             self.registers[site] = value
         if site in self.world.given:
@@ -280,29 +280,33 @@ class Lane:
         change = self.world.stored.get(site)
         self.stored[site] = value if change is None else self.shared.change(change, value)
 
-    def _taken(self, step: Step, index: int, name: str, source: Lane) -> Any:
+    def _take_input(self, step: ProgramStep, index: int, name: str, source: Lane) -> Any:
         place = (step.key, index)
         if step.key not in self.steered:
-            return self._read(name, source)
+            return self._read_source(name, source)
         if place in self.world.constants:
             return self.world.constants[place]
         change = self.world.taken.get(place)
         if name in self.program.constants and name not in self.world.stored:
             array = self.program.constants[name]
             return array if change is None else self.shared.sessions.weights.changed(array, change)
-        value = self.register(name) if place in self.world.registers else self._read(name, source)
+        value = self.register(name) if place in self.world.registers else self._read_source(name, source)
         return value if change is None else self.shared.change(change, value)
 
-    def _read(self, name: str, source: Lane) -> Any:
+    def _read_source(self, name: str, source: Lane) -> Any:
         if source is not self:
             # Weights are this world's own: what the other one did to them is part of what it introduces.
-            return self._constant(name) if name in self.program.constants else self._typed(name, source.find(name))
+            return (
+                self._constant_of_world(name)
+                if name in self.program.constants
+                else self._typed_as_first(name, source.find(name))
+            )
         value = self.find(name)
         if value is None and name not in self.stored:
             raise ParityError(f"nothing is fed to {name!r}", fix="give the samples an array for every input")
         return value
 
-    def _typed(self, name: str, value: Any) -> Any:
+    def _typed_as_first(self, name: str, value: Any) -> Any:
         """What another world stores, in the type that the first world has it in (a simulation holds float16 as float32)."""
         own = None if self.types is None else self.types.find(name)
         if isinstance(value, np.ndarray) and isinstance(own, np.ndarray) and own.dtype != value.dtype:
@@ -317,14 +321,14 @@ class Lane:
             return self.program.constants[name]
         return None if self.outer is None else self.outer.register(name)
 
-    def _constant(self, name: str) -> np.ndarray:
+    def _constant_of_world(self, name: str) -> np.ndarray:
         """A weight as the world stores it."""
         array = self.program.constants[name]
         change = self.world.stored.get(name)
         return array if change is None else self.shared.sessions.weights.changed(array, change)
 
 
-def _not_together(program: Program, parts: Sequence[Step], error: object) -> NotAloneError:
+def _refused_together(program: Program, parts: Sequence[ProgramStep], error: object) -> NotAloneError:
     names = f"{parts[0].op_type} {parts[0].node.name or parts[0].key!r}"
     if len(parts) > 1:
         names = f"{len(parts)} nodes from {names} to {parts[-1].node.name or parts[-1].key!r}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from parityscope.compiling import compiled
+from parityscope.compiling import compile_loop
 
 __all__ = ["round_bits"]
 
@@ -14,7 +14,7 @@ _INFINITY = np.uint32(0x7F80_0000)
 _ONE = np.uint32(1)
 
 
-@compiled(kept=True)
+@compile_loop(kept=True)
 def round_bits(
     values: np.ndarray,
     bits: np.ndarray,

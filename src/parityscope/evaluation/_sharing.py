@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from parityscope.evaluation._lanes import Lane
     from parityscope.evaluation.joining import Joined
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
 
 __all__ = ["Shared", "needed_steps"]
@@ -40,7 +40,7 @@ class Shared:
         return self.watch is None or site in self.watch
 
     def run(
-        self, step: Step, inputs: list[Any], captured: list[Any], program: Program, iteration: tuple[int, ...]
+        self, step: ProgramStep, inputs: list[Any], captured: list[Any], program: Program, iteration: tuple[int, ...]
     ) -> list[Any]:
         """What `step` gives on these inputs, computed once for all who ask in one round; chance falls once for all worlds."""
         if step.op_type in RANDOM:

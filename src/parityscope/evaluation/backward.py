@@ -17,7 +17,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from parityscope.errors import ParityError
-from parityscope.evaluation.kernels import declared, open_message, tensor_message
+from parityscope.evaluation.kernels import declare_input, open_message, tensor_message
 from parityscope.evaluation.moved_adjoints import MOVES, MovedAdjoints
 from parityscope.evaluation.sessions import Sessions
 from parityscope.operators import of_kind, with_trait
@@ -25,7 +25,7 @@ from parityscope.operators import of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
 
 __all__ = ["Sweep"]
 
@@ -52,7 +52,7 @@ class Sweep:
         self,
         values: Callable[[str], np.ndarray | None],
         seeds: Mapping[str, np.ndarray],
-    ) -> Iterator[tuple[Step, dict[str, np.ndarray], bool]]:
+    ) -> Iterator[tuple[ProgramStep, dict[str, np.ndarray], bool]]:
         """Each step that reaches a seed, last first, with the adjoints of its results and whether these are complete.
 
         Args:
@@ -67,14 +67,14 @@ class Sweep:
             if not own and not lost:
                 continue
             yield step, own, not lost
-            found = self._back(step, own, values) if own else {}
+            found = self._adjoints_of_step(step, own, values) if own else {}
             if lost or found is None:
                 unknown.update(name for name in step.reads if name in self.program.steps_of)
             for name, adjoint in (found or {}).items():
                 adjoints[name] = adjoints[name] + adjoint if name in adjoints else adjoint
 
-    def _back(
-        self, step: Step, own: Mapping[str, np.ndarray], values: Callable[[str], np.ndarray | None]
+    def _adjoints_of_step(
+        self, step: ProgramStep, own: Mapping[str, np.ndarray], values: Callable[[str], np.ndarray | None]
     ) -> dict[str, np.ndarray] | None:
         """The adjoints of what a step computed with; None where they cannot be had."""
         inputs = [values(name) if name else None for name in step.inputs]
@@ -100,7 +100,7 @@ class Sweep:
         seeded = tuple(site in own for site in step.outputs)
         key = (
             step.kind,
-            tuple(None if value is None else (value.dtype.str, value.shape, _held(value)) for value in inputs),
+            tuple(None if value is None else (value.dtype.str, value.shape, _small_content(value)) for value in inputs),
             tuple(
                 self.program.constants[name].tobytes() if _is_small(name, self.program) else b"" for name in step.inputs
             ),
@@ -108,23 +108,23 @@ class Sweep:
             seeded,
         )
         if key not in self._kept:
-            self._kept[key] = self._opened(step, inputs, wanted, own, values)
+            self._kept[key] = self._open_derivative(step, inputs, wanted, own, values)
         derivative = self._kept[key]
         if derivative is None:
             return None
         try:
             if isinstance(derivative, MovedAdjoints):
                 moved = derivative.run({at: own[site] for at, site in enumerate(step.outputs) if site in own})
-                return _summed(step, {index: moved.get(index) for index in wanted})
+                return _sum_adjoints(step, {index: moved.get(index) for index in wanted})
             found = derivative.run(inputs, [own.get(site) for site in step.outputs])
         except Exception as error:  # noqa: BLE001 - the runtime's own types are children of Exception, every one
-            self.refused.setdefault(step.op_type, _words(error))
+            self.refused.setdefault(step.op_type, _shorten_error(error))
             return None
-        return _summed(step, {index: found.get(f"adj_i{index}") for index in wanted})
+        return _sum_adjoints(step, {index: found.get(f"adj_i{index}") for index in wanted})
 
-    def _opened(
+    def _open_derivative(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: list[np.ndarray | None],
         wanted: list[int],
         own: Mapping[str, np.ndarray],
@@ -139,7 +139,7 @@ class Sweep:
         try:
             return _Derivative(step, inputs, wanted, own, values, self.program, self.threads)
         except Exception as error:  # noqa: BLE001 - whatever a library of rules finds no rule for
-            self.refused.setdefault(step.op_type, _words(error))
+            self.refused.setdefault(step.op_type, _shorten_error(error))
             return None
 
 
@@ -148,7 +148,7 @@ class _Derivative:
 
     def __init__(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: list[np.ndarray | None],
         wanted: list[int],
         own: Mapping[str, np.ndarray],
@@ -161,7 +161,7 @@ class _Derivative:
         held = {
             at: value
             for at, value in enumerate(inputs)
-            if value is not None and at not in wanted and (_held(value) or _is_small(step.inputs[at], program))
+            if value is not None and at not in wanted and (_small_content(value) or _is_small(step.inputs[at], program))
         }
         node = ir.serde.serialize_node(step.node)
         del node.input[:], node.output[:]
@@ -172,8 +172,8 @@ class _Derivative:
         nodes, extra = _with_explicit_pads(node, inputs, results_shape)
         graph = onnx.GraphProto(name="step", node=nodes, initializer=extra)
         fed = [(f"i{at}", value) for at, value in enumerate(inputs) if value is not None and at not in held]
-        graph.input.extend(declared(name, value, fixed=True) for name, value in fed)
-        graph.output.extend(declared(name, value, fixed=True) for name, value in results)
+        graph.input.extend(declare_input(name, value, fixed=True) for name, value in fed)
+        graph.output.extend(declare_input(name, value, fixed=True) for name, value in results)
         graph.initializer.extend(tensor_message(array, f"i{at}") for at, array in held.items())
         least = _MAX_POOL if step.op_type == "MaxPool" else _OPSET
         model = _in_opset(graph, program.opsets.get("", _OPSET), least)
@@ -195,7 +195,7 @@ class _Derivative:
         return dict(zip(self._gives, found, strict=True))
 
 
-def _summed(step: Step, found: Mapping[int, np.ndarray | None]) -> dict[str, np.ndarray]:
+def _sum_adjoints(step: ProgramStep, found: Mapping[int, np.ndarray | None]) -> dict[str, np.ndarray]:
     """Adjoints by what was read: a tensor that is read twice has the sum of both."""
     back: dict[str, np.ndarray] = {}
     for index, adjoint in found.items():
@@ -205,7 +205,7 @@ def _summed(step: Step, found: Mapping[int, np.ndarray | None]) -> dict[str, np.
     return back
 
 
-def _counts_uneven_pads(step: Step) -> bool:
+def _counts_uneven_pads(step: ProgramStep) -> bool:
     held = step.node.attributes
     pads = list(held["pads"].as_ints()) if "pads" in held else []
     counted = "count_include_pad" in held and held["count_include_pad"].as_int() == 1
@@ -265,10 +265,10 @@ def _with_explicit_pads(
     return [pad, node], [tensor_message(amounts, "pads")]
 
 
-def _held(value: np.ndarray) -> bytes | None:
+def _small_content(value: np.ndarray) -> bytes | None:
     """A small array that says how to compute, as bytes."""
     return value.tobytes() if value.size <= _SMALL and value.dtype != np.float32 else None
 
 
-def _words(error: Exception) -> str:
+def _shorten_error(error: Exception) -> str:
     return " ".join(str(error).split())[:160]

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from parityscope.evaluation._lanes import Lane
     from parityscope.evaluation._sharing import Shared
     from parityscope.evaluation.joining import Joined
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
 
     Runner = Callable[[Sequence[Lane], Shared, tuple[int, ...]], Iterator[Moment]]
-    Opened = Sequence[tuple[Lane, Step]]
+    Opened = Sequence[tuple[Lane, ProgramStep]]
 
 __all__ = ["run_control"]
 
@@ -47,7 +47,7 @@ def run_control(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_
 
 
 def _run_if(opened: Opened, shared: Shared, iteration: tuple[int, ...], run_lanes: Runner) -> Iterator[Moment]:
-    branches: dict[str, list[tuple[Lane, Step]]] = {}
+    branches: dict[str, list[tuple[Lane, ProgramStep]]] = {}
     for lane, step in opened:
         chosen = bool(np.asarray(lane.inputs_of(step)[0]).reshape(-1)[0])
         branches.setdefault("then_branch" if chosen else "else_branch", []).append((lane, step))
@@ -66,7 +66,7 @@ class _Turn:
     """A loop in one world, between two iterations."""
 
     lane: Lane
-    step: Step
+    step: ProgramStep
     body: Program
     trips: int
     carried: list[Any]
@@ -75,7 +75,7 @@ class _Turn:
     going: bool = True
 
     @classmethod
-    def of(cls, lane: Lane, step: Step) -> _Turn:
+    def of(cls, lane: Lane, step: ProgramStep) -> _Turn:
         """The loop before its first iteration."""
         body = step.bodies["body"]
         values = lane.inputs_of(step)
@@ -94,7 +94,7 @@ class _Turn:
             )
         count = step.node.attributes["num_scan_inputs"].as_int()
         states = len(values) - count
-        axes, directions = (_numbers(step, f"scan_input_{what}", count) for what in ("axes", "directions"))
+        axes, directions = (_scan_attribute(step, f"scan_input_{what}", count) for what in ("axes", "directions"))
         scanned = [
             np.moveaxis(value, axis, 0)[:: -1 if backwards else 1]
             for value, axis, backwards in zip(values[states:], axes, directions, strict=True)
@@ -159,15 +159,15 @@ class _Turn:
     def results(self) -> list[Any]:
         """What the node gives, after the last iteration."""
         if self.step.op_type == "Loop":
-            return [*self.carried, *(self._stacked(rows, 0) for rows in range(len(self.stacked)))]
+            return [*self.carried, *(self._stack_iterations(rows, 0) for rows in range(len(self.stacked)))]
         count = len(self.stacked)
-        axes, directions = (_numbers(self.step, f"scan_output_{what}", count) for what in ("axes", "directions"))
+        axes, directions = (_scan_attribute(self.step, f"scan_output_{what}", count) for what in ("axes", "directions"))
         for rows, backwards in zip(self.stacked, directions, strict=True):
             if backwards:
                 rows[:] = [block[::-1] for block in reversed(rows)]
-        return [*self.carried, *(self._stacked(at, axis) for at, axis in enumerate(axes))]
+        return [*self.carried, *(self._stack_iterations(at, axis) for at, axis in enumerate(axes))]
 
-    def _stacked(self, at: int, axis: int) -> np.ndarray:
+    def _stack_iterations(self, at: int, axis: int) -> np.ndarray:
         rows = self.stacked[at]
         if rows:
             return np.moveaxis(np.concatenate(rows), 0, axis)
@@ -213,7 +213,7 @@ class _Blocks:
     shared: Shared
     joined: dict[int, Joined]
     sites: tuple[str, ...]
-    steps: dict[Step | None, tuple[str, ...]]
+    steps: dict[ProgramStep | None, tuple[str, ...]]
     count: int = 1
 
     @classmethod
@@ -221,7 +221,7 @@ class _Blocks:
         """None where iterations have to run one after the other."""
         body, step = turns[0].body, turns[0].step
         watched = frozenset() if shared.watch is None else step.inner & shared.watch
-        steps: dict[Step | None, tuple[str, ...]] = {}
+        steps: dict[ProgramStep | None, tuple[str, ...]] = {}
         entering = tuple(site for site in body.inputs if site in watched)
         if entering:
             steps[None] = entering
@@ -273,7 +273,7 @@ class _Blocks:
                 yield Moment(step=step, sites=sites, iteration=(*iteration, number + row), lanes=there)
 
 
-def _numbers(step: Step, name: str, count: int) -> list[int]:
+def _scan_attribute(step: ProgramStep, name: str, count: int) -> list[int]:
     """A list attribute of Scan; zeros where it is left out."""
     attribute = step.node.attributes.get(name)
     return list(attribute.as_ints()) if attribute is not None else [0] * count

@@ -21,21 +21,21 @@ from parityscope.evaluation._sharing import Shared
 from parityscope.evaluation.control_flow import run_control
 from parityscope.evaluation.moments import Moment
 from parityscope.evaluation.sessions import NotAloneError, Sessions
-from parityscope.evaluation.stretches import widen
-from parityscope.memory import relieve
+from parityscope.evaluation.stretches import widen_stretch
+from parityscope.memory import relieve_memory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.worlds import World
 
-__all__ = ["Moment", "evaluate", "run_world", "run_worlds"]
+__all__ = ["Moment", "evaluate_worlds", "run_world", "run_worlds"]
 
 
-def evaluate(
+def evaluate_worlds(
     worlds: Sequence[World],
     feeds: Mapping[str, np.ndarray],
     watch: Collection[str] | None = None,
@@ -77,11 +77,11 @@ def evaluate(
                     told = seen
                     yield moment
         except NotAloneError as refused:
-            widen(shared.sessions.together.setdefault(refused.program, {}), refused)
+            widen_stretch(shared.sessions.together.setdefault(refused.program, {}), refused)
             shared.begin_again()
         else:
             lanes.clear()
-            relieve()
+            relieve_memory()
             return
 
 
@@ -90,7 +90,7 @@ def run_worlds(
 ) -> list[dict[str, np.ndarray]]:
     """What each world stores at the sites `wanted`, in this order."""
     found: list[dict[str, np.ndarray]] = [{} for _ in worlds]
-    for moment in evaluate(worlds, feeds, wanted, sessions):
+    for moment in evaluate_worlds(worlds, feeds, wanted, sessions):
         for world, values in zip(worlds, found, strict=True):
             values.update((site, moment.stored(world.name, site)) for site in moment.sites)
     return [{site: values[site] for site in wanted} for values in found]
@@ -116,10 +116,10 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
         behind = [lane for lane in lanes if lane.course is leader.course and lane.jump(stretch)] if several else []
         whole = len(behind) == len(lanes) and not stretch.fixed
         for step in stretch.parts[-1:] if whole else stretch.parts:
-            opened: list[tuple[Lane, Step]] = []
+            opened: list[tuple[Lane, ProgramStep]] = []
             for group in _side_by_side([lane for lane in lanes if lane not in behind], leader):
                 ways = [(lane, lane.until(step, leader)) for lane in group]
-                yield from _advance(ways, step, leader, named, iteration, opened)
+                yield from _advance_lanes(ways, step, leader, named, iteration, opened)
             if opened:
                 yield from run_control(opened, shared, iteration, run_lanes)
             sites = tuple(site for site in step.outputs if site and shared.watches(site))
@@ -129,7 +129,7 @@ def run_lanes(lanes: Sequence[Lane], shared: Shared, iteration: tuple[int, ...])
             for lane in lanes:
                 lane.free(leader, step)
     for group in _side_by_side(lanes, leader):
-        yield from _advance([(lane, lane.rest()) for lane in group], None, leader, named, iteration, [])
+        yield from _advance_lanes([(lane, lane.rest()) for lane in group], None, leader, named, iteration, [])
         shared.forget()
 
 
@@ -142,13 +142,13 @@ def _side_by_side(lanes: Sequence[Lane], leader: Lane) -> list[list[Lane]]:
     return list(groups.values())
 
 
-def _advance(
-    ways: Sequence[tuple[Lane, Iterator[Step]]],
-    step: Step | None,
+def _advance_lanes(
+    ways: Sequence[tuple[Lane, Iterator[ProgramStep]]],
+    step: ProgramStep | None,
     leader: Lane,
     named: Mapping[str, Lane],
     iteration: tuple[int, ...],
-    opened: list[tuple[Lane, Step]],
+    opened: list[tuple[Lane, ProgramStep]],
 ) -> Iterator[Moment]:
     """Takes lanes along their ways, in turns, each value freed behind its last reader.
 

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from parityscope.evaluation.kernels import PACKED, Kernel, is_vector
-from parityscope.evaluation.writing import Held, written, written_rows
+from parityscope.evaluation.kernels import PACKED, SessionKernel, is_vector
+from parityscope.evaluation.writing import Held, write_stretch, written_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import onnx
 
     from parityscope.evaluation.machine import Threads
-    from parityscope.evaluation.program import Program, Step
-    from parityscope.evaluation.stretches import Stretch
+    from parityscope.evaluation.program import Program, ProgramStep
+    from parityscope.evaluation.stretches import StepStretch
     from parityscope.evaluation.worlds import World
-    from parityscope.evaluation.writing import Written
+    from parityscope.evaluation.writing import WrittenGraph
 
 __all__ = ["LIMIT", "Joined", "Joins"]
 
@@ -49,10 +49,10 @@ class RefusedError(Exception):
 class Joined:
     """A stretch as one world computes it; opened at its first run, again where ranks or types are others."""
 
-    written: Written
+    written: WrittenGraph
     program: Program
     threads: Threads
-    _kernel: Kernel | None = field(default=None)
+    _kernel: SessionKernel | None = field(default=None)
     _names: tuple[str, ...] = field(default=())
     _kinds: tuple[object, ...] = field(default=())
 
@@ -67,10 +67,10 @@ class Joined:
         Raises:
             RefusedError: the runtime does not open it, or fails at it.
         """
-        kinds = tuple(_kind(value) for value in values)
+        kinds = tuple(_kind_of_value(value) for value in values)
         try:
             if self._kernel is None or kinds != self._kinds:
-                self._kernel, self._names = self._opened(values)
+                self._kernel, self._names = self._open_session(values)
                 self._kinds = kinds
             fed = dict(zip(self.written.fed, values, strict=True))
             return self._kernel.run({name: fed[name] for name in self._names})
@@ -79,17 +79,19 @@ class Joined:
         except Exception as error:  # the runtime's own types are children of Exception, every one
             raise RefusedError(" ".join(str(error).split())[:400]) from error
 
-    def _opened(self, values: Sequence[Any]) -> tuple[Kernel, tuple[str, ...]]:
+    def _open_session(self, values: Sequence[Any]) -> tuple[SessionKernel, tuple[str, ...]]:
         fed = dict(zip(self.written.fed, values, strict=True))
         weights = {name: fed[name] for name, what in self.written.fed.items() if isinstance(what, Held)}
         elements = sum(value.size for value in values if isinstance(value, np.ndarray))
         threads = self.threads.take(elements, heavy=True)
-        steering = {name: one for name, one in weights.items() if _steers(one)}
+        steering = {name: one for name, one in weights.items() if _steers_computation(one)}
         small = {name: one for name, one in weights.items() if one.size <= _HELD_ALL or name in steering}
         for held in (steering, small):
             names = tuple(name for name in fed if name not in held)
             try:
-                kernel = Kernel(self.written.graph, {name: fed[name] for name in names}, held, self.program, threads)
+                kernel = SessionKernel(
+                    self.written.graph, {name: fed[name] for name in names}, held, self.program, threads
+                )
             except Exception:
                 if held is small or len(small) == len(steering):
                     raise
@@ -115,7 +117,7 @@ class Joins:
         """Closes all."""
         self._known.clear()
 
-    def find(self, world: World, program: Program, stretch: Stretch, registers: frozenset[str]) -> Joined | None:
+    def find(self, world: World, program: Program, stretch: StepStretch, registers: frozenset[str]) -> Joined | None:
         """The stretch to be run as one; None where it is not worth it yet, or cannot be."""
         known = self._known.get(world)
         if known is None:
@@ -128,15 +130,15 @@ class Joins:
             return None
         made = None
         if at_once or len(self) < self._limit:
-            graph = written(world, program, stretch.parts, stretch.outputs, registers)
+            graph = write_stretch(world, program, stretch.parts, stretch.outputs, registers)
             dear = graph is not None and (
-                _count(graph.graph) > _MOST_WITHIN if at_once else len(graph.graph.node) > _MOST
+                _count_nodes(graph.graph) > _MOST_WITHIN if at_once else len(graph.graph.node) > _MOST
             )
             made = None if graph is None or dear else Joined(written=graph, program=program, threads=self._threads)
         known[stretch] = _NEVER if made is None else made
         return made
 
-    def rows(self, world: World, program: Program, step: Step, sites: tuple[str, ...]) -> Joined | None:
+    def rows(self, world: World, program: Program, step: ProgramStep, sites: tuple[str, ...]) -> Joined | None:
         """Some iterations of a loop with what is at sites of its body (`written_rows`); None where it cannot be had."""
         known = self._known.setdefault(world, {})
         found = known.get((step, sites))
@@ -146,7 +148,7 @@ class Joins:
             found = known[step, sites] = _NEVER if made is None else made
         return found if isinstance(found, Joined) else None
 
-    def passed(self, world: World, stretch: Stretch, elements: int) -> None:
+    def passed(self, world: World, stretch: StepStretch, elements: int) -> None:
         """A stretch was run step by step, and its steps gave so many elements."""
         known = self._known[world]
         count = known.get(stretch, 0)
@@ -163,20 +165,20 @@ class Joins:
             self._known.pop(world, None)
 
 
-def _count(graph: onnx.GraphProto) -> int:
+def _count_nodes(graph: onnx.GraphProto) -> int:
     """The nodes of a graph and of the bodies in it."""
     inner = (attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g"))
-    return len(graph.node) + sum(map(_count, inner))
+    return len(graph.node) + sum(map(_count_nodes, inner))
 
 
-def _steers(array: np.ndarray) -> bool:
+def _steers_computation(array: np.ndarray) -> bool:
     return (array.size <= _STEERS and array.dtype.kind in "iub") or array.dtype.name in PACKED
 
 
-def _kind(value: Any) -> object:
+def _kind_of_value(value: Any) -> object:
     """What a session depends on of a value."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape if is_vector(value) else value.ndim
     if isinstance(value, list):
-        return "list", _kind(value[0]) if value else None
+        return "list", _kind_of_value(value[0]) if value else None
     return type(value)

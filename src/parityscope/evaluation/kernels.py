@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from parityscope.custom_operators import libraries
+from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import share_memory
 from parityscope.evaluation.values import ML_TYPES, from_runtime, to_runtime
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Value = Any  # an array, a list of arrays (a sequence), a dict (a map) or None (an empty optional)
 
-__all__ = ["PACKED", "Kernel", "declared", "is_vector", "open_message", "tensor_message"]
+__all__ = ["PACKED", "SessionKernel", "declare_input", "is_vector", "open_message", "tensor_message"]
 
 _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which costs 30 microseconds more to ask for
 _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised too, and told once
@@ -35,7 +35,7 @@ _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised 
 PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
 
 
-class Kernel:
+class SessionKernel:
     """A graph that is fed values by name and gives those of its outputs, in order.
 
     Args:
@@ -59,7 +59,7 @@ class Kernel:
     ) -> None:
         message = onnx.GraphProto()
         message.CopyFrom(graph)
-        message.input.extend(declared(name, value) for name, value in fed.items())
+        message.input.extend(declare_input(name, value) for name, value in fed.items())
         message.initializer.extend(tensor_message(array, name) for name, array in held.items())
         opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in program.opsets.items()]
         model = onnx.ModelProto(ir_version=program.ir_version, graph=message, opset_import=opsets)
@@ -91,7 +91,9 @@ def open_message(model: onnx.ModelProto, threads: int) -> Any:
     """A session of a small model that shares its memory with all others here."""
     import onnxruntime as ort
 
-    return ort.InferenceSession(model.SerializeToString(), _options(threads), providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(
+        model.SerializeToString(), _session_options(threads), providers=["CPUExecutionProvider"]
+    )
 
 
 def tensor_message(array: np.ndarray, name: str) -> onnx.TensorProto:
@@ -101,7 +103,7 @@ def tensor_message(array: np.ndarray, name: str) -> onnx.TensorProto:
     return ir.serde.serialize_tensor(ir.tensor(array, name=name))
 
 
-def declared(name: str, value: Value, *, fixed: bool = False) -> onnx.ValueInfoProto:
+def declare_input(name: str, value: Value, *, fixed: bool = False) -> onnx.ValueInfoProto:
     """How an input of this kind is declared; `fixed`: with all of its dimensions.
 
     Raises:
@@ -127,7 +129,7 @@ def is_vector(value: np.ndarray) -> bool:
     return value.ndim <= 1 and value.dtype.kind in "iu"
 
 
-def _options(threads: int) -> Any:
+def _session_options(threads: int) -> Any:
     import onnxruntime as ort
 
     share_memory()
@@ -139,6 +141,6 @@ def _options(threads: int) -> Any:
     options.enable_mem_pattern = False
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.use_env_allocators", "1")
-    for library in libraries(""):
+    for library in libraries_for_session(""):
         options.register_custom_ops_library(library)
     return options

@@ -67,10 +67,10 @@ def share_memory() -> None:
     # a tenth more at its peak, of which nothing was used.
     growth = {"max_mem": 0, "arena_extend_strategy": 1, "initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1}
     ort.create_and_register_allocator(memory, ort.OrtArenaCfg(growth))
-    register_holder(_shrinker())
+    register_holder(_make_shrinker())
 
 
-def _shrinker() -> Callable[[], None]:
+def _make_shrinker() -> Callable[[], None]:
     """What gives back the regions of the arena that are free: the runtime does so behind a run, if it is told to."""
     import onnx
     import onnxruntime as ort

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.evaluation._lanes import Lane
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
 
 __all__ = ["Moment"]
 
@@ -23,7 +23,7 @@ class Moment:
     keeping one keeps its memory.
     """
 
-    step: Step | None
+    step: ProgramStep | None
     sites: tuple[str, ...]
     iteration: tuple[int, ...]
     lanes: Mapping[str, Lane] = field(repr=False)

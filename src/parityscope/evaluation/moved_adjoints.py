@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.operators import moving, of_kind
+from parityscope.operators import of_kind, operators_that_move
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scipy.sparse import csr_matrix
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
 
 __all__ = ["MOVES", "MovedAdjoints"]
 
 MOVES = of_kind("movement") - {"Scatter"}
-_IN_ORDER = moving("in order")
+_IN_ORDER = operators_that_move("in order")
 _MOST = 1 << 24  # numbers that float32 holds exactly
 
 
@@ -37,7 +37,7 @@ class MovedAdjoints:
 
     def __init__(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: Sequence[np.ndarray | None],
         wanted: Sequence[int],
         program: Program,
@@ -52,7 +52,7 @@ class MovedAdjoints:
 
     def _find(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: Sequence[np.ndarray | None],
         wanted: Sequence[int],
         program: Program,

@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
-from parityscope.arithmetic.detyping import is_wide, wide
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
+from parityscope.arithmetic.detyping import float32_copy, is_wide
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import OLDEST, prepare
+from parityscope.arithmetic.opsets import OLDEST, prepare_in_place
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.operators import of_kind
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "RANDOM",
+    "ObservedRegion",
     "Program",
-    "Region",
-    "Step",
+    "ProgramStep",
     "compile_program",
     "keys_of",
     "prepared_graph",
@@ -51,7 +51,7 @@ _ONNX = frozenset({"", "ai.onnx"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Step:
+class ProgramStep:
     """One node.
 
     `key` is the site of its first result and stands for the step; `inputs` and `outputs` are sites ("" where one is left
@@ -98,13 +98,13 @@ class Program:
     each, in bodies too, as far as the graph tells it.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: Mapping[str, np.ndarray]
     sites: Mapping[ir.Value, str]
     last_reader: Mapping[str, int]
-    steps_of: Mapping[str, Step]
+    steps_of: Mapping[str, ProgramStep]
     opsets: Mapping[str, int]
     ir_version: int
     types: Mapping[str, ir.DataType | None]
@@ -130,7 +130,7 @@ def prepared_graph(model: Model) -> ir.Model:
 
 
 def wide_program(model: Model) -> tuple[ir.Model, Program]:
-    """A model in FP32 (`arithmetic.detyping.wide`) and its program, made once for all who ask; neither is to be changed.
+    """A model in FP32 (`arithmetic.detyping.float32_copy`) and its program, made once for all who ask; neither is to be changed.
 
     Raises:
         ParityError: as `program_of`.
@@ -141,7 +141,7 @@ def wide_program(model: Model) -> tuple[ir.Model, Program]:
 # Of each two: the model, and the corrected copy that is examined after it.
 @functools.lru_cache(maxsize=2)
 def _prepared_graph(path: Path, _sha256: str) -> ir.Model:
-    graph = prepare(read_graph(path), OLDEST)
+    graph = prepare_in_place(read_graph(path), OLDEST)
     infer_types(graph)
     return graph
 
@@ -156,7 +156,7 @@ def _wide_program(path: Path, sha256: str) -> tuple[ir.Model, Program]:
     graph = _prepared_graph(path, sha256)
     if is_wide(graph):
         return graph, _program_of(path, sha256)
-    graph = wide(graph)
+    graph = float32_copy(graph)
     return graph, compile_program(graph)
 
 
@@ -164,7 +164,7 @@ def compile_program(model: ir.Model) -> Program:
     """The program of `model`, whose graph is put in topological order.
 
     Raises:
-        ParityError: the model calls functions of its own (inline them first: `arithmetic.opsets.prepared`).
+        ParityError: the model calls functions of its own (inline them first: `arithmetic.opsets.prepare_copy`).
     """
     model.graph.sort()
     called = {(key[0], key[1]) for key in model.functions}
@@ -175,21 +175,21 @@ def compile_program(model: ir.Model) -> Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class ObservedRegion:
     """What lies between a site and the nearest ones above it that are seen: what it reads of them, and the steps, in order."""
 
     reads: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
 
 
-def regions_of(program: Program, seen: Collection[str]) -> dict[str, Region]:
+def regions_of(program: Program, seen: Collection[str]) -> dict[str, ObservedRegion]:
     """The region of each site of `seen` that a step computes."""
     known = frozenset(seen)
-    above: dict[str, tuple[dict[str, None], dict[int, Step]]] = {}
+    above: dict[str, tuple[dict[str, None], dict[int, ProgramStep]]] = {}
     found = {}
     for step in program.steps:
         reads: dict[str, None] = {}
-        steps: dict[int, Step] = {}
+        steps: dict[int, ProgramStep] = {}
         for name in step.reads:
             if name in known:
                 reads[name] = None
@@ -199,7 +199,7 @@ def regions_of(program: Program, seen: Collection[str]) -> dict[str, Region]:
         steps[step.index] = step
         for site in step.outputs:
             if site in known:
-                found[site] = Region(reads=tuple(reads), steps=tuple(steps[index] for index in sorted(steps)))
+                found[site] = ObservedRegion(reads=tuple(reads), steps=tuple(steps[index] for index in sorted(steps)))
             elif site:
                 above[site] = reads, steps
     return found
@@ -228,17 +228,17 @@ class _Compiler:
         constants: dict[str, np.ndarray] = {}
         weights = list(graph.initializers.values())
         held = {id(value) for value in weights}
-        inputs = tuple(self._named(value, scope) for value in graph.inputs if id(value) not in held)
+        inputs = tuple(self._name_value(value, scope) for value in graph.inputs if id(value) not in held)
         for value in weights:
             if value.const_value is not None:
-                constants[self._named(value, scope)] = _array(value.const_value)
-        steps: list[Step] = []
+                constants[self._name_value(value, scope)] = _array_of_tensor(value.const_value)
+        steps: list[ProgramStep] = []
         for node in graph:
             tensor = constant_tensor(node.outputs[0]) if node.op_type == "Constant" and node.outputs else None
             if tensor is not None:
-                constants[self._named(node.outputs[0], scope)] = _array(tensor)
+                constants[self._name_value(node.outputs[0], scope)] = _array_of_tensor(tensor)
             else:
-                steps.append(self._step(node, len(steps), scope))
+                steps.append(self._compile_step(node, len(steps), scope))
         outputs = tuple(self.sites[value] for value in graph.outputs)
         last = {name: step.index for step in steps for name in step.reads}
         last.update(dict.fromkeys(outputs, len(steps)))
@@ -255,24 +255,26 @@ class _Compiler:
             types=self.types,
         )
 
-    def _step(self, node: ir.Node, index: int, scope: str) -> Step:
+    def _compile_step(self, node: ir.Node, index: int, scope: str) -> ProgramStep:
         inputs = tuple("" if value is None else self.sites[value] for value in node.inputs)
         # What a body calls its own is told apart by the node around it.
         inner = scope + (node.name or (node.outputs[0].name if node.outputs else "") or str(index)) + "/"
         programs: dict[str, Program] = {}
-        captured = {self.sites[value]: str(value.name) for value in _captured(node)} if bodies(node) else {}
+        captured = (
+            {self.sites[value]: str(value.name) for value in _values_captured(node)} if bodies_of_node(node) else {}
+        )
         if node.op_type in _CONTROL and node.domain in _ONNX:
             programs = {
                 name: self.program(attribute.as_graph(), inner)
                 for name, attribute in node.attributes.items()
                 if attribute.type == ir.AttributeType.GRAPH
             }
-        outputs = tuple(self._named(value, scope) if value.name else "" for value in node.outputs)
-        return Step(
+        outputs = tuple(self._name_value(value, scope) if value.name else "" for value in node.outputs)
+        return ProgramStep(
             key=next((name for name in outputs if name), f"{inner}#{index}"),
             index=index,
             node=node,
-            kind=self._kind(node),
+            kind=self._kind_of_step(node),
             inputs=inputs,
             outputs=outputs,
             captured=captured,
@@ -282,7 +284,7 @@ class _Compiler:
             ),
         )
 
-    def _kind(self, node: ir.Node) -> bytes:
+    def _kind_of_step(self, node: ir.Node) -> bytes:
         opset = self.opsets.get(node.domain, self.opsets.get("ai.onnx", 1) if node.domain in _ONNX else 1)
         proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain, overload=node.overload, name=str(opset))
         for name in sorted(node.attributes):
@@ -293,7 +295,7 @@ class _Compiler:
         kind: bytes = proto.SerializeToString(deterministic=True)
         return kind
 
-    def _named(self, value: ir.Value, scope: str) -> str:
+    def _name_value(self, value: ir.Value, scope: str) -> str:
         name = str(value.name)
         if name in self.taken:
             name = scope + name
@@ -306,22 +308,22 @@ class _Compiler:
         return name
 
 
-def _captured(node: ir.Node) -> Iterable[ir.Value]:
+def _values_captured(node: ir.Node) -> Iterable[ir.Value]:
     """What the bodies of `node` read from outside of it."""
-    for body in bodies(node):
-        yield from _free(body)
+    for body in bodies_of_node(node):
+        yield from _free_values(body)
 
 
-def _free(graph: ir.Graph) -> Iterator[ir.Value]:
+def _free_values(graph: ir.Graph) -> Iterator[ir.Value]:
     own = {*graph.inputs, *graph.initializers.values()}
     own.update(value for node in graph for value in node.outputs)
     for node in graph:
         yield from (value for value in node.inputs if value is not None and value not in own)
-        yield from (value for value in _captured(node) if value not in own)
+        yield from (value for value in _values_captured(node) if value not in own)
     yield from (value for value in graph.outputs if value not in own)
 
 
-def _array(tensor: ir.TensorProtocol) -> np.ndarray:
+def _array_of_tensor(tensor: ir.TensorProtocol) -> np.ndarray:
     """The elements where they lie: in the message, or mapped from an external file. Strings are objects."""
     if tensor.dtype == ir.DataType.STRING:
         return np.asarray(tensor.numpy(), object)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.evaluation.worlds import Then, World
 
 if TYPE_CHECKING:
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.worlds import Change, Input
 
 __all__ = ["reordered_world"]
@@ -53,13 +53,13 @@ def reordered_world(world: World, generator: np.random.Generator) -> World:
     return replace(world, taken=taken, constants=constants)
 
 
-def _summed_axes(step: Step) -> tuple[int, int] | None:
+def _summed_axes(step: ProgramStep) -> tuple[int, int] | None:
     """The axis summed over, of the data and of the weights; None where it cannot be permuted."""
     node = step.node
     if node.domain not in {"", "ai.onnx"}:
         return None
     if node.op_type == "Conv":
-        return (1, 1) if integer(node, "group", 1) == 1 else None
+        return (1, 1) if integer_attribute(node, "group", 1) == 1 else None
     if node.op_type == "Gemm":
-        return (0 if integer(node, "transA", 0) else 1, 1 if integer(node, "transB", 0) else 0)
+        return (0 if integer_attribute(node, "transA", 0) else 1, 1 if integer_attribute(node, "transB", 0) else 0)
     return (-1, -2) if node.op_type == "MatMul" else None

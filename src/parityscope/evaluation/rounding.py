@@ -20,7 +20,7 @@ from parityscope.arithmetic.rounding import Overflow, round_to
 from parityscope.evaluation import _plain_rounding
 from parityscope.loading import pays_to_load
 
-__all__ = ["Rounding"]
+__all__ = ["FloatRounding"]
 
 _INFINITY = np.uint32(0x7F80_0000)
 _NAN = np.uint32(0x7FC0_0000)
@@ -31,7 +31,7 @@ _PLAIN_CALL_S = 3e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Rounding:
+class FloatRounding:
     """Rounds floats to `format` (a short name of `arithmetic.formats`), to nearest even; other dtypes pass unchanged.
 
     `overflow` says what becomes of numbers beyond the largest finite one (`arithmetic.rounding.Overflow`). Equal records
@@ -68,14 +68,14 @@ def round_float32(array: np.ndarray, number_format: Format, overflow: Overflow =
         middle = values.size // 2
         halves = [slice(0, middle), slice(middle, None)]
         parts = [(values[part], values[part].view(np.uint32), rounded[part].view(np.uint32)) for part in halves]
-        other = _helper().submit(round_bits, *parts[1], *shape)
+        other = _helper_thread().submit(round_bits, *parts[1], *shape)
         round_bits(*parts[0], *shape)
         other.result()
     return rounded.reshape(array.shape)
 
 
 @cache
-def _helper() -> ThreadPoolExecutor:
+def _helper_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="rounding")
 
 

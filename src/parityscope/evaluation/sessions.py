@@ -22,14 +22,14 @@ import onnx_ir as ir
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.errors import ParityError
 from parityscope.evaluation.joining import Joins
-from parityscope.evaluation.kernels import PACKED, Kernel
+from parityscope.evaluation.kernels import PACKED, SessionKernel
 from parityscope.evaluation.machine import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from parityscope.evaluation.kernels import Value
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.stretches import Course
 
 __all__ = ["LIMIT", "NotAloneError", "Sessions"]
@@ -59,7 +59,7 @@ class Sessions:
         self.joins = Joins(self._threads)
         self.courses: WeakKeyDictionary[Program, dict[object, Course]] = WeakKeyDictionary()
         self.together: WeakKeyDictionary[Program, dict[int, int]] = WeakKeyDictionary()
-        self.weights = Weights()
+        self.weights = StoredWeights()
 
     def __len__(self) -> int:
         """How many are open."""
@@ -75,9 +75,11 @@ class Sessions:
 
     def forget_weights(self) -> None:
         """Forgets the weights that were changed; sessions stay open."""
-        self.weights = Weights()
+        self.weights = StoredWeights()
 
-    def run(self, step: Step, inputs: Sequence[Value], program: Program, captured: Sequence[Value] = ()) -> list[Value]:
+    def run(
+        self, step: ProgramStep, inputs: Sequence[Value], program: Program, captured: Sequence[Value] = ()
+    ) -> list[Value]:
         """What `step` gives: one value for each of its outputs (None where one is left out).
 
         Args:
@@ -96,18 +98,18 @@ class Sessions:
         }
         key: tuple[object, ...] = (
             step.kind,
-            tuple(_signature(value, index in held) for index, value in enumerate((*inputs, *captured))),
+            tuple(_value_signature(value, index in held) for index, value in enumerate((*inputs, *captured))),
         )
         if key in self._constant:
-            key = (*key, *(_content(inputs[index]) for index in self._constant[key]))
+            key = (*key, *(_content_key(inputs[index]) for index in self._constant[key]))
         kernel = self._kept.get(key)
         if kernel is None:
-            kernel = self._opened(step, inputs, program, captured, held)
+            kernel = self._open_kernel(step, inputs, program, captured, held)
             if (
                 kernel.held.keys() != held.keys()
             ):  # it takes these as constants alone: another kernel for each value of them
                 self._constant[key] = tuple(sorted(kernel.held))
-                key = (*key, *(_content(inputs[index]) for index in self._constant[key]))
+                key = (*key, *(_content_key(inputs[index]) for index in self._constant[key]))
             self._kept[key] = kernel
             if len(self._kept) > self._limit:
                 _, oldest = self._kept.popitem(last=False)
@@ -119,11 +121,11 @@ class Sessions:
         except (MemoryError, KeyboardInterrupt, ParityError):
             raise
         except Exception as error:  # the runtime's own types are children of Exception, every one
-            raise _refused(step, "failed at", error) from error
+            raise _refusal_error(step, "failed at", error) from error
 
-    def _opened(
+    def _open_kernel(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: Sequence[Value],
         program: Program,
         captured: Sequence[Value],
@@ -140,14 +142,14 @@ class Sessions:
                 if name in program.constants
             }
             if constants.keys() == held.keys():
-                raise _not_alone(step, program, error) from error
+                raise _refused_alone(step, program, error) from error
         try:
             return _One(step, inputs, program, captured, constants, threads)
         except Exception as error:
-            raise _not_alone(step, program, error) from error
+            raise _refused_alone(step, program, error) from error
 
 
-class Weights:
+class StoredWeights:
     """Weights as worlds store them (rounded, scaled), kept for the next sample up to `limit` bytes."""
 
     def __init__(self, limit: int = _KEPT_WEIGHTS) -> None:
@@ -173,7 +175,7 @@ class _One:
 
     def __init__(
         self,
-        step: Step,
+        step: ProgramStep,
         inputs: Sequence[Value],
         program: Program,
         captured: Sequence[Value],
@@ -192,23 +194,23 @@ class _One:
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)
         kept = {f"::{index}": array for index, array in held.items()}
         self.threads = threads
-        self._kernel = Kernel(graph, self._feeds(inputs, captured), kept, program, threads)
+        self._kernel = SessionKernel(graph, self._feeds_by_name(inputs, captured), kept, program, threads)
 
     def run(self, inputs: Sequence[Value], captured: Sequence[Value]) -> list[Value]:
         """The results, None for one that is left out."""
-        found = self._kernel.run(self._feeds(inputs, captured))
+        found = self._kernel.run(self._feeds_by_name(inputs, captured))
         if len(found) == len(self._present):
             return found
         rest = iter(found)
         return [next(rest) if there else None for there in self._present]
 
-    def _feeds(self, inputs: Sequence[Value], captured: Sequence[Value]) -> dict[str, Value]:
+    def _feeds_by_name(self, inputs: Sequence[Value], captured: Sequence[Value]) -> dict[str, Value]:
         feeds = {name: inputs[index] for index, name in self._fed}
         feeds.update(zip(self._outer, captured, strict=True))
         return feeds
 
 
-def _content(value: Value) -> bytes:
+def _content_key(value: Value) -> bytes:
     """What tells an array from every other: its type, shape and a digest of its elements."""
     array = np.ascontiguousarray(value)
     return hashlib.blake2b(array.tobytes()).digest() + str((array.dtype, array.shape)).encode()
@@ -222,27 +224,29 @@ def _is_held(value: Value) -> bool:
     return value.size <= _HELD and value.dtype.kind in "iub"
 
 
-def _signature(value: Value, held: bool) -> object:  # noqa: FBT001 - called once per input of every step
+def _value_signature(value: Value, held: bool) -> object:  # noqa: FBT001 - called once per input of every step
     if isinstance(value, np.ndarray):
         if held:
             return value.dtype.num, value.shape, value.tobytes()
         shape = value.shape if value.ndim <= 1 and value.dtype.kind in "iu" else value.ndim
         return value.dtype.num, value.dtype.name if value.dtype.kind == "V" else "", shape, value.size >= _MANY
     if isinstance(value, list):
-        return "list", _signature(value[0], False) if value else None
+        return "list", _value_signature(value[0], False) if value else None
     return type(value).__name__
 
 
-def _not_alone(step: Step, program: Program, error: Exception) -> NotAloneError:
-    return NotAloneError(_words(step, "cannot run", error), program, step.index, step.index, step.key)
+def _refused_alone(step: ProgramStep, program: Program, error: Exception) -> NotAloneError:
+    return NotAloneError(_describe_refusal(step, "cannot run", error), program, step.index, step.index, step.key)
 
 
-def _refused(step: Step, verb: str, error: Exception) -> ParityError:
+def _refusal_error(step: ProgramStep, verb: str, error: Exception) -> ParityError:
     return ParityError(
-        _words(step, verb, error), where=step.key, fix="check that plain ONNX Runtime runs this model on this input"
+        _describe_refusal(step, verb, error),
+        where=step.key,
+        fix="check that plain ONNX Runtime runs this model on this input",
     )
 
 
-def _words(step: Step, verb: str, error: Exception) -> str:
+def _describe_refusal(step: ProgramStep, verb: str, error: Exception) -> str:
     message = " ".join(str(error).split())[:400]
     return f"ONNX Runtime {verb} {step.op_type} {step.node.name or step.key!r} alone: {message}"

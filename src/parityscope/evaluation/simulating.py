@@ -12,7 +12,7 @@ from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import compile_program, keys_of
 from parityscope.evaluation.reordering import reordered_world
-from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 
@@ -73,6 +73,8 @@ def open_simulation(
     return lambda arrays: run_world(world, arrays, wanted, sessions)
 
 
-def rounding_of(number_format: Format, overflow: Overflow, *, constant: bool) -> Rounding:
+def rounding_of(number_format: Format, overflow: Overflow, *, constant: bool) -> FloatRounding:
     """Constants overflow as they are asked to; of tensors only those in formats that usually saturate."""
-    return Rounding(number_format.name, overflow if constant or FORMATS[number_format.name].saturating else "infinity")
+    return FloatRounding(
+        number_format.name, overflow if constant or FORMATS[number_format.name].saturating else "infinity"
+    )

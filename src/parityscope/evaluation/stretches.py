@@ -19,11 +19,11 @@ from parityscope.evaluation.writing import is_written
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import NotAloneError
     from parityscope.evaluation.worlds import World
 
-__all__ = ["Course", "Stretch", "alone_in", "course_of", "ranges_of", "widen"]
+__all__ = ["Course", "StepStretch", "alone_in", "course_of", "ranges_of", "widen_stretch"]
 
 # Of a session with n nodes ONNX Runtime 1.31 opens each in 40 microseconds up to n = 64, in 90 at 128, in 600 at 1024.
 _LONGEST = 32
@@ -32,13 +32,13 @@ _WIDER = ((1, 0), (0, 1), (1, 1), (2, 0), (0, 2), (2, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stretch:
+class StepStretch:
     """Steps that may run as one: what they read from outside and what others read of theirs, as sites in order.
 
     `sites` are all names that a world could change something at. `fixed` ones never run step by step.
     """
 
-    parts: tuple[Step, ...]
+    parts: tuple[ProgramStep, ...]
     reads: tuple[str, ...]
     outputs: tuple[str, ...]
     sites: frozenset[str]
@@ -57,9 +57,9 @@ class Course:
     `starting` finds a stretch of several by the index of its first step, `alone` one of a step with bodies by its key.
     """
 
-    stretches: tuple[Stretch, ...]
-    starting: Mapping[int, Stretch] = field(repr=False)
-    alone: Mapping[str, Stretch] = field(repr=False)
+    stretches: tuple[StepStretch, ...]
+    starting: Mapping[int, StepStretch] = field(repr=False)
+    alone: Mapping[str, StepStretch] = field(repr=False)
 
 
 def alone_in(program: Program, seen: Collection[str] | None, worlds: Sequence[World]) -> frozenset[str]:
@@ -67,7 +67,7 @@ def alone_in(program: Program, seen: Collection[str] | None, worlds: Sequence[Wo
     if seen is None or any(world.follows for world in worlds):
         return frozenset(step.key for step in program.steps)
     opset = program.opsets.get("", program.opsets.get("ai.onnx", 1))
-    special = {site for world in worlds for site in (*world.given, *_not_written(world, program, opset))}
+    special = {site for world in worlds for site in (*world.given, *_keys_not_written(world, program, opset))}
     own = (
         step.key
         for step in program.steps
@@ -97,7 +97,7 @@ def course_of(
         together: Indices of steps that the runtime runs together or not at all.
     """
     fixed = {index: one for one in together for index in one}
-    groups: list[list[Step]] = []
+    groups: list[list[ProgramStep]] = []
     for step in program.steps:
         if step.key not in needed and step.index not in fixed:
             continue
@@ -106,7 +106,7 @@ def course_of(
         else:
             groups.append([step])
     readers = _last_readers(program, needed)
-    stretches = tuple(_stretch(group, readers, seen, fixed) for group in groups)
+    stretches = tuple(_make_stretch(group, readers, seen, fixed) for group in groups)
     return Course(
         stretches=stretches,
         starting={each.parts[0].index: each for each in stretches if len(each.parts) > 1},
@@ -118,7 +118,7 @@ def ranges_of(program: Program, tried: Mapping[int, int]) -> tuple[range, ...]:
     """The steps that run together or not at all, by the index of the one that cannot run alone and how often it was tried."""
     found: list[range] = []
     for one in sorted(
-        (_around(program, index, *_WIDER[count]) for index, count in tried.items()), key=lambda one: one.start
+        (_steps_around(program, index, *_WIDER[count]) for index, count in tried.items()), key=lambda one: one.start
     ):
         if found and one.start < found[-1].stop:
             found[-1] = range(found[-1].start, max(found[-1].stop, one.stop))
@@ -127,7 +127,7 @@ def ranges_of(program: Program, tried: Mapping[int, int]) -> tuple[range, ...]:
     return tuple(found)
 
 
-def widen(tried: dict[int, int], refused: NotAloneError) -> None:
+def widen_stretch(tried: dict[int, int], refused: NotAloneError) -> None:
     """Notes that a step, or the stretch around one, was refused; the next larger stretch is to be tried.
 
     Raises:
@@ -141,7 +141,7 @@ def widen(tried: dict[int, int], refused: NotAloneError) -> None:
         raise ParityError(refused.problem, where=refused.where, fix=refused.fix) from refused
 
 
-def _around(program: Program, index: int, before: int, behind: int) -> range:
+def _steps_around(program: Program, index: int, before: int, behind: int) -> range:
     """From the nearest producers of what a step reads, so many, to the nearest readers of what it gives."""
     first = last = index
     for _ in range(before):
@@ -154,7 +154,9 @@ def _around(program: Program, index: int, before: int, behind: int) -> range:
     return range(first, last + 1)
 
 
-def _goes_on(group: Sequence[Step], step: Step, alone: Collection[str], fixed: Mapping[int, range]) -> bool:
+def _goes_on(
+    group: Sequence[ProgramStep], step: ProgramStep, alone: Collection[str], fixed: Mapping[int, range]
+) -> bool:
     """Whether a step belongs to the stretch of those before it."""
     last = group[-1]
     if step.index in fixed or last.index in fixed:
@@ -162,9 +164,9 @@ def _goes_on(group: Sequence[Step], step: Step, alone: Collection[str], fixed: M
     return len(group) < _LONGEST and last.key not in alone and step.key not in alone
 
 
-def _stretch(
-    group: Sequence[Step], readers: Mapping[str, int], seen: Collection[str] | None, fixed: Mapping[int, range]
-) -> Stretch:
+def _make_stretch(
+    group: Sequence[ProgramStep], readers: Mapping[str, int], seen: Collection[str] | None, fixed: Mapping[int, range]
+) -> StepStretch:
     made = [site for step in group for site in step.outputs if site]
     own = set(made)
     reads = dict.fromkeys(name for step in group for name in step.reads if name not in own)
@@ -173,7 +175,9 @@ def _stretch(
         site for site in made if len(group) == 1 or readers.get(site, -1) > last or seen is None or site in seen
     )
     sites = frozenset(made).union(*((step.key, *step.inner) for step in group))
-    return Stretch(parts=tuple(group), reads=tuple(reads), outputs=outputs, sites=sites, fixed=group[0].index in fixed)
+    return StepStretch(
+        parts=tuple(group), reads=tuple(reads), outputs=outputs, sites=sites, fixed=group[0].index in fixed
+    )
 
 
 def _last_readers(program: Program, needed: Collection[str]) -> dict[str, int]:
@@ -182,7 +186,7 @@ def _last_readers(program: Program, needed: Collection[str]) -> dict[str, int]:
     return found
 
 
-def _not_written(world: World, program: Program, opset: int) -> Iterator[str]:
+def _keys_not_written(world: World, program: Program, opset: int) -> Iterator[str]:
     """Keys of steps, and sites, at which a world changes what cannot be written."""
     yield from world.instead
     types = program.types

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic._switching import inner_nodes, inner_values
-from parityscope.arithmetic.float8 import dequantized
+from parityscope.arithmetic.float8 import quantize_and_back
 from parityscope.arithmetic.integers import Quantizer
 from parityscope.arithmetic.sites import PRODUCTS
-from parityscope.arithmetic.switchable import Switchable, switchable
+from parityscope.arithmetic.switchable import Switchable, make_switchable
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import compile_program, keys_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.case import Sample
-    from parityscope.evaluation.rounding import Rounding
+    from parityscope.evaluation.rounding import FloatRounding
     from parityscope.evaluation.worlds import Change, Input
 
 __all__ = ["Switchboard"]
@@ -47,12 +47,12 @@ class Switchboard:
     Args:
         model: The graph; it is not changed but for its order.
         precision: The format that nodes are switched to, e.g. "f16".
-        overflow: As for `simulation.arrange`.
-        bounded: As for `simulation.arrange`.
+        overflow: As for `simulation.arrange_precision`.
+        bounded: As for `simulation.arrange_precision`.
         threads: Threads inside an operator; 0 takes all processors.
-        products: As for `switchable`.
-        full: As for `switchable`.
-        inside: As for `switchable`.
+        products: As for `make_switchable`.
+        full: As for `make_switchable`.
+        inside: As for `make_switchable`.
         order: Given, the sums of products with weights run in an order drawn from this seed.
 
     Raises:
@@ -72,7 +72,7 @@ class Switchboard:
         inside: bool = False,
         order: int | None = None,
     ) -> None:
-        self.graph: Switchable = switchable(
+        self.graph: Switchable = make_switchable(
             model, precision, overflow=overflow, bounded=bounded, products=products, full=full, inside=inside
         )
         self.program = compile_program(self.graph.model)
@@ -162,14 +162,14 @@ class _Assignment:
             for index, number_format in gated.operands:
                 value = node.inputs[index]
                 if value is not None and (reads or constant_tensor(value) is not None):
-                    self._take(node, index, value, number_format)
+                    self._take_rounded(node, index, value, number_format)
             captured = dict(gated.captures)
             for inner in inner_nodes(node):
                 for index, value in enumerate(inner.inputs):
                     if value in captured and plan.reads_rounded(inner, index):
-                        self._take(inner, index, value, captured[value])
+                        self._take_rounded(inner, index, value, captured[value])
                     elif (inner, index) in plan.operands and value is not None:
-                        self._take(inner, index, value, plan.operands[inner, index])
+                        self._take_rounded(inner, index, value, plan.operands[inner, index])
             for value in inner_values(node):
                 if value in plan.storage and (constant_tensor(value) is not None or value not in self.graph.settled):
                     self.store(value, plan.storage[value])
@@ -178,7 +178,7 @@ class _Assignment:
         elif not is_low:
             self._in_full(node)
         if gated.scaled and (is_low if gated.eighth is None else self.opened[gated.eighth]):
-            self._scale(gated)
+            self._scale_operands(gated)
 
     def enclose(self, border: Border) -> None:
         """What a node with bodies takes and what its bodies give, while its gate is open."""
@@ -188,14 +188,14 @@ class _Assignment:
         for index, number_format in border.operands:
             value = node.inputs[index]
             if value is not None:
-                self._take(node, index, value, number_format)
+                self._take_rounded(node, index, value, number_format)
         names = [name for name, attribute in node.attributes.items() if attribute.type.name == "GRAPH"]
-        inside = bodies(node)
+        inside = bodies_of_node(node)
         for number, position, number_format in border.given:
             place = self.board.key(node), names[number], position
             self.given_back[place] = self._rounding(inside[number].outputs[position], number_format)
 
-    def _take(self, node: ir.Node, index: int, value: ir.Value, number_format: Format) -> None:
+    def _take_rounded(self, node: ir.Node, index: int, value: ir.Value, number_format: Format) -> None:
         self.taken[self.board.key(node), index] = self._rounding(value, number_format)
 
     def _in_full(self, node: ir.Node) -> None:
@@ -205,9 +205,9 @@ class _Assignment:
         for index in PRODUCTS[node.op_type] or range(len(node.inputs)):
             value = node.inputs[index]
             if value is not None and value.dtype is not None and value.dtype.name == "FLOAT":
-                self._take(node, index, value, full)
+                self._take_rounded(node, index, value, full)
 
-    def _scale(self, gated: Gated) -> None:
+    def _scale_operands(self, gated: Gated) -> None:
         """The operands of a product in FP8."""
         key = self.board.key(gated.node)
         for index, scaling in gated.scaled.items():
@@ -217,11 +217,11 @@ class _Assignment:
             tensor = constant_tensor(value)
             if tensor is not None:
                 self.taken.pop((key, index), None)
-                self.constants[key, index] = dequantized(np.asarray(tensor.numpy()), scaling)
+                self.constants[key, index] = quantize_and_back(np.asarray(tensor.numpy()), scaling)
             else:
                 quantizer = Quantizer(float(scaling.scale), None)
                 before = self.taken.get((key, index))
                 self.taken[key, index] = quantizer if before is None else Then(before, quantizer)
 
-    def _rounding(self, value: ir.Value, number_format: Format) -> Rounding:
+    def _rounding(self, value: ir.Value, number_format: Format) -> FloatRounding:
         return rounding_of(number_format, self.graph.overflow, constant=constant_tensor(value) is not None)

@@ -6,10 +6,11 @@ nodes and rounds to nearest even, subnormals included (tested). For TF32 it is V
 available precision", Numerische Mathematik 18, 1971, section 4). It is done on k, which is x clipped to +-2^113, because c
 overflows from 2^115 on; then k - x is taken off again, which is +0 inside (so that even -0 stays what it is) and exact
 outside. Numbers from 2^113 on, infinities and NaN pass unrounded; below 2^-126 the 11 bits are counted from the leading one
-and not on TF32's fixed grid: both are within 2^-137 of x. Everywhere else the result is `Rounding`'s, bit for bit.
+and not on TF32's fixed grid: both are within 2^-137 of x. Everywhere else the result is `FloatRounding`'s, bit for bit.
 
 Bodies of control flow are written too, so that a loop in which a world rounds runs as one node. What a world does to weights
-is done to the arrays that are fed. Changes of any other kind cannot be written (`written` gives None): such steps run one by
+is done to the arrays that are fed. Changes of any other kind cannot be written (`write_stretch` gives None): such steps run
+one by
 one. Nor can float8: ONNX Runtime 1.31 casts 482 to 448 and 61,649 to NaN where float8e4m3fn has NaN and float8e5m2 infinity.
 """
 
@@ -23,16 +24,16 @@ import onnx
 import onnx_ir as ir
 from onnx import numpy_helper
 
-from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.worlds import Then
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.worlds import Change, World
 
-__all__ = ["Held", "Outside", "Taken", "Written", "is_written", "written", "written_rows"]
+__all__ = ["Held", "OutsideValue", "Taken", "WrittenGraph", "is_written", "write_stretch", "written_rows"]
 
 # Format -> ONNX's number of the type, and the first opset whose Cast takes it.
 _CASTS = {"f16": (10, 6), "bf16": (16, 13)}
@@ -41,7 +42,7 @@ _SPLIT_OPSET = 11  # Clip with inputs
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutsideValue:
     """A value from outside of a stretch: what is stored of `site`, or what a register holds of it."""
 
     site: str
@@ -64,12 +65,12 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Written:
+class WrittenGraph:
     """A graph without declared inputs. `fed` says by name what it is given; `given` which sites its outputs are, in order."""
 
     graph: onnx.GraphProto
-    fed: dict[str, Outside | Held | Taken]
-    given: tuple[Outside, ...]
+    fed: dict[str, OutsideValue | Held | Taken]
+    given: tuple[OutsideValue, ...]
 
 
 class _NotWrittenError(Exception):
@@ -80,14 +81,14 @@ def is_written(change: Change, dtype: ir.DataType | None, opset: int) -> bool:
     """Whether a change of a value of type `dtype` can be written as nodes of `opset`; what it leaves alone can."""
     if isinstance(change, Then):
         return is_written(change.first, dtype, opset) and is_written(change.second, dtype, opset)
-    if not isinstance(change, Rounding) or dtype is None or dtype == ir.DataType.DOUBLE:
+    if not isinstance(change, FloatRounding) or dtype is None or dtype == ir.DataType.DOUBLE:
         return False
     return _does_nothing(change, dtype) or _has_nodes(change, opset)
 
 
-def written(
-    world: World, program: Program, steps: Sequence[Step], given: Sequence[str], registers: frozenset[str]
-) -> Written | None:
+def write_stretch(
+    world: World, program: Program, steps: Sequence[ProgramStep], given: Sequence[str], registers: frozenset[str]
+) -> WrittenGraph | None:
     """The steps as `world` computes them; None where something that it changes cannot be written.
 
     Args:
@@ -105,16 +106,16 @@ def written(
             writer.step(step)
     except _NotWrittenError:
         return None
-    outputs = [Outside(site) for site in given]
-    outputs += [Outside(site, register=True) for site in given if site in registers and site in writer.exact]
+    outputs = [OutsideValue(site) for site in given]
+    outputs += [OutsideValue(site, register=True) for site in given if site in registers and site in writer.exact]
     graph = onnx.GraphProto(name="stretch", node=writer.nodes, initializer=writer.initializers.values())
     for out in outputs:
         names = writer.exact if out.register else writer.names
         graph.output.append(onnx.ValueInfoProto(name=names[out.site]))
-    return Written(graph=graph, fed=writer.fed, given=tuple(outputs))
+    return WrittenGraph(graph=graph, fed=writer.fed, given=tuple(outputs))
 
 
-def written_rows(world: World, program: Program, step: Step, sites: Sequence[str]) -> Written | None:
+def written_rows(world: World, program: Program, step: ProgramStep, sites: Sequence[str]) -> WrittenGraph | None:
     """A Loop or Scan of some iterations, which gives beside its own results what is at `sites` of its body, stacked.
 
     Its inputs are `Taken`: of a Loop the number of iterations, the condition, what is carried and the number of iterations
@@ -148,7 +149,7 @@ def written_rows(world: World, program: Program, step: Step, sites: Sequence[str
     node.output.extend(writer.fresh() for _ in message.output[1 if is_loop else 0 :])
     graph = onnx.GraphProto(name="rows", node=[node], initializer=writer.initializers.values())
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
-    return Written(graph=graph, fed=writer.fed, given=())
+    return WrittenGraph(graph=graph, fed=writer.fed, given=())
 
 
 def _declared_row(name: str, site: str, body: Program, *, is_loop: bool) -> onnx.ValueInfoProto:
@@ -174,7 +175,7 @@ class _Writer:
     alone: bool
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
-    fed: dict[str, Outside | Held | Taken] = field(default_factory=dict)
+    fed: dict[str, OutsideValue | Held | Taken] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     exact: dict[str, str] = field(default_factory=dict)
     constants: list[Program] = field(default_factory=list)
@@ -187,10 +188,12 @@ class _Writer:
         self._count += 1
         return f"v{self._count}"
 
-    def step(self, step: Step) -> None:
+    def step(self, step: ProgramStep) -> None:
         """Writes one step."""
         node = onnx.NodeProto(op_type=step.node.op_type, domain=step.node.domain, overload=step.node.overload)
-        node.input.extend(self._taken(step, index, name) if name else "" for index, name in enumerate(step.inputs))
+        node.input.extend(
+            self._write_taken(step, index, name) if name else "" for index, name in enumerate(step.inputs)
+        )
         for name, attribute in step.node.attributes.items():
             if name in step.bodies:
                 body = self.body(step, name, step.bodies[name], attribute.as_graph())
@@ -206,78 +209,80 @@ class _Writer:
         self.nodes.append(node)
         for site, value, name in made:
             if site:
-                self._store(site, value, name, changed=not own)
+                self._write_stored(site, value, name, changed=not own)
 
-    def _store(self, site: str, value: ir.Value, name: str, *, changed: bool = True) -> None:
+    def _write_stored(self, site: str, value: ir.Value, name: str, *, changed: bool = True) -> None:
         """What is called `name` was computed of a site; what is stored of it is written."""
         change = self.world.stored.get(site) if changed else None
-        self.names[site] = name if change is None else self._changed(name, change, value.dtype)
+        self.names[site] = name if change is None else self._write_change(name, change, value.dtype)
         if self.names[site] != name:
             self.exact[site] = name
 
-    def _taken(self, step: Step, index: int, site: str) -> str:
+    def _write_taken(self, step: ProgramStep, index: int, site: str) -> str:
         place, world = (step.key, index), self.world
         if self.alone and len(self.constants) == 1:  # the caller takes them
             return self.slot(("input", index), Taken(index))
         if place in world.constants:
             return self.slot(("array", place), Held(world.constants[place]))
         change = world.taken.get(place)
-        array = self._constant(site)
+        array = self._write_constant(site)
         if array is not None and (site not in world.stored or place in world.registers):
             return self.slot((site, change), Held(array, change))
-        name = self._register(site) if place in world.registers else self._value(site)
-        return name if change is None else self._changed(name, change, self._dtype(step, index))
+        name = self._write_register(site) if place in world.registers else self._write_value(site)
+        return name if change is None else self._write_change(name, change, self._dtype(step, index))
 
-    def _value(self, site: str) -> str:
+    def _write_value(self, site: str) -> str:
         if site in self.names:
             return self.names[site]
-        array = self._constant(site)
+        array = self._write_constant(site)
         if array is not None:
             return self.slot((site, "stored"), Held(array, self.world.stored.get(site)))
-        return self.slot(Outside(site), Outside(site))
+        return self.slot(OutsideValue(site), OutsideValue(site))
 
-    def _register(self, site: str) -> str:
+    def _write_register(self, site: str) -> str:
         if site in self.exact or site in self.names:
             return self.exact.get(site, self.names.get(site, ""))
-        return self.slot(Outside(site, register=True), Outside(site, register=True))
+        return self.slot(OutsideValue(site, register=True), OutsideValue(site, register=True))
 
-    def _constant(self, site: str) -> np.ndarray | None:
+    def _write_constant(self, site: str) -> np.ndarray | None:
         return next((each.constants[site] for each in self.constants if site in each.constants), None)
 
-    def slot(self, key: object, what: Outside | Held | Taken) -> str:
+    def slot(self, key: object, what: OutsideValue | Held | Taken) -> str:
         """The name of something that is fed."""
         if key not in self._slots:
             self._slots[key] = f"::{len(self._slots)}"
             self.fed[self._slots[key]] = what
         return self._slots[key]
 
-    def _dtype(self, step: Step, index: int) -> ir.DataType | None:
+    def _dtype(self, step: ProgramStep, index: int) -> ir.DataType | None:
         value = step.node.inputs[index]
         return None if value is None else value.dtype
 
-    def body(self, step: Step, name: str, program: Program, graph: ir.Graph, before: str = "") -> onnx.GraphProto:
+    def body(
+        self, step: ProgramStep, name: str, program: Program, graph: ir.Graph, before: str = ""
+    ) -> onnx.GraphProto:
         """A body; to the number of the iteration is added what is called `before`."""
         outside, known = self.nodes, dict(self.rounded)
         self.nodes = []
         self.constants.append(program)
         message = onnx.GraphProto(name=name)
-        for site, value in zip(program.inputs, _entering(graph), strict=True):
+        for site, value in zip(program.inputs, _values_entering(graph), strict=True):
             entering = ir.serde.serialize_value(value)
             entering.name = self.fresh()
             message.input.append(entering)
             if before and site == program.inputs[0]:
                 self.nodes.append(onnx.NodeProto(op_type="Add", input=[entering.name, before], output=[self.fresh()]))
-                self._store(site, value, str(self.nodes[-1].output[0]))
+                self._write_stored(site, value, str(self.nodes[-1].output[0]))
             else:
-                self._store(site, value, entering.name)
+                self._write_stored(site, value, entering.name)
         for each in program.steps:
             self.step(each)
         for position, site in enumerate(program.outputs):
             change = self.world.given_back.get((step.key, name, position))
             value = graph.outputs[position]
-            given = self._value(site)
+            given = self._write_value(site)
             if change is not None:
-                given = self._changed(given, change, value.dtype)
+                given = self._write_change(given, change, value.dtype)
             if given not in {*(out for node in self.nodes for out in node.output)} - {
                 out.name for out in message.output
             }:
@@ -292,19 +297,21 @@ class _Writer:
         self.nodes, self.rounded = outside, known
         return message
 
-    def _changed(self, name: str, change: Change, dtype: ir.DataType | None) -> str:
+    def _write_change(self, name: str, change: Change, dtype: ir.DataType | None) -> str:
         """The name of what `change` makes of the value called `name`."""
         if not is_written(change, dtype, self.opset):
             raise _NotWrittenError
         if isinstance(change, Then):
-            return self._changed(self._changed(name, change.first, dtype), change.second, dtype)
-        if not isinstance(change, Rounding) or _does_nothing(change, dtype):
+            return self._write_change(self._write_change(name, change.first, dtype), change.second, dtype)
+        if not isinstance(change, FloatRounding) or _does_nothing(change, dtype):
             return name
         if (name, change) not in self.rounded:
-            self.rounded[name, change] = self._split(name) if change.format == "tf32" else self._cast(name, change)
+            self.rounded[name, change] = (
+                self._write_split(name) if change.format == "tf32" else self._write_cast(name, change)
+            )
         return self.rounded[name, change]
 
-    def _cast(self, name: str, change: Rounding) -> str:
+    def _write_cast(self, name: str, change: FloatRounding) -> str:
         down, up = (onnx.NodeProto(op_type="Cast", input=[each], output=[self.fresh()]) for each in (name, ""))
         down.attribute.append(onnx.helper.make_attribute("to", _CASTS[change.format][0]))
         up.input[0] = down.output[0]
@@ -312,7 +319,7 @@ class _Writer:
         self.nodes += [down, up]
         return str(up.output[0])
 
-    def _split(self, name: str) -> str:
+    def _write_split(self, name: str) -> str:
         for title, number in _SPLIT.items():
             if title not in self.initializers:
                 self.initializers[title] = numpy_helper.from_array(np.array(number, np.float32), title)
@@ -327,15 +334,15 @@ class _Writer:
         return add("Sub", head, add("Sub", clipped, name))
 
 
-def _entering(graph: ir.Graph) -> Iterator[ir.Value]:
+def _values_entering(graph: ir.Graph) -> Iterator[ir.Value]:
     held = {id(value) for value in graph.initializers.values()}
     return (value for value in graph.inputs if id(value) not in held)
 
 
-def _does_nothing(change: Rounding, dtype: ir.DataType | None) -> bool:
+def _does_nothing(change: FloatRounding, dtype: ir.DataType | None) -> bool:
     return dtype != ir.DataType.FLOAT or change.format == "f32"
 
 
-def _has_nodes(change: Rounding, opset: int) -> bool:
+def _has_nodes(change: FloatRounding, opset: int) -> bool:
     least = _SPLIT_OPSET if change.format == "tf32" else _CASTS.get(change.format, (0, 0))[1]
     return 0 < least <= opset and change.overflow == "infinity"

@@ -17,7 +17,7 @@ from __future__ import annotations
 from parityscope.expectation.grades import (
     FLOAT32_ROUNDING,
     FORMATS,
-    distance,
+    error_distance,
     grade_of,
     graded_error,
     margin_of,
@@ -30,7 +30,7 @@ __all__ = [
     "FORMATS",
     "Expectation",
     "Reference",
-    "distance",
+    "error_distance",
     "grade_of",
     "graded_error",
     "margin_of",

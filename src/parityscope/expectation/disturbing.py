@@ -27,12 +27,12 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.sites import exact_uses
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.ulps import ulps_of
-from parityscope.expectation.variances import SUMMED, variance
+from parityscope.expectation.variances import SUMMED, variance_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import Change, Input, Instead, World
 
@@ -58,7 +58,7 @@ def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessio
     instead: dict[str, Instead] = {}
     registers: set[Input] = set()
     reached: set[str] = set()
-    for owner, step in _entered(program):
+    for owner, step in _steps_with_programs(program):
         given = [name for body in step.bodies.values() for name in body.outputs] if step.op_type == "If" else []
         if any(name in reached for name in (*step.reads, *given)):
             reached.update(step.outputs)
@@ -73,24 +73,24 @@ def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessio
         noisy = _Noisy(step=step, program=owner, sessions=sessions, scale=ROUNDING * gain * _FLOAT32)
         instead[step.key], stored[step.key] = noisy.compute, noisy.add
         reached.update(step.outputs)
-    for step in (each for _, each in _entered(program)):
+    for step in (each for _, each in _steps_with_programs(program)):
         registers.update((step.key, index) for index in range(len(step.inputs)) if (step.key, index) in exact)
     return replace(world, stored=stored, instead=instead, registers=frozenset(registers))
 
 
 def expected_variance(
-    step: Step, program: Program, inputs: Sequence[np.ndarray | None], result: np.ndarray, sessions: Sessions
+    step: ProgramStep, program: Program, inputs: Sequence[np.ndarray | None], result: np.ndarray, sessions: Sessions
 ) -> np.ndarray | None:
-    """`variances.variance` of a step that read `inputs` and gave `result` (float32); None where it makes no error."""
+    """`variances.variance_of_node` of a step that read `inputs` and gave `result` (float32); None where it makes no error."""
 
     def again(others: Sequence[np.ndarray | None]) -> np.ndarray:
-        squared = _on_squares(step, len(others))
+        squared = _step_on_squares(step, len(others))
         found: np.ndarray = sessions.run(
-            squared, list(others), replace(program, constants=_steering(squared, program))
+            squared, list(others), replace(program, constants=_steering_constants(squared, program))
         )[0]
         return found
 
-    return variance(step.node, inputs, result, again)
+    return variance_of_node(step.node, inputs, result, again)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Residue:
         if array.dtype != np.float32:
             return array
         with np.errstate(over="ignore", invalid="ignore"):
-            noise = np.float32(self.scale) * _residue(array)
+            noise = np.float32(self.scale) * _bfloat16_residue(array)
         return array + np.where(np.abs(array) < _LARGEST, noise, np.float32(0))
 
 
@@ -112,7 +112,7 @@ class Residue:
 class _Noisy:
     """A step that computes its own expected error beside its result, which what is stored of the result gets."""
 
-    step: Step
+    step: ProgramStep
     program: Program
     sessions: Sessions
     scale: float
@@ -134,7 +134,7 @@ class _Noisy:
         if noise is None:
             return array
         with np.errstate(over="ignore", invalid="ignore"):
-            return array + np.where(_residue(array) > 0, noise, -noise)
+            return array + np.where(_bfloat16_residue(array) > 0, noise, -noise)
 
 
 def _noise_of(variance: np.ndarray, scale: float) -> np.ndarray:
@@ -144,26 +144,26 @@ def _noise_of(variance: np.ndarray, scale: float) -> np.ndarray:
     return np.asarray(noise, np.float32)
 
 
-def _residue(array: np.ndarray) -> np.ndarray:
+def _bfloat16_residue(array: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):  # infinities and masks have none
         found: np.ndarray = array - array.astype(ml_dtypes.bfloat16).astype(np.float32)
     return found
 
 
-def _makes_error(step: Step) -> bool:
+def _makes_error(step: ProgramStep) -> bool:
     return step.op_type in SUMMED and step.node.domain in {"", "ai.onnx"}
 
 
-def _entered(program: Program) -> Iterator[tuple[Program, Step]]:
+def _steps_with_programs(program: Program) -> Iterator[tuple[Program, ProgramStep]]:
     """The steps in order with their programs, those of an If's branches before the If."""
     for step in program.steps:
         if step.op_type == "If":
             for body in step.bodies.values():
-                yield from _entered(body)
+                yield from _steps_with_programs(body)
         yield program, step
 
 
-def _on_squares(step: Step, count: int) -> Step:
+def _step_on_squares(step: ProgramStep, count: int) -> ProgramStep:
     """The step with its first `count` inputs alone, a Gemm with its alpha squared."""
     node = step.node
     if node.op_type == "Gemm":
@@ -174,7 +174,7 @@ def _on_squares(step: Step, count: int) -> Step:
     return replace(step, node=node, inputs=step.inputs[:count], kind=step.kind + kind)
 
 
-def _steering(step: Step, program: Program) -> dict[str, np.ndarray]:
+def _steering_constants(step: ProgramStep, program: Program) -> dict[str, np.ndarray]:
     """The constants that say how to compute (axes): all others are fed, as their squares are."""
     held = (name for name in step.inputs if name in program.constants)
     return {name: program.constants[name] for name in held if program.constants[name].dtype.kind in "iub"}

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.formats import format_named
-from parityscope.backends.recording import Progress, silent
-from parityscope.backends.sim import prepare
+from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.backends.sim import prepare_world
 from parityscope.comparison import measure_replay
-from parityscope.comparison.rows import Align, as_given
+from parityscope.comparison.rows import Align, align_as_given
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
@@ -60,8 +60,8 @@ def drawn_errors(
     *,
     bounded: bool,
     profile: str = "none",
-    align: Align = as_given,
-    progress: Progress = silent,
+    align: Align = align_as_given,
+    progress: Progress = ignore_progress,
 ) -> dict[str, list[float]]:
     """The error of each output called in `names` in each of `draws`, over `samples` together (relative L2).
 
@@ -95,21 +95,23 @@ def drawn_outputs(
     *,
     bounded: bool,
     profile: str = "none",
-    align: Align = as_given,
-    progress: Progress = silent,
+    align: Align = align_as_given,
+    progress: Progress = ignore_progress,
 ) -> Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
     """Draw, sample, and the outputs there: of the moved network, and of its simulation. Arguments as of `drawn_errors`."""
     number_format = format_named(precision)
     wanted = [value.name for value in model.outputs]
     plain = World(name="reference", program=wide_program(model)[1])
     options = {"profile": profile} if bounded else {"profile": profile, "range": "unbounded"}
-    low, _ = prepare(model, Target(backend="sim", precision=precision, options=tuple(sorted(options.items()))), ())
+    low, _ = prepare_world(
+        model, Target(backend="sim", precision=precision, options=tuple(sorted(options.items()))), ()
+    )
     low = replace(low, name="low")
     sessions = Sessions()
     for draw in range(draws):
         progress("drawing rounding anew", draw, draws)
         generator = np.random.default_rng((_SEED, draw))
-        worlds = [_drawn(world, number_format, draw) for world in (plain, low)]
+        worlds = [_world_of_draw(world, number_format, draw) for world in (plain, low)]
         sessions.forget_weights()  # those of the draw before
         for index in samples:
             arrays = moved_inputs(inputs.sample(index).arrays, number_format, generator)
@@ -118,7 +120,7 @@ def drawn_outputs(
     progress("drawing rounding anew", draws, draws)
 
 
-def _drawn(world: World, number_format: Format, draw: int) -> World:
+def _world_of_draw(world: World, number_format: Format, draw: int) -> World:
     """The world with its parameters moved before they are stored."""
     stored = dict(world.stored)
     for site, array in world.program.constants.items():
@@ -137,7 +139,7 @@ class Moved:
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
         """A moved copy, of the dtype and shape of `array`."""
-        return _moved(array, self.unit_roundoff, np.random.default_rng(self.seed))
+        return _move_parameters(array, self.unit_roundoff, np.random.default_rng(self.seed))
 
 
 def is_moved(parameter: np.ndarray) -> bool:
@@ -150,11 +152,11 @@ def moved_inputs(
 ) -> dict[str, np.ndarray]:
     """The inputs, those of floating point moved, in their own dtypes."""
     return {
-        name: _moved(array, number_format.unit_roundoff, generator) if array.dtype.kind == "f" else array
+        name: _move_parameters(array, number_format.unit_roundoff, generator) if array.dtype.kind == "f" else array
         for name, array in arrays.items()
     }
 
 
-def _moved(array: np.ndarray, unit_roundoff: float, generator: np.random.Generator) -> np.ndarray:
+def _move_parameters(array: np.ndarray, unit_roundoff: float, generator: np.random.Generator) -> np.ndarray:
     size = _SIZE * unit_roundoff
     return np.asarray(array * (1.0 + size * generator.standard_normal(array.shape, np.float32)), array.dtype)

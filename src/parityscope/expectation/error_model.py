@@ -17,7 +17,7 @@ expected squared sum k/n [(k-1)/(n-1) s² + (n-k)/(n-1) q] (drawing without repl
     E Σ S_k² = (n + 1) (2 s² + q) / 6.
 
 A term that is zero adds no error: n counts the others. Equal terms, as in the blank part of a page, make equal errors
-as long as the partial sum stays between two powers of two, and those add up: m of them cost m² s² / 9 (`repeated`).
+as long as the partial sum stays between two powers of two, and those add up: m of them cost m² s² / 9 (`repeated_terms_error`).
 Being a second moment, the model needs no confidence level and,
 unlike n u Σ|a_k b_k|, is no bound; honest sums in another order lie as often above it as below.
 """
@@ -30,9 +30,9 @@ import numpy as np
 
 __all__ = [
     "ROUNDING",
-    "chain",
+    "chain_error",
     "lanes_chain",
-    "repeated",
+    "repeated_terms_error",
     "rounding_variance",
 ]
 
@@ -55,7 +55,7 @@ def rounding_variance(square: _Numbers, roundoff: float) -> np.ndarray:
     return np.asarray(square, np.float64) * (ROUNDING * roundoff) ** 2
 
 
-def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
+def chain_error(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
     """E Σ S_k² over random orders.
 
     Args:
@@ -71,23 +71,23 @@ def chain(total: _Numbers, squares: _Numbers, terms: _Numbers) -> np.ndarray:
 def lanes_chain(total: _Numbers, squares: _Numbers, terms: float, lanes: int) -> np.ndarray:
     """The same for `lanes` accumulators of n / lanes terms each, which are added up one by one at the end.
 
-    `total`, `squares` and the result are those of `chain`, float64 of one shape; `terms` is n.
+    `total`, `squares` and the result are those of `chain_error`, float64 of one shape; `terms` is n.
     """
     if lanes == 1 or terms <= lanes:
-        return chain(total, squares, terms)
+        return chain_error(total, squares, terms)
     total, squares = np.asarray(total, np.float64), np.asarray(squares, np.float64)
     length = terms / lanes
     # Σ over the lanes of the expected squared sum of each.
     parts = ((length - 1.0) * total + (terms - length) * squares) / (terms - 1.0)
-    inside = chain(parts, squares, length)
-    across = chain(total, parts, lanes) - parts / lanes  # the first lane is added to nothing
+    inside = chain_error(parts, squares, length)
+    across = chain_error(total, parts, lanes) - parts / lanes  # the first lane is added to nothing
     return inside + across
 
 
-def repeated(total: _Numbers, terms: _Numbers) -> np.ndarray:
+def repeated_terms_error(total: _Numbers, terms: _Numbers) -> np.ndarray:
     """What n equal terms add to E Σ S_k², because their errors are equal too: n² s² / 9.
 
-    `total` is s² and `terms` n, float64 of one shape, as for `chain`.
+    `total` is s² and `terms` n, float64 of one shape, as for `chain_error`.
 
     Between 2^j and 2^(j+1) all additions make one error, of variance u² 4^j / 3. With s = f 2^e, n (1 - 1/f) terms lie
     above 2^e and n 2^-i / f between 2^(e-i) and 2^(e-i+1); squaring these numbers, weighting them with the variances

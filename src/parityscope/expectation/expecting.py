@@ -34,10 +34,10 @@ import numpy as np
 
 from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
-from parityscope.backends.recording import Progress, silent
-from parityscope.backends.sim import prepare
-from parityscope.comparison.rows import Align, as_given
-from parityscope.comparison.statistics import scaled
+from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.backends.sim import prepare_world
+from parityscope.comparison.rows import Align, align_as_given
+from parityscope.comparison.statistics import scale_by_power
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import Program, wide_program
@@ -47,7 +47,7 @@ from parityscope.evaluation.worlds import World
 from parityscope.expectation.disturbing import disturbed_world
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS
-from parityscope.expectation.metering import PLAIN, REORDERED, Meter, Told
+from parityscope.expectation.metering import PLAIN, REORDERED, Meter, SamplePlace
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.records import Skip, Target
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
 
-__all__ = ["expect", "referred"]
+__all__ = ["expect_error", "run_reference"]
 
 # Of the disturbance. Large beside the rounding errors of the disturbed pass itself, which are of size 1, and small enough
 # for linearity: an error of 4e-7 becomes 1e-4, less than TF32 makes. Chosen, a power of two.
@@ -72,7 +72,7 @@ _FLOOR_SAMPLES = 2
 _DISTURBED = "disturbed"
 
 
-def expect(
+def expect_error(
     model: Model,
     inputs: Inputs,
     samples: Sequence[int],
@@ -81,8 +81,8 @@ def expect(
     *,
     floor_on: Sequence[int] | None = None,
     reference: Reference | None = None,
-    progress: Progress = silent,
-    align: Align = as_given,
+    progress: Progress = ignore_progress,
+    align: Align = align_as_given,
     by_part: bool = False,
 ) -> Expectation:
     """The errors to be expected of `tensors`, over `samples` together.
@@ -104,13 +104,13 @@ def expect(
     try:
         graph, program = wide_program(model)
     except ParityError as error:
-        return Expectation(errors={}, skipped=(_lacking("everything", error),))
-    watch = [name for name in dict.fromkeys(tensors) if name in _known(program)]
+        return Expectation(errors={}, skipped=(_skip_of_lacking("everything", error),))
+    watch = [name for name in dict.fromkeys(tensors) if name in _known_sites(program)]
     plain = World(name=PLAIN, program=program)
     predicting, noise = [], []
     for name in formats:
         try:
-            world, _ = prepare(model, _target(name, model, inputs, samples), ())
+            world, _ = prepare_world(model, _target_of_format(name, model, inputs, samples), ())
             predicting.append(replace(world, name=name))
         except ParityError as error:
             skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
@@ -123,29 +123,29 @@ def expect(
         for place, index in enumerate(samples):
             worlds = [plain, *predicting, *(noise if index in floor_on else [])]
             if len(worlds) > 1:
-                told = Told(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
+                told = SamplePlace(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
                 meter.measure(worlds, inputs, index, watch, sessions, told)
-        moved = _moved(meter, plain, inputs, floor_on, sessions) if floor_on else {}
+        moved = _moved_by_reference(meter, plain, inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
-        return Expectation(errors={}, skipped=(*skipped, _lacking("everything", error)))
+        return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking("everything", error)))
     progress("predicting", 1, 1)
     errors: dict[str, dict[str, float]] = {}
     if floor_on:
         handed_on = dict.fromkeys((name for name in tensors if name not in model.sites), FLOAT32_ROUNDING)
-        errors["f32"] = handed_on | _floors(meter, watch)
+        errors["f32"] = handed_on | _floors_of_tensors(meter, watch)
         skipped += [_moved_by_optimizer(name, size) for name, size in moved.items()]
     for world in predicting:
-        errors[world.name], lost = _foreseen(world.name, meter.totals.get(world.name, {}))
+        errors[world.name], lost = _foreseen_errors(world.name, meter.totals.get(world.name, {}))
         skipped += lost
     if floor_on and "f16" in errors:
-        errors["f32"] = _no_less_than_rounding(errors["f32"], errors["f16"])
+        errors["f32"] = _floor_at_rounding(errors["f32"], errors["f16"])
     parts = {world.name: meter.parts.get(world.name, {}) for world in predicting}
     if floor_on and by_part:
         parts["f32"] = _floor_parts(meter)
     return Expectation(errors=errors, skipped=tuple(skipped), moved=moved, parts=parts)
 
 
-def referred(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:
+def run_reference(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[int, dict[str, np.ndarray]]:
     """What ONNX Runtime gives at the outputs, by sample, on the samples that tell the floor.
 
     Raises:
@@ -158,20 +158,22 @@ def referred(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[int, 
         return {index: dict(session.run(inputs.sample(index))) for index in samples[:_FLOOR_SAMPLES]}
 
 
-def _known(program: Program) -> set[str]:
+def _known_sites(program: Program) -> set[str]:
     return {*program.steps_of, *program.constants, *program.inputs}
 
 
-def _target(name: str, model: Model, inputs: Inputs, samples: Sequence[int]) -> Target:
+def _target_of_format(name: str, model: Model, inputs: Inputs, samples: Sequence[int]) -> Target:
     """What simulates a format: its rounding alone, its range left as FP32's."""
     if name not in QUANTIZED:
         return Target(backend="sim", precision=name, options=(("range", "unbounded"),))
-    from parityscope.backends.calibrating import calibrated, quantized_target
+    from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
 
-    return quantized_target(name, calibrated(model, [inputs.sample(index) for index in samples]))
+    return quantized_target(name, calibrate_magnitudes(model, [inputs.sample(index) for index in samples]))
 
 
-def _moved(meter: Meter, plain: World, inputs: Inputs, samples: Sequence[int], sessions: Sessions) -> dict[str, float]:
+def _moved_by_reference(
+    meter: Meter, plain: World, inputs: Inputs, samples: Sequence[int], sessions: Sessions
+) -> dict[str, float]:
     """The tensors that the reference's optimizer moves, and how far; what varies there is then told of the plain world."""
     program = plain.program
     if meter.reference is None or any("Quantize" in step.op_type for step in program.steps):
@@ -189,7 +191,7 @@ def _moved(meter: Meter, plain: World, inputs: Inputs, samples: Sequence[int], s
         for seed in range(_SEED + 1, _SEED + _ORDERS)
     ]
     again = Meter(reference=lambda _index, _site: None, align=meter.align)
-    quiet = Told(progress=silent, place=0, samples=1, steps=1)
+    quiet = SamplePlace(progress=ignore_progress, place=0, samples=1, steps=1)
     for index in samples:
         again.measure([plain, *orders], inputs, index, list(far), sessions, quiet)
     several = [meter.still.get(REORDERED, {}), *again.totals.values()]
@@ -200,18 +202,20 @@ def _moved(meter: Meter, plain: World, inputs: Inputs, samples: Sequence[int], s
     return wrong
 
 
-def _floors(meter: Meter, tensors: Sequence[str]) -> dict[str, float]:
+def _floors_of_tensors(meter: Meter, tensors: Sequence[str]) -> dict[str, float]:
     """The floor of each tensor that was measured at least once; a distance that is not finite says nothing."""
     disturbed_by, varied_by = (meter.totals.get(name, {}) for name in (_DISTURBED, REORDERED))
     errors = {}
     for name in tensors:
-        variation = _size(varied_by.get(name))
+        variation = _total_or_nan(varied_by.get(name))
         if name in varied_by and varied_by[name].exact:
             errors[name] = (
                 variation  # choices and counts are not rounded, and a disturbed one says nothing about its noise
             )
             continue
-        propagated = _size(disturbed_by[name]) if name in disturbed_by and not disturbed_by[name].exact else math.nan
+        propagated = (
+            _total_or_nan(disturbed_by[name]) if name in disturbed_by and not disturbed_by[name].exact else math.nan
+        )
         if math.isfinite(variation) or math.isfinite(propagated):
             propagated, variation = (size if math.isfinite(size) else 0.0 for size in (propagated, variation))
             own = 2.0 * ((propagated / _GAIN) ** 2 + (ROUNDING * FLOAT32_ROUNDING) ** 2)
@@ -230,11 +234,11 @@ def _floor_parts(meter: Meter) -> dict[tuple[int, str], Parts]:
     return found
 
 
-def _size(found: ReplayStatistics | None) -> float:
+def _total_or_nan(found: ReplayStatistics | None) -> float:
     return math.nan if found is None else found.total
 
 
-def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]) -> dict[str, float]:
+def _floor_at_rounding(floor: Mapping[str, float], half: Mapping[str, float]) -> dict[str, float]:
     """The FP32 floor of each tensor, and at least what rounding every tensor to FP32 does to first order.
 
     The model of the floor does not enter the bodies of Loop and Scan; the simulation does. Errors of rounding are
@@ -245,7 +249,7 @@ def _no_less_than_rounding(floor: Mapping[str, float], half: Mapping[str, float]
     return {name: max(value, known.get(name, 0.0)) for name, value in floor.items()}
 
 
-def _foreseen(number_format: str, totals: Mapping[str, ReplayStatistics]) -> tuple[dict[str, float], list[Skip]]:
+def _foreseen_errors(number_format: str, totals: Mapping[str, ReplayStatistics]) -> tuple[dict[str, float], list[Skip]]:
     """The error of each tensor that a simulation foresees, and those of which it foresees none.
 
     Elements in which the reference alone is not finite say nothing about rounding.
@@ -253,7 +257,7 @@ def _foreseen(number_format: str, totals: Mapping[str, ReplayStatistics]) -> tup
     errors, lost = {}, []
     for name, total in totals.items():
         if not total.introduced_nonfinite:
-            errors[name] = total.total_finite if total.total_nonfinite else _graded(total)
+            errors[name] = total.total_finite if total.total_nonfinite else _graded_total(total)
             continue
         lost.append(
             Skip(
@@ -265,12 +269,12 @@ def _foreseen(number_format: str, totals: Mapping[str, ReplayStatistics]) -> tup
     return errors, lost
 
 
-def _graded(total: ReplayStatistics) -> float:
+def _graded_total(total: ReplayStatistics) -> float:
     """As `grades.graded_error`: where the reference is zero everywhere the root mean square, in the tensor's own unit."""
     finite = total.count - total.left_out
     if total.exact or total.reference2 or not finite:
         return total.total
-    return scaled(math.sqrt(total.total2 / finite), total.exponent)
+    return scale_by_power(math.sqrt(total.total2 / finite), total.exponent)
 
 
 def _moved_by_optimizer(name: str, size: float) -> Skip:
@@ -281,5 +285,5 @@ def _moved_by_optimizer(name: str, size: float) -> Skip:
     )
 
 
-def _lacking(what: str, error: ParityError) -> Skip:
+def _skip_of_lacking(what: str, error: ParityError) -> Skip:
     return Skip(what=f"noise floor, {what} errors", reason=error.problem, fix=error.fix)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.quantized import QUANTIZED, known_format
 from parityscope.arithmetic.simulation import PRECISIONS
-from parityscope.backends.calibrating import calibrated, quantized_target
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
 from parityscope.expectation.drawing import drawn_errors
 from parityscope.expectation.forecasts import ChangedParameter, Forecast, FormatForecast, Predicted
-from parityscope.expectation.lockstep import Findings, Plan, run_layers, run_outputs
+from parityscope.expectation.lockstep import Findings, LockstepPlan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.expectation.words import about_format, about_reference, cause_of
-from parityscope.memory import allow
+from parityscope.memory import allow_memory
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
 
-__all__ = ["Settings", "forecast"]
+__all__ = ["ForecastSettings", "forecast"]
 
 
 # Elements of an output, over all samples, up to which one draw says little about its error; the same bound as for the
@@ -42,7 +42,7 @@ _FEW = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ForecastSettings:
     """How to predict.
 
     `profile` names the fusion that is simulated; `dynamic_range` the largest magnitude of each activation, for quantized
@@ -64,29 +64,29 @@ def forecast(
     model: Model,
     inputs: Inputs,
     formats: Sequence[str],
-    settings: Settings | None = None,
-    progress: Progress = silent,
+    settings: ForecastSettings | None = None,
+    progress: Progress = ignore_progress,
 ) -> Forecast:
     """Predicts what each of `formats` ("f16", "bf16", "tf32", "f8e4m3", "f8e5m2", "int8", "fp8") costs on all samples.
 
     Raises:
         ParityError: a format cannot be simulated, or the reference cannot run.
     """
-    settings = settings or Settings()
-    allow(settings.memory)
+    settings = settings or ForecastSettings()
+    allow_memory(settings.memory)
     for name in formats:
         if known_format(name).name not in {*PRECISIONS, *QUANTIZED}:
             raise ParityError(f"{name} cannot be predicted", fix=f"use one of: {', '.join([*PRECISIONS, *QUANTIZED])}")
-    plan = Plan(
+    plan = LockstepPlan(
         model=model,
         inputs=inputs,
-        targets={name: _target(name, settings.profile) for name in dict.fromkeys(formats)},
+        targets={name: _target_of_format(name, settings.profile) for name in dict.fromkeys(formats)},
         threads=settings.threads,
         introduced=settings.introduced,
     )
     started = time.perf_counter()
     if QUANTIZED.keys() & plan.targets.keys():
-        plan = _calibrated(plan, settings, progress)
+        plan = _calibrate_plan(plan, settings, progress)
     layers = run_layers(plan, progress) if settings.layers else Findings()
     seconds = {"layers": time.perf_counter() - started} if settings.layers else {}
     names = [value.name for value in model.outputs]
@@ -105,7 +105,9 @@ def forecast(
         samples=len(inputs),
         profile=settings.profile,
         statements=tuple(about_reference(model, graph, outputs, layers)),
-        skipped=_once([*_unjudged(plan, outputs), *inputs.skipped, *outputs.skipped, *layers.skipped]),
+        skipped=_without_repeats(
+            [*_skips_of_unjudged(plan, outputs), *inputs.skipped, *outputs.skipped, *layers.skipped]
+        ),
         seconds=seconds,
     )
 
@@ -115,16 +117,16 @@ def _forecast_of(
     outputs: Findings,
     layers: Findings,
     parameters: tuple[ChangedParameter, ...],
-    plan: Plan,
-    settings: Settings,
+    plan: LockstepPlan,
+    settings: ForecastSettings,
     progress: Progress,
 ) -> FormatForecast:
-    mine = _drawn(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress)
+    mine = _add_draws(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress)
     lost = tuple(one.site.tensor for one in mine if one.lost)
     rounding: dict[str, float] = {}
     if lost and name == "f16":
         # What FP16 would cost with FP32's range tells overflow and underflow from rounding.
-        target = Target(backend="sim", precision=name, options=_options(plan.targets[name], range="unbounded"))
+        target = Target(backend="sim", precision=name, options=_merge_options(plan.targets[name], range="unbounded"))
         again = run_outputs(plan.only(name, target), progress)
         rounding = {tensor: one.rel_l2 for tensor, one in again.predicted.get(name, {}).items()}
     every = tuple(layers.predicted.get(name, {}).values())
@@ -139,8 +141,8 @@ def _forecast_of(
     return result.saying(tuple(about_format(result)))
 
 
-def _drawn(
-    name: str, outputs: tuple[Predicted, ...], plan: Plan, settings: Settings, progress: Progress
+def _add_draws(
+    name: str, outputs: tuple[Predicted, ...], plan: LockstepPlan, settings: ForecastSettings, progress: Progress
 ) -> tuple[Predicted, ...]:
     """The outputs, those of few numbers with the errors of further draws."""
     few = [
@@ -162,16 +164,18 @@ def _drawn(
     return tuple(replace(one, drawn=tuple(found.get(one.site.tensor, ()))) for one in outputs)
 
 
-def _calibrated(plan: Plan, settings: Settings, progress: Progress) -> Plan:
+def _calibrate_plan(plan: LockstepPlan, settings: ForecastSettings, progress: Progress) -> LockstepPlan:
     """The plan with the scales of quantized products."""
-    largest = settings.dynamic_range or calibrated(plan.model, plan.inputs, memory=settings.memory, progress=progress)
+    largest = settings.dynamic_range or calibrate_magnitudes(
+        plan.model, plan.inputs, memory=settings.memory, progress=progress
+    )
     targets = {
         name: quantized_target(name, largest) if name in QUANTIZED else target for name, target in plan.targets.items()
     }
     return replace(plan, targets=targets)
 
 
-def _unjudged(plan: Plan, outputs: Findings) -> Iterator[Skip]:
+def _skips_of_unjudged(plan: LockstepPlan, outputs: Findings) -> Iterator[Skip]:
     """The outputs of which no format could be judged: that none of them is lost says nothing."""
     for name in (value.name for value in plan.model.outputs):
         found = [each[name] for each in outputs.predicted.values() if name in each]
@@ -188,14 +192,14 @@ def _unjudged(plan: Plan, outputs: Findings) -> Iterator[Skip]:
         yield Skip(what=f"prediction of output {name!r}", reason=reason, fix=fix, asked=True)
 
 
-def _once(skipped: list[Skip]) -> tuple[Skip, ...]:
+def _without_repeats(skipped: list[Skip]) -> tuple[Skip, ...]:
     """Each only once: every chunk says what its sessions lack."""
     return tuple({(skip.what, skip.reason): skip for skip in skipped}.values())
 
 
-def _target(name: str, profile: str) -> Target:
+def _target_of_format(name: str, profile: str) -> Target:
     return Target(backend="sim", precision=name, options=() if profile == "none" else (("profile", profile),))
 
 
-def _options(target: Target, **more: str) -> tuple[tuple[str, str], ...]:
+def _merge_options(target: Target, **more: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted({**dict(target.options), **more}.items()))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Site, Skip
 
-__all__ = ["LOST_ERROR", "Cause", "ChangedParameter", "Forecast", "FormatForecast", "Predicted", "Range"]
+__all__ = ["LOST_ERROR", "Cause", "ChangedParameter", "Forecast", "FormatForecast", "MagnitudeRange", "Predicted"]
 
 # From this relative L2 error on an output is called lost: the error has a tenth of the output's energy (a signal-to-noise
 # ratio of 10 dB). Chosen: rounding to 16 bits stays below a tenth of it on all trained models measured.
@@ -25,7 +25,7 @@ _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class MagnitudeRange:
     """The magnitudes of a tensor in the reference, over all samples.
 
     `largest` is the largest finite one and `smallest` the smallest that is not zero (0.0: there is none); `zeros` and
@@ -160,7 +160,7 @@ class Forecast:
     """What each format does to a model on some samples; `ranges` are the reference's, in graph order."""
 
     formats: tuple[FormatForecast, ...]
-    ranges: tuple[Range, ...]
+    ranges: tuple[MagnitudeRange, ...]
     samples: int
     profile: str
     statements: tuple[str, ...]

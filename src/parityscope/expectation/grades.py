@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.comparison.statistics import scaled
+from parityscope.comparison.statistics import scale_by_power
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Grade
 
-__all__ = ["FLOAT32_ROUNDING", "FORMATS", "distance", "grade_of", "graded_error", "margin_of"]
+__all__ = ["FLOAT32_ROUNDING", "FORMATS", "error_distance", "grade_of", "graded_error", "margin_of"]
 
 FORMATS = ("tf32", "f16", "bf16")
 
@@ -44,20 +44,20 @@ _FORMAT_MARGIN = 2.0
 _FLOAT32_MARGIN = 4.0
 
 
-def distance(statistics: Statistics) -> float:
+def error_distance(statistics: Statistics) -> float:
     """The error that grades are about: relative L2 for floats, share of unequal elements for everything else."""
     return statistics.rel_l2 if statistics.is_float else statistics.mismatch_share
 
 
 def graded_error(statistics: Statistics) -> float:
-    """`distance`; of floats whose reference is zero everywhere their root mean square, in the tensor's own unit.
+    """`error_distance`; of floats whose reference is zero everywhere their root mean square, in the tensor's own unit.
 
     Relative to nothing every error is infinite, and a bug as large as a rounding.
     """
     floats = statistics.floats
     if floats is None or floats.disagreeing or floats.moments.reference2 or not floats.finite:
-        return distance(statistics)
-    return scaled(math.sqrt(floats.moments.error2 / floats.finite), floats.moments.exponent)
+        return error_distance(statistics)
+    return scale_by_power(math.sqrt(floats.moments.error2 / floats.finite), floats.moments.exponent)
 
 
 def grade_of(measured: float, expected: Mapping[str, float]) -> Grade:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends.sim import prepare
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.backends.sim import prepare_world
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.evaluation.evaluating import Moment
-    from parityscope.expectation.forecasts import Predicted, Range
+    from parityscope.expectation.forecasts import MagnitudeRange, Predicted
     from parityscope.records import Target
 
-__all__ = ["Findings", "Plan", "run_layers", "run_outputs"]
+__all__ = ["Findings", "LockstepPlan", "run_layers", "run_outputs"]
 
 _PLAIN, _REPLAYED = "reference", "replayed: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LockstepPlan:
     """What is run: a model on samples, and a simulation for each format (`targets`)."""
 
     model: Model
@@ -44,7 +44,7 @@ class Plan:
     threads: int
     introduced: bool
 
-    def only(self, name: str, target: Target) -> Plan:
+    def only(self, name: str, target: Target) -> LockstepPlan:
         """The same with one format."""
         return replace(self, targets={name: target})
 
@@ -54,7 +54,7 @@ class Findings:
     """What was measured: by format and tensor, and the reference's ranges by tensor."""
 
     predicted: dict[str, dict[str, Predicted]] = field(default_factory=dict)
-    ranges: dict[str, Range] = field(default_factory=dict)
+    ranges: dict[str, MagnitudeRange] = field(default_factory=dict)
     skipped: list[Skip] = field(default_factory=list)
 
     def only(self, names: Sequence[str]) -> Findings:
@@ -82,25 +82,25 @@ class _Meters:
     unread: dict[str, str] = field(default_factory=dict)
 
 
-def run_outputs(plan: Plan, progress: Progress) -> Findings:
+def run_outputs(plan: LockstepPlan, progress: Progress) -> Findings:
     """Every output of every format; nothing but what they depend on is run."""
     names = [value.name for value in plan.model.outputs]
-    return _run(replace(plan, introduced=False), names, "predicting outputs", progress)
+    return _run_in_lockstep(replace(plan, introduced=False), names, "predicting outputs", progress)
 
 
-def run_layers(plan: Plan, progress: Progress) -> Findings:
+def run_layers(plan: LockstepPlan, progress: Progress) -> Findings:
     """Every tensor that nodes of the main graph compute."""
-    return _run(plan, list(plan.model.sites), "predicting layers", progress)
+    return _run_in_lockstep(plan, list(plan.model.sites), "predicting layers", progress)
 
 
-def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Findings:
+def _run_in_lockstep(plan: LockstepPlan, names: Sequence[str], doing: str, progress: Progress) -> Findings:
     meters = _meters_of(plan, names)
     if not names:
-        return _concluded(meters)
+        return _conclude_findings(meters)
     plain = World(name=_PLAIN, program=wide_program(plan.model)[1])
     worlds = [plain]
     for name, target in plan.targets.items():
-        simulated, skipped = prepare(plan.model, target, names)
+        simulated, skipped = prepare_world(plan.model, target, names)
         meters.skipped.extend(skipped)
         worlds.append(replace(simulated, name=name))
         if plan.introduced:
@@ -111,31 +111,31 @@ def _run(plan: Plan, names: Sequence[str], doing: str, progress: Progress) -> Fi
     sessions = Sessions(threads=plan.threads)
     steps = len(plain.program.steps)
     for position, sample in enumerate(plan.inputs):
-        for moment in evaluate(worlds, sample.arrays, watch, sessions):
+        for moment in evaluate_worlds(worlds, sample.arrays, watch, sessions):
             index = 0 if moment.step is None else moment.step.index
             progress(doing, position * steps + index, len(plan.inputs) * steps)
-            _measure(moment, meters)
+            _measure_moment(moment, meters)
     progress(doing, 1, 1)
-    return _concluded(meters)
+    return _conclude_findings(meters)
 
 
-def _measure(moment: Moment, meters: _Meters) -> None:
+def _measure_moment(moment: Moment, meters: _Meters) -> None:
     sites = moment.sites
     expected = {site: moment.stored(_PLAIN, site) for site in sites}
     for name, tally in meters.formats.items():
-        found = _there({site: moment.stored(name, site) for site in sites})
+        found = _values_there({site: moment.stored(name, site) for site in sites})
         # At inputs and constants nothing is computed, and nothing introduced.
         again = {} if moment.step is None else {site: moment.computed(_REPLAYED + name, site) for site in sites}
-        tally.add(sites, expected, found, _there(again))
+        tally.add(sites, expected, found, _values_there(again))
     if meters.alone is not None:
         meters.alone.add(sites, expected, expected, {})
 
 
-def _there(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _values_there(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {site: value for site, value in values.items() if value is not None}
 
 
-def _meters_of(plan: Plan, names: Sequence[str]) -> _Meters:
+def _meters_of(plan: LockstepPlan, names: Sequence[str]) -> _Meters:
     """Empty meters for the tensors `names`."""
     places = {name: plan.model.sites.get(name, Site(tensor=name, node="", op_type="", index=-1)) for name in names}
     first = next(iter(plan.targets), "")
@@ -146,7 +146,7 @@ def _meters_of(plan: Plan, names: Sequence[str]) -> _Meters:
     )
 
 
-def _concluded(meters: _Meters) -> Findings:
+def _conclude_findings(meters: _Meters) -> Findings:
     """What was measured, and what could not be."""
     tallies = [*meters.formats.values(), *([meters.alone] if meters.alone else [])]
     problems = dict(meters.unread)

@@ -9,8 +9,8 @@ import numpy as np
 
 from parityscope.comparison import measure_replay
 from parityscope.comparison.parts import measure_parts
-from parityscope.comparison.rows import Align, as_given
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.comparison.rows import Align, align_as_given
+from parityscope.evaluation.evaluating import evaluate_worlds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.expectation.records import Reference
 
-__all__ = ["PLAIN", "REORDERED", "Meter", "Told"]
+__all__ = ["PLAIN", "REORDERED", "Meter", "SamplePlace"]
 
 PLAIN, REORDERED = "plain", "reordered"  # names of worlds; of other orders than the first, the latter begins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SamplePlace:
     """Where in the pass a sample is."""
 
     progress: Progress
@@ -64,47 +64,47 @@ class Meter:
         index: int,
         watch: Sequence[str],
         sessions: Sessions,
-        told: Told,
+        told: SamplePlace,
     ) -> None:
         """Adds one sample."""
         names = [world.name for world in worlds]
         held: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
-        for moment in evaluate(worlds, inputs.sample(index).arrays, watch, sessions):
+        for moment in evaluate_worlds(worlds, inputs.sample(index).arrays, watch, sessions):
             told.at(0 if moment.step is None else moment.step.index)
             for name in names:
                 for site in moment.sites:
                     value = moment.stored(name, site)
                     if isinstance(value, np.ndarray):
                         held[name][site] = value
-            if self.align is as_given:  # what has no order of its own is put in order as a whole
-                self._add(held, index)
+            if self.align is align_as_given:  # what has no order of its own is put in order as a whole
+                self._add_sample(held, index)
                 held = {name: {} for name in names}
-        self._add(held, index)
+        self._add_sample(held, index)
 
-    def _add(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
+    def _add_sample(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
         plain = held[PLAIN]
-        own = {site: self._referred(index, site, array) for site, array in plain.items()}
+        own = {site: self._referred_to_reference(index, site, array) for site, array in plain.items()}
         for name, found in held.items():
             if name == PLAIN or not found:
                 continue
             expected = own if name == REORDERED else plain
-            aligned = self._merge(self.totals.setdefault(name, {}), expected, found)
+            aligned = self._merge_sample(self.totals.setdefault(name, {}), expected, found)
             if self.by_part:
                 each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())
                 held_parts = self.parts.setdefault(name, {})
                 held_parts.update({(index, site): part for site, part in each if part is not None})
             if name.startswith(REORDERED) and self.reference is not None:
-                self._merge(self.still.setdefault(name, {}), plain, found)
+                self._merge_sample(self.still.setdefault(name, {}), plain, found)
 
-    def _referred(self, index: int, site: str, array: np.ndarray) -> np.ndarray:
+    def _referred_to_reference(self, index: int, site: str, array: np.ndarray) -> np.ndarray:
         found = None if self.reference is None else self.reference(index, site)
         return array if found is None else found
 
-    def _merge(
+    def _merge_sample(
         self, totals: dict[str, ReplayStatistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
     ) -> dict[str, np.ndarray]:
         """Adds what was `found` to the totals, and gives it as far as it can be compared."""
-        aligned = found if self.align is as_given else self.align(expected, found)
+        aligned = found if self.align is align_as_given else self.align(expected, found)
         alike = {
             site: array
             for site, array in aligned.items()

@@ -18,9 +18,9 @@ from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.reading import blocks_of
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name
-from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.expectation.forecasts import ChangedParameter
-from parityscope.expectation.ranges import joined, range_of
+from parityscope.expectation.ranges import join_ranges, range_of
 from parityscope.operators import role_of
 from parityscope.records import Site
 
@@ -46,7 +46,7 @@ class _Constant:
     tensor: ir.TensorProtocol
 
 
-def _constants(model: ir.Model) -> tuple[_Constant, ...]:
+def _float_constants(model: ir.Model) -> tuple[_Constant, ...]:
     """The float constants of `model`, bodies included, that have elements, in graph order."""
     order = {node: index for index, node in enumerate(node for node in model.graph if node.op_type != "Constant")}
     readers: dict[ir.Value, list[tuple[str, ir.Node, int]]] = {}
@@ -76,8 +76,8 @@ def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedP
     if number_format.name == "tf32" or number_format.name in QUANTIZED:
         return ()
     found = []
-    for one in _constants(model):
-        change = _change(one.tensor, number_format)
+    for one in _float_constants(model):
+        change = _change_in_format(one.tensor, number_format)
         if change is None:
             continue
         found.append(
@@ -110,15 +110,15 @@ class _Change:
     smallest: float
 
 
-def _change(tensor: ir.TensorProtocol, number_format: Format) -> _Change | None:
+def _change_in_format(tensor: ir.TensorProtocol, number_format: Format) -> _Change | None:
     """What the format does to the elements of a constant; None when it can hold all of them."""
-    held = reduce(joined, (range_of(_NOWHERE, block) for block in blocks_of(tensor)))
+    held = reduce(join_ranges, (range_of(_NOWHERE, block) for block in blocks_of(tensor)))
     # Most formats hold most constants: only where one does not is it read once more, and rounded.
     if held.largest <= number_format.largest and not 0 < held.smallest < number_format.smallest_normal:
         return None
     overflowed = flushed = subnormal = 0
     before, distance, value = 0.0, 0.0, math.nan
-    rounding = Rounding(number_format.name)
+    rounding = FloatRounding(number_format.name)
     for block in blocks_of(tensor):
         exact = block.astype(np.float64 if block.dtype.itemsize > 4 else np.float32)
         rounded = rounding(exact)

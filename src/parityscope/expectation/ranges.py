@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.expectation.forecasts import Range
+from parityscope.expectation.forecasts import MagnitudeRange
 
 if TYPE_CHECKING:
     from parityscope.records import Site
 
-__all__ = ["is_real", "joined", "range_of"]
+__all__ = ["is_real", "join_ranges", "range_of"]
 
 _BLOCK = 1 << 16  # elements: 256 KiB of float32, inside a core's own cache
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -30,20 +30,20 @@ def is_real(array: np.ndarray) -> bool:
     return array.dtype.kind == "f" or (array.dtype.kind == "V" and array.dtype.names is None)
 
 
-def range_of(site: Site, array: np.ndarray) -> Range:
+def range_of(site: Site, array: np.ndarray) -> MagnitudeRange:
     """The range of one tensor of floats, any shape."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.itemsize < 4:
         flat = flat.astype(np.float32)
-    found = Range(site=site, elements=0, largest=0.0, smallest=0.0, zeros=0, nonfinite=0)
+    found = MagnitudeRange(site=site, elements=0, largest=0.0, smallest=0.0, zeros=0, nonfinite=0)
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
-        part = _by_bits(site, block) if block.dtype == np.float32 else None
-        found = joined(found, part or _plainly(site, block))
+        part = _range_by_bits(site, block) if block.dtype == np.float32 else None
+        found = join_ranges(found, part or _range_of_block(site, block))
     return found
 
 
-def joined(one: Range, other: Range) -> Range:
+def join_ranges(one: MagnitudeRange, other: MagnitudeRange) -> MagnitudeRange:
     """The range over the elements of both."""
     least = [smallest for smallest in (one.smallest, other.smallest) if smallest]
     return replace(
@@ -56,7 +56,7 @@ def joined(one: Range, other: Range) -> Range:
     )
 
 
-def _by_bits(site: Site, block: np.ndarray) -> Range | None:
+def _range_by_bits(site: Site, block: np.ndarray) -> MagnitudeRange | None:
     """The range of a block of float32; None if it holds NaN or infinity."""
     bits = block.view(np.uint32) & _MAGNITUDE
     largest = bits.max()
@@ -66,17 +66,17 @@ def _by_bits(site: Site, block: np.ndarray) -> Range | None:
     bits -= np.uint32(1)
     smallest = (bits.min() + np.uint32(1)) if zeros < bits.size else np.uint32(0)
     ends = np.array([smallest, largest], np.uint32).view(np.float32)
-    return Range(
+    return MagnitudeRange(
         site=site, elements=block.size, largest=float(ends[1]), smallest=float(ends[0]), zeros=zeros, nonfinite=0
     )
 
 
-def _plainly(site: Site, block: np.ndarray) -> Range:
+def _range_of_block(site: Site, block: np.ndarray) -> MagnitudeRange:
     magnitude = np.abs(block)
     finite = magnitude[np.isfinite(magnitude)]
     some = finite[finite > 0]
     smallest = float(some.min(initial=math.inf))
-    return Range(
+    return MagnitudeRange(
         site=site,
         elements=block.size,
         largest=float(some.max(initial=0.0)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.comparison import measure_replay
 from parityscope.expectation.forecasts import Predicted
-from parityscope.expectation.ranges import is_real, joined, range_of
+from parityscope.expectation.ranges import is_real, join_ranges, range_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.comparison import ReplayStatistics
-    from parityscope.expectation.forecasts import Range
+    from parityscope.expectation.forecasts import MagnitudeRange
     from parityscope.records import Site
 
     Arrays = Mapping[str, np.ndarray]
@@ -42,7 +42,7 @@ class Tally:
     _found: dict[str, _Measured] = field(default_factory=dict)
     _samples: dict[str, list[float]] = field(default_factory=dict)
     _last: dict[str, tuple[object, _Measured]] = field(default_factory=dict)
-    _ranges: dict[str, Range] = field(default_factory=dict)
+    _ranges: dict[str, MagnitudeRange] = field(default_factory=dict)
 
     def add(self, names: Sequence[str], reference: Arrays, candidate: Arrays, replayed: Arrays) -> None:
         """Adds one sample of the tensors `names`; `replayed` lacks those whose introduced error is not wanted."""
@@ -53,7 +53,7 @@ class Tally:
                 self.problems.setdefault(name, f"the {missing} did not give it back")
                 continue
             try:
-                total, split = self._measured(name, r, c, f)
+                total, split = self._measure_tensor(name, r, c, f)
             except ValueError as error:
                 self.problems.setdefault(name, str(error))
                 continue
@@ -65,9 +65,9 @@ class Tally:
             self._found[name] = total, split
             if self.ranged and is_real(r):
                 held = range_of(self.places[name], r)
-                self._ranges[name] = joined(self._ranges[name], held) if name in self._ranges else held
+                self._ranges[name] = join_ranges(self._ranges[name], held) if name in self._ranges else held
 
-    def _measured(self, name: str, r: np.ndarray, c: np.ndarray, f: np.ndarray | None) -> _Measured:
+    def _measure_tensor(self, name: str, r: np.ndarray, c: np.ndarray, f: np.ndarray | None) -> _Measured:
         """What one sample says; small tensors (shapes, indices) that are what they were the last time cost nothing."""
         arrays = [r, c] if f is None else [r, c, f]
         small = all(0 < array.nbytes <= _REMEMBERED and array.dtype != object for array in arrays)
@@ -84,13 +84,13 @@ class Tally:
 
     def predicted(self, outputs: frozenset[str]) -> dict[str, Predicted]:
         """The error of every tensor that was measured, in order."""
-        return {name: self._predicted(name, outputs) for name in self.places if name in self._found}
+        return {name: self._predict_tensor(name, outputs) for name in self.places if name in self._found}
 
-    def ranges(self) -> dict[str, Range]:
+    def ranges(self) -> dict[str, MagnitudeRange]:
         """The reference's range of every tensor of floats that was measured, in order."""
         return {name: self._ranges[name] for name in self.places if name in self._ranges}
 
-    def _predicted(self, name: str, outputs: frozenset[str]) -> Predicted:
+    def _predict_tensor(self, name: str, outputs: frozenset[str]) -> Predicted:
         total, split = self._found[name]
         return Predicted(
             site=self.places[name],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import text
+from parityscope.arithmetic._attributes import string_attribute
 from parityscope.operators import STANDARD, of_exactness
 
 if TYPE_CHECKING:
@@ -36,17 +36,17 @@ def ulps_of(node: ir.Node) -> float | None:
     """The bound of an elementwise operator; None for those that sum and those that are exact."""
     if node.op_type in EXACT or node.op_type in SUMS:
         return None
-    if node.op_type in {"Resize", "Upsample"} and _mode(node) == "nearest":
+    if node.op_type in {"Resize", "Upsample"} and _resize_mode(node) == "nearest":
         return None
-    if node.op_type in {"Resize", "GridSample"} and _mode(node) in {"cubic", "bicubic"}:
+    if node.op_type in {"Resize", "GridSample"} and _resize_mode(node) in {"cubic", "bicubic"}:
         return _CUBIC
     if node.op_type == "Pow" and _is_root_or_square(node):
         return _CORRECT
     return ULPS.get(node.op_type, _CORRECT)
 
 
-def _mode(node: ir.Node) -> str:
-    return text(node, "mode", "nearest")
+def _resize_mode(node: ir.Node) -> str:
+    return string_attribute(node, "mode", "nearest")
 
 
 def _is_root_or_square(node: ir.Node) -> bool:

@@ -4,7 +4,7 @@ In: a node, what it read and what it gave. Out: a float64 array of the result's 
 (0.4247 u)². With n terms in a sum and q the sum of their squares (the same node on squared inputs):
 
 * Conv, ConvTranspose, Gemm, MatMul, Einsum, ReduceSum:  (n + 1) (2 y² + q) / 6. A bias is added to the accumulator.
-* added to those of reductions, y² (m n)² / 9 for the share m of elements that repeat their neighbour (`repeated`)
+* added to those of reductions, y² (m n)² / 9 for the share m of elements that repeat their neighbour (`repeated_terms_error`)
 * ReduceMean, AveragePool, GlobalAveragePool, with m the mean of the squares:  y² ((n + 1) / 3 + 1) + m (n + 1) / (6 n)
 * ReduceSumSquare, ReduceL1 (sums of positive terms):  y² (n + 1) / 3;  ReduceL2 (half the relative error, one
   rounding more):  y² ((n + 1) / 12 + 1)
@@ -29,15 +29,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, integers, number, text
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.expectation.error_model import chain, repeated
+from parityscope.expectation.error_model import chain_error, repeated_terms_error
 from parityscope.expectation.ulps import EXACT, ULPS, ulps_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SUMMED", "Again", "variance"]
+__all__ = ["SUMMED", "Again", "variance_of_node"]
 
 # The same operator on other inputs (None where one is left out); a Gemm's alpha is squared.
 Again = Callable[[Sequence[np.ndarray | None]], np.ndarray]
@@ -52,7 +52,9 @@ _OF_DIFFERENCE = 5.0 / 4.0
 _TINY = 2.0**-126  # keeps the logarithm of a probability that underflowed finite; its square is multiplied by 0
 
 
-def variance(node: ir.Node, inputs: Sequence[np.ndarray | None], result: np.ndarray, again: Again) -> np.ndarray | None:
+def variance_of_node(
+    node: ir.Node, inputs: Sequence[np.ndarray | None], result: np.ndarray, again: Again
+) -> np.ndarray | None:
     """The expected squared error of each element of the node's first output, in units of (0.4247 u)².
 
     Args:
@@ -69,50 +71,50 @@ def variance(node: ir.Node, inputs: Sequence[np.ndarray | None], result: np.ndar
     rule = _RULES.get(node.op_type)
     if rule is None:
         ulps = ulps_of(node)
-        return None if ulps is None else _square(result) * (2.0 * ulps) ** 2
+        return None if ulps is None else _squared_float64(result) * (2.0 * ulps) ** 2
     return rule(node, [np.zeros(0) if array is None else array for array in inputs], result, again)
 
 
-def _square(array: np.ndarray) -> np.ndarray:
+def _squared_float64(array: np.ndarray) -> np.ndarray:
     found: np.ndarray = np.square(array, dtype=np.float64)
     return found
 
 
-def _squared(array: np.ndarray) -> np.ndarray:
+def _squared_as_typed(array: np.ndarray) -> np.ndarray:
     """The squares in the array's own type, as a runtime takes them."""
     with np.errstate(over="ignore"):
         found: np.ndarray = np.square(array)
     return found
 
 
-def _product(terms: float, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    squares = again([_squared(array) for array in inputs])
-    return chain(_square(result), squares, terms)
+def _variance_of_product(terms: float, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    squares = again([_squared_as_typed(array) for array in inputs])
+    return chain_error(_squared_float64(result), squares, terms)
 
 
-def _conv(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+def _variance_of_conv(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     weights = inputs[1]
-    return _product(weights.size / max(1, weights.shape[0]), inputs[:2], result, again)
+    return _variance_of_product(weights.size / max(1, weights.shape[0]), inputs[:2], result, again)
 
 
 def _conv_transpose(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     weights = inputs[1]
     # Groups share the input's channels; with a stride, so many elements share the taps of one input element.
-    shared = prod(integers(node, "strides", ())) * integer(node, "group", 1)
-    return _product(weights.size / max(1, weights.shape[1]) / shared, inputs[:2], result, again)
+    shared = prod(integers_attribute(node, "strides", ())) * integer_attribute(node, "group", 1)
+    return _variance_of_product(weights.size / max(1, weights.shape[1]) / shared, inputs[:2], result, again)
 
 
-def _matmul(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    return _product(inputs[0].shape[-1], inputs[:2], result, again)
+def _variance_of_matmul(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    return _variance_of_product(inputs[0].shape[-1], inputs[:2], result, again)
 
 
-def _gemm(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    axis = 0 if integer(node, "transA", 0) else 1
-    return _product(inputs[0].shape[axis], inputs[:2], result, again)
+def _variance_of_gemm(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    axis = 0 if integer_attribute(node, "transA", 0) else 1
+    return _variance_of_product(inputs[0].shape[axis], inputs[:2], result, again)
 
 
-def _einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    operands, arrow, given = text(node, "equation", "").replace(" ", "").partition("->")
+def _variance_of_einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+    operands, arrow, given = string_attribute(node, "equation", "").replace(" ", "").partition("->")
     labels = operands.split(",")
     if not arrow:  # what occurs once is kept
         joined = operands.replace(",", "").replace(".", "")
@@ -125,27 +127,30 @@ def _einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, aga
             if label not in seen:
                 seen.add(label)
                 terms *= array.shape[index if not dots or index < len(head) else index - len(plain)]
-    return _product(terms, inputs[: len(labels)], result, again)
+    return _variance_of_product(terms, inputs[: len(labels)], result, again)
 
 
 def _reduce_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     data, *rest = inputs
-    terms = _ratio(data, result)
-    squares = again([_squared(data), *(each if each.size else None for each in rest)])
-    return np.asarray(chain(_square(result), squares, terms) + repeated(_square(result), _repeats(data) * terms))
+    terms = _size_ratio(data, result)
+    squares = again([_squared_as_typed(data), *(each if each.size else None for each in rest)])
+    return np.asarray(
+        chain_error(_squared_float64(result), squares, terms)
+        + repeated_terms_error(_squared_float64(result), _share_of_repeats(data) * terms)
+    )
 
 
-def _mean(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+def _variance_of_mean(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     data, *rest = inputs
-    kernel = integers(node, "kernel_shape", ())
-    terms = float(prod(kernel)) if kernel else _ratio(data, result)
-    means = again([_squared(data), *(each if each.size else None for each in rest)]).astype(np.float64)
-    squares = _square(result)
+    kernel = integers_attribute(node, "kernel_shape", ())
+    terms = float(prod(kernel)) if kernel else _size_ratio(data, result)
+    means = again([_squared_as_typed(data), *(each if each.size else None for each in rest)]).astype(np.float64)
+    squares = _squared_float64(result)
     random = squares * ((terms + 1.0) / 3.0 + 1.0) + means * (terms + 1.0) / (6.0 * terms)
-    return np.asarray(random + repeated(squares, _repeats(data) * terms))
+    return np.asarray(random + repeated_terms_error(squares, _share_of_repeats(data) * terms))
 
 
-def _repeats(data: np.ndarray) -> float:
+def _share_of_repeats(data: np.ndarray) -> float:
     """The share of elements that are not zero and equal their neighbour on the last axis."""
     if not data.size or not data.ndim:
         return 0.0
@@ -153,57 +158,57 @@ def _repeats(data: np.ndarray) -> float:
     return float(np.count_nonzero((ahead == behind) & (ahead != 0))) / data.size
 
 
-def _ratio(data: np.ndarray, result: np.ndarray) -> float:
+def _size_ratio(data: np.ndarray, result: np.ndarray) -> float:
     return data.size / max(1, result.size)
 
 
 def _positive_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _again: Again) -> np.ndarray:
-    return _square(result) * ((_ratio(inputs[0], result) + 1.0) / 3.0)
+    return _squared_float64(result) * ((_size_ratio(inputs[0], result) + 1.0) / 3.0)
 
 
-def _norm(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _again: Again) -> np.ndarray:
-    return _square(result) * ((_ratio(inputs[0], result) + 1.0) / 12.0 + 1.0)
+def _variance_of_norm(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _again: Again) -> np.ndarray:
+    return _squared_float64(result) * ((_size_ratio(inputs[0], result) + 1.0) / 12.0 + 1.0)
 
 
 def _layer_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, weight = inputs[:2]
-    own, shift = _centred(node, data, result, _normalized_axes(node, data))
-    return np.asarray(own + _square(weight) * shift)
+    own, shift = _centred_errors(node, data, result, _normalized_axes(node, data))
+    return np.asarray(own + _squared_float64(weight) * shift)
 
 
 def _instance_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, weight = inputs[:2]
-    return _by_rows(node, data, result, data.shape[:2], _square(weight).reshape(1, -1, 1))
+    return _variance_by_rows(node, data, result, data.shape[:2], _squared_float64(weight).reshape(1, -1, 1))
 
 
 def _group_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, weight = inputs[:2]
-    groups = integer(node, "num_groups", 1)
+    groups = integer_attribute(node, "num_groups", 1)
     # One scale a group up to opset 20, one a channel since.
-    mean = _square(weight).reshape(groups, -1).mean(axis=-1)
-    return _by_rows(node, data, result, (data.shape[0], groups), mean.reshape(1, groups, 1))
+    mean = _squared_float64(weight).reshape(groups, -1).mean(axis=-1)
+    return _variance_by_rows(node, data, result, (data.shape[0], groups), mean.reshape(1, groups, 1))
 
 
 def _rms_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data = inputs[0]
     terms = prod(data.shape[axis] for axis in _normalized_axes(node, data))
-    return _square(result) * _spread_factor(terms, 2.0)
+    return _squared_float64(result) * _spread_factor(terms, 2.0)
 
 
 def _normalized_axes(node: ir.Node, data: np.ndarray) -> tuple[int, ...]:
-    axis = integer(node, "axis", -1)
+    axis = integer_attribute(node, "axis", -1)
     return tuple(range(axis % data.ndim, data.ndim))
 
 
-def _by_rows(
+def _variance_by_rows(
     node: ir.Node, data: np.ndarray, result: np.ndarray, rows: tuple[int, ...], weights: np.ndarray
 ) -> np.ndarray:
     """The error where the data, reshaped to `rows`, are normalized along a last axis; `weights` are squared scales."""
-    own, shift = _centred(node, data.reshape(*rows, -1), result.reshape(*rows, -1), (2,))
+    own, shift = _centred_errors(node, data.reshape(*rows, -1), result.reshape(*rows, -1), (2,))
     return np.asarray(own + weights * shift).reshape(result.shape)
 
 
-def _centred(
+def _centred_errors(
     node: ir.Node, data: np.ndarray, result: np.ndarray, axes: tuple[int, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of data and result normalized along `axes`: the error of the result's own roundings, and E / v."""
@@ -211,13 +216,13 @@ def _centred(
     wide = data.astype(np.float64)
     squares_of_mean = np.square(wide.mean(axis=axes, keepdims=True))
     mean_of_squares = np.square(wide).mean(axis=axes, keepdims=True)
-    spread = np.maximum(mean_of_squares - squares_of_mean, 0.0) + number(node, "epsilon", DEFAULT_EPSILON)
+    spread = np.maximum(mean_of_squares - squares_of_mean, 0.0) + float_attribute(node, "epsilon", DEFAULT_EPSILON)
     first = terms / (3.0 * _LANES**2) + (_LANES + 1.0) / 3.0 + 1.0
     second = (_LANES + 4.0) / 6.0 / terms + 1.0 / (2.0 * _LANES)
     error = squares_of_mean * first + mean_of_squares * second
-    own = _square(result) * _spread_factor(terms, 3.0)
+    own = _squared_float64(result) * _spread_factor(terms, 3.0)
     if node.op_type == "GroupNormalization":
-        own = own + _square(result) * np.square(mean_of_squares / spread) * first * _OF_DIFFERENCE
+        own = own + _squared_float64(result) * np.square(mean_of_squares / spread) * first * _OF_DIFFERENCE
     return own, error / spread
 
 
@@ -228,18 +233,18 @@ def _spread_factor(terms: float, roundings: float) -> float:
 def _batch_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, gain, bias, mean, spread = inputs[:5]
     across = (1, -1, *(1,) * (data.ndim - 2))  # channels lie on axis 1
-    slope = gain.astype(np.float64) / np.sqrt(spread + np.float64(number(node, "epsilon", DEFAULT_EPSILON)))
+    slope = gain.astype(np.float64) / np.sqrt(spread + np.float64(float_attribute(node, "epsilon", DEFAULT_EPSILON)))
     shift = mean * slope
     constant = np.square(shift) + np.square(bias - shift)
     if data.ndim > 1:
         slope, constant = slope.reshape(across), constant.reshape(across)
-    return np.asarray(2.0 * _square(data * slope) + constant + _square(result))
+    return np.asarray(2.0 * _squared_float64(data * slope) + constant + _squared_float64(result))
 
 
-def _softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
-    terms = result.shape[integer(node, "axis", -1)] if result.ndim else 1
+def _variance_of_softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
+    terms = result.shape[integer_attribute(node, "axis", -1)] if result.ndim else 1
     sums = terms / (3.0 * _LANES**2) + (2.0 * _EXP_ULPS) ** 2 + (_LANES + 1.0) / 3.0 + 1.0
-    squares = _square(result)
+    squares = _squared_float64(result)
     if node.op_type == "LogSoftmax":  # ln y: relative errors become absolute, and y itself is rounded
         return squares * 2.0 + sums
     with np.errstate(invalid="ignore"):
@@ -248,24 +253,24 @@ def _softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: np.ndarray, _
 
 
 _RULES: Mapping[str, _Rule] = {
-    "AveragePool": _mean,
+    "AveragePool": _variance_of_mean,
     "BatchNormalization": _batch_normalization,
-    "Conv": _conv,
+    "Conv": _variance_of_conv,
     "ConvTranspose": _conv_transpose,
-    "Einsum": _einsum,
-    "Gemm": _gemm,
-    "GlobalAveragePool": _mean,
+    "Einsum": _variance_of_einsum,
+    "Gemm": _variance_of_gemm,
+    "GlobalAveragePool": _variance_of_mean,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LayerNormalization": _layer_normalization,
-    "LogSoftmax": _softmax,
-    "MatMul": _matmul,
+    "LogSoftmax": _variance_of_softmax,
+    "MatMul": _variance_of_matmul,
     "ReduceL1": _positive_sum,
-    "ReduceL2": _norm,
-    "ReduceMean": _mean,
+    "ReduceL2": _variance_of_norm,
+    "ReduceMean": _variance_of_mean,
     "ReduceSum": _reduce_sum,
     "ReduceSumSquare": _positive_sum,
     "RMSNormalization": _rms_normalization,
-    "Softmax": _softmax,
+    "Softmax": _variance_of_softmax,
 }
 SUMMED = frozenset(_RULES)

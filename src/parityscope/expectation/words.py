@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic import Format
     from parityscope.case import Model
-    from parityscope.expectation.forecasts import ChangedParameter, FormatForecast, Predicted, Range
+    from parityscope.expectation.forecasts import ChangedParameter, FormatForecast, MagnitudeRange, Predicted
     from parityscope.expectation.lockstep import Findings
 
 __all__ = ["about_format", "about_reference", "cause_of"]
@@ -30,7 +30,7 @@ def cause_of(
     number_format: Format,
     layers: Sequence[Predicted],
     parameters: Sequence[ChangedParameter],
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, MagnitudeRange],
 ) -> Cause | None:
     """Why an output is lost: the first of the layers that introduce most which a format's range breaks, or rounding."""
     leading = sorted(
@@ -45,12 +45,15 @@ def cause_of(
         held = ranges.get(layer.site.tensor)
         if held is not None and held.to_overflow(number_format) < 0:
             text = (
-                f"{number_format.title} overflows at {_place(layer)}: it reaches {number(held.largest)}, beyond "
-                f"{number(number_format.largest)}"
+                f"{number_format.title} overflows at {_describe_place(layer)}: it reaches {format_number(held.largest)}, beyond "
+                f"{format_number(number_format.largest)}"
             )
             return Cause(kind="activation", site=layer.site, text=text)
     if leading:
-        text = f"{number_format.title} loses most at {_place(leading[0])}, which adds {error(leading[0].introduced)}"
+        text = (
+            f"{number_format.title} loses most at {_describe_place(leading[0])}, which adds "
+            f"{format_error(leading[0].introduced)}"
+        )
         return Cause(kind="rounding", site=leading[0].site, text=text)
     return None
 
@@ -78,7 +81,7 @@ def about_reference(model: Model, graph: ir.Model, outputs: Findings, layers: Fi
 
     `graph` is the model's, whose types are inferred.
     """
-    if narrow := _narrow(graph):
+    if narrow := _count_narrow_tensors(graph):
         yield (
             f"{narrow:,} of the file's own tensors are float16 or bfloat16. ONNX Runtime computes them in FP32 on a CPU, so that "
             "the reference lacks their roundings and what overflows in them; every prediction has both."
@@ -99,7 +102,7 @@ def about_reference(model: Model, graph: ir.Model, outputs: Findings, layers: Fi
             yield f"Output {value.name!r} is all zeros in the reference: any error there is infinite relative to it."
 
 
-def _narrow(graph: ir.Model) -> int:
+def _count_narrow_tensors(graph: ir.Model) -> int:
     """How many tensors nodes compute in 16 bits by the model's own types."""
     infer_types(graph)
     return sum(
@@ -107,14 +110,14 @@ def _narrow(graph: ir.Model) -> int:
     )
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a reader writes it: whole with separators where it is whole, else three digits."""
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.3g}"
 
 
-def error(value: float | None) -> str:
+def format_error(value: float | None) -> str:
     """A relative error in words."""
     return "NaN or infinity" if value is None or not math.isfinite(value) else f"{value:.3g}"
 
@@ -125,14 +128,14 @@ def _about_output(output: Predicted, title: str, rounding: float | None) -> str:
         return f"{name} {'is lost' if output.lost else 'is predicted'} in {title}: {output.rel_l2:.3g} of its elements differ."
     if output.nonfinite:
         count = f"{output.nonfinite:,} of {output.elements:,} elements become NaN or infinite"
-        return f"{name} is lost in {title}: {count}{_alone(rounding)}."
-    said = f"relative L2 error {error(output.rel_l2)}, largest error {output.max_abs:.3g}"
+        return f"{name} is lost in {title}: {count}{_describe_rounding_alone(rounding)}."
+    said = f"relative L2 error {format_error(output.rel_l2)}, largest error {output.max_abs:.3g}"
     if output.lost:
-        return f"{name} is lost in {title}: {said}{_alone(rounding)}."
-    return f"{name} in {title}: {said}{_drawn(output)}."
+        return f"{name} is lost in {title}: {said}{_describe_rounding_alone(rounding)}."
+    return f"{name} in {title}: {said}{_describe_draws(output)}."
 
 
-def _drawn(output: Predicted) -> str:
+def _describe_draws(output: Predicted) -> str:
     """What further draws of the rounding gave, for an output of few numbers."""
     if not output.drawn:
         return ""
@@ -141,12 +144,13 @@ def _drawn(output: Predicted) -> str:
     if lost:
         return f"; in {lost} of {len(draws)} draws of the rounding NaN or infinity"
     return (
-        f"; over {len(draws)} draws of the rounding {error(output.expected)} (root mean square), from {error(min(draws))} to "
-        f"{error(max(draws))}"
+        f"; over {len(draws)} draws of the rounding {format_error(output.expected)} (root mean square), from "
+        f"{format_error(min(draws))} to "
+        f"{format_error(max(draws))}"
     )
 
 
-def _alone(rounding: float | None) -> str:
+def _describe_rounding_alone(rounding: float | None) -> str:
     return "" if rounding is None or not math.isfinite(rounding) else f" (rounding alone would cost {rounding:.3g})"
 
 
@@ -156,10 +160,10 @@ def _broken_parameter(number_format: Format, parameter: ChangedParameter) -> str
     also = f" and {more} more" if more else ""
     return (
         f"{number_format.title} overflows at the {role} of {parameter.nodes[0]}{also} ({parameter.op_type}): "
-        f"{parameter.name!r} holds {number(parameter.value)}, beyond {number(number_format.largest)} "
+        f"{parameter.name!r} holds {format_number(parameter.value)}, beyond {format_number(number_format.largest)} "
         f"({parameter.overflowed:,} of {parameter.elements:,} elements)"
     )
 
 
-def _place(layer: Predicted) -> str:
+def _describe_place(layer: Predicted) -> str:
     return f"{layer.site.node} ({layer.site.op_type}), tensor {layer.site.tensor!r}"

@@ -13,8 +13,16 @@ Of a region (the nodes between observable tensors), with the candidate's own inp
 
 from __future__ import annotations
 
-from parityscope.explanation.explaining import explain
-from parityscope.explanation.records import Explained, Explanation, Options, as_json
+from parityscope.explanation.explaining import explain_region
+from parityscope.explanation.records import Explained, Explanation, ExplanationOptions, explanation_as_json
 from parityscope.explanation.suspects import explain_suspects, region_model
 
-__all__ = ["Explained", "Explanation", "Options", "as_json", "explain", "explain_suspects", "region_model"]
+__all__ = [
+    "Explained",
+    "Explanation",
+    "ExplanationOptions",
+    "explain_region",
+    "explain_suspects",
+    "explanation_as_json",
+    "region_model",
+]

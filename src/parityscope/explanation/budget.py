@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-__all__ = ["Budget", "Price", "price"]
+__all__ = ["RegionPrice", "TimeBudget", "price_region"]
 
 _CALL = 1e-4  # seconds: one node's session
 _ELEMENT = 1e-8  # one element that a node reads, or that is rounded
@@ -31,7 +31,7 @@ _DRAWS = 11  # evaluations that a floor of its own takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class RegionPrice:
     """Estimated seconds: of computing a region once, of holding a result against the candidate, of adding up term by term."""
 
     evaluation: float
@@ -45,7 +45,7 @@ class Price:
 
 
 @dataclass(slots=True, kw_only=True)
-class Budget:
+class TimeBudget:
     """Seconds left, and what was not tried for want of them (by title)."""
 
     left: float
@@ -68,7 +68,7 @@ class Budget:
         ]
 
 
-def price(model: ir.Model, known: Mapping[str, np.ndarray]) -> Price:
+def price_region(model: ir.Model, known: Mapping[str, np.ndarray]) -> RegionPrice:
     """The prices of a region, all of whose values are `known`: arrays by name, of which the sizes alone count."""
     once = terms = 0.0
     for node in model.graph:
@@ -76,12 +76,12 @@ def price(model: ir.Model, known: Mapping[str, np.ndarray]) -> Price:
         made = sum(known[str(value.name)].size for value in node.outputs if str(value.name) in known)
         once += _CALL + _ELEMENT * (made + sum(each.size for each in read))
         if node.op_type in PRODUCTS and len(read) > 1:
-            terms += made * _length(node, read)
+            terms += made * _sum_length(node, read)
     out = known[str(model.graph.outputs[0].name)].size
-    return Price(evaluation=once + _PRODUCT * terms, weighing=_WEIGHED * out, accumulation=_ADDED * terms)
+    return RegionPrice(evaluation=once + _PRODUCT * terms, weighing=_WEIGHED * out, accumulation=_ADDED * terms)
 
 
-def _length(node: ir.Node, read: list[np.ndarray]) -> float:
+def _sum_length(node: ir.Node, read: list[np.ndarray]) -> float:
     """Terms of one sum; at least so many where the operator is not one of the usual ones."""
     if "Conv" in node.op_type:
         return float(read[1].size / max(1, read[1].shape[0]))

@@ -15,15 +15,23 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.evaluation.sessions import Sessions
-    from parityscope.explanation.regression import Line
-    from parityscope.hypotheses.arithmetic import Hypothesis, Rounding, Variant
-    from parityscope.hypotheses.worker import Candidate
+    from parityscope.explanation.regression import RegressionLine
+    from parityscope.hypotheses.arithmetic import FormatRounding, Hypothesis, Variant
+    from parityscope.hypotheses.worker import EditCandidate
 
-__all__ = ["Claim", "Outcome", "Scene", "output_of", "predict", "rewritten", "stored"]
+__all__ = [
+    "ClaimOutcome",
+    "RegionScene",
+    "VariantClaim",
+    "output_of",
+    "predict_output",
+    "rewrite_region",
+    "store_output",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class RegionScene:
     """A region on the candidate's inputs: its graph, c and f(c_in) (float64, equal shapes), and where channels lie."""
 
     model: ir.Model
@@ -36,7 +44,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class VariantClaim:
     """A variant of a hypothesis about one node (its position in the graph; -1: the region), on top of an arithmetic.
 
     Of a generated one `exact` is what it predicts, before the output is rounded, and `generated` what its search said.
@@ -48,19 +56,19 @@ class Claim:
     base: Variant | None = None
     base_name: str = ""
     exact: np.ndarray | None = None
-    generated: Candidate | None = None
+    generated: EditCandidate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outcome:
+class ClaimOutcome:
     """What a claim showed: the line, the rest by channel, and the size of its rest without the worst quarter.
 
     `energy` and `peak` are the size of what is predicted, `left_energy` and `left_peak` of what is left, by channel.
     `ratios` are the channels' root mean square z; `chances` their p-values, and the whole tensor's behind them.
     """
 
-    claim: Claim
-    line: Line
+    claim: VariantClaim
+    line: RegressionLine
     ratios: np.ndarray
     chances: np.ndarray
     elements_above: int
@@ -81,7 +89,7 @@ class Outcome:
         return self.line.predicted2 > 0 or self.settled > 0
 
 
-def rewritten(scene: Scene, claim: Claim) -> tuple[ir.Model, Variant]:
+def rewrite_region(scene: RegionScene, claim: VariantClaim) -> tuple[ir.Model, Variant]:
     """The graph and the arithmetic that a claim stands for."""
     variant = claim.variant if claim.base is None else replace(claim.base, words=claim.variant.words)
     base = None if claim.base is None else claim.base.rewrite
@@ -96,7 +104,7 @@ def rewritten(scene: Scene, claim: Claim) -> tuple[ir.Model, Variant]:
     return model, variant
 
 
-def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
+def predict_output(scene: RegionScene, claim: VariantClaim) -> np.ndarray | None:
     """The region's output under a claim, in its own dtype, before the rounding of the output; None if it cannot be had.
 
     Raises:
@@ -104,7 +112,7 @@ def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
     """
     if claim.exact is not None:
         return claim.exact if claim.exact.shape == scene.candidate.shape else None
-    model, variant = rewritten(scene, claim)
+    model, variant = rewrite_region(scene, claim)
     try:
         # Overflow is what some hypotheses predict.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -115,7 +123,7 @@ def predict(scene: Scene, claim: Claim) -> np.ndarray | None:
     return array if array.shape == scene.candidate.shape else None
 
 
-def stored(claim: Claim, array: np.ndarray) -> np.ndarray:
+def store_output(claim: VariantClaim, array: np.ndarray) -> np.ndarray:
     """What is stored of the output: rounded where the claim says so; float64."""
     rounding = output_of(claim)
     if rounding is None or array.dtype.kind != "f":
@@ -126,6 +134,6 @@ def stored(claim: Claim, array: np.ndarray) -> np.ndarray:
         return np.asarray(rounding.apply(wide), np.float64)
 
 
-def output_of(claim: Claim) -> Rounding | None:
+def output_of(claim: VariantClaim) -> FormatRounding | None:
     """The rounding of the output under a claim."""
     return claim.variant.output if claim.base is None else claim.base.output

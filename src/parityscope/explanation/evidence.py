@@ -20,10 +20,10 @@ from parityscope.explanation.regression import MARGIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.explanation.claims import Outcome, Scene
+    from parityscope.explanation.claims import ClaimOutcome, RegionScene
 
 
-__all__ = ["grid_share", "indistinguishable", "left_over", "ordered"]
+__all__ = ["grid_share", "indistinguishable_outcomes", "left_over", "order_by_likelihood"]
 
 _ON_GRID = 0.99  # of the elements; FP32 numbers lie on the grid of FP16 once in 2^13
 _SMALL = 0.25  # of the elements; more is no part
@@ -43,7 +43,7 @@ def grid_share(array: np.ndarray, name: str) -> float:
     return float((round_to(numbers, FORMATS[name]) == numbers).mean())
 
 
-def indistinguishable(best: Outcome, held: Sequence[Outcome]) -> list[Outcome]:
+def indistinguishable_outcomes(best: ClaimOutcome, held: Sequence[ClaimOutcome]) -> list[ClaimOutcome]:
     """Those of `held` whose prediction is that of `best` to within the floor, `best` first."""
     same = [best]
     width = MARGIN**2 * float(np.square(best.sigma).sum())
@@ -59,16 +59,18 @@ def indistinguishable(best: Outcome, held: Sequence[Outcome]) -> list[Outcome]:
     return same
 
 
-def ordered(scene: Scene, same: Sequence[Outcome], declared: str) -> tuple[list[Outcome], tuple[str, ...]]:
+def order_by_likelihood(
+    scene: RegionScene, same: Sequence[ClaimOutcome], declared: str
+) -> tuple[list[ClaimOutcome], tuple[str, ...]]:
     """The likeliest first, and the facts that decide it."""
     if len({outcome.claim.hypothesis.name for outcome in same}) < 2:
         return list(same), ()
     inputs = [array for array in scene.feeds.values() if array.dtype.kind == "f"]
-    entering = {name: _lowest(inputs, name) for name in _GRIDS}
+    entering = {name: _lowest_grid_share(inputs, name) for name in _GRIDS}
     leaving = {name: grid_share(scene.candidate, name) for name in _GRIDS}
     largest = max((float(np.abs(array[np.isfinite(array)]).max(initial=0.0)) for array in inputs), default=0.0)
 
-    def likely(outcome: Outcome) -> tuple[bool, bool, bool, float]:
+    def likely(outcome: ClaimOutcome) -> tuple[bool, bool, bool, float]:
         name = outcome.claim.hypothesis.name
         return (
             bool(declared) and not name.startswith(declared),
@@ -91,12 +93,12 @@ def ordered(scene: Scene, same: Sequence[Outcome], declared: str) -> tuple[list[
     return sorted(same, key=likely), (f"rounding alone cannot tell these apart: {names}", *facts)
 
 
-def _lowest(arrays: Sequence[np.ndarray], name: str) -> float:
+def _lowest_grid_share(arrays: Sequence[np.ndarray], name: str) -> float:
     shares = [share for array in arrays if not np.isnan(share := grid_share(array, name))]
     return min(shares, default=0.0)
 
 
-def left_over(scene: Scene) -> str:
+def left_over(scene: RegionScene) -> str:
     """Where the introduced error lies, in words; that it is spread where no small part holds nearly all of it."""
     with np.errstate(invalid="ignore"):
         energy = np.square(scene.candidate - scene.replayed)

@@ -8,11 +8,11 @@ import numpy as np
 
 from parityscope.arithmetic.recurrent import is_recurrent
 from parityscope.evaluation.sessions import Sessions
-from parityscope.explanation.evidence import indistinguishable, left_over, ordered
-from parityscope.explanation.generating import NEARLY_ALL, Generated, context_of_region, generate
-from parityscope.explanation.judging import accepted, different, in_size, summary
+from parityscope.explanation.evidence import indistinguishable_outcomes, left_over, order_by_likelihood
+from parityscope.explanation.generating import NEARLY_ALL, Generated, context_of_region, generate_hypotheses
+from parityscope.explanation.judging import first_of_each_hypothesis, is_accepted, is_in_size, summarize_outcome
 from parityscope.explanation.magnitude import expected_by_size
-from parityscope.explanation.records import Explained, Explanation, Options
+from parityscope.explanation.records import Explained, Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.explanation.claims import Outcome
+    from parityscope.explanation.claims import ClaimOutcome
     from parityscope.explanation.generating import Surroundings
     from parityscope.hypotheses.arithmetic import Variant
     from parityscope.records import Skip
 
-__all__ = ["decide", "explain"]
+__all__ = ["decide_explanation", "explain_region"]
 
 _SHOWN = 3  # rejected hypotheses that are reported
 _BASES = 2  # arithmetics that another function is tried on top of, besides FP32 and the declared one
 
 
-def explain(
+def explain_region(
     region: ir.Model,
     feeds: Mapping[str, np.ndarray],
     candidate: np.ndarray,
-    options: Options | None = None,
+    options: ExplanationOptions | None = None,
     sessions: Sessions | None = None,
 ) -> Explanation:
     """What explains the error that the candidate introduced in one region.
@@ -51,20 +51,22 @@ def explain(
     Raises:
         ParityError: ONNX Runtime refuses the region itself.
     """
-    options = options or Options()
+    options = options or ExplanationOptions()
     found = weigh_arithmetic(region, feeds, candidate, options, sessions or Sessions(threads=1))
     if isinstance(found, Explanation):
         return found
-    return decide(found, np.zeros(0), options)
+    return decide_explanation(found, np.zeros(0), options)
 
 
-def decide(weighed: Weighed, others: np.ndarray, options: Options, around: Surroundings | None = None) -> Explanation:
+def decide_explanation(
+    weighed: Weighed, others: np.ndarray, options: ExplanationOptions, around: Surroundings | None = None
+) -> Explanation:
     """The verdict on a region, with `others` the p-values of other regions' channels, among which discoveries are made.
 
     `around` is where it lies, if that is known: what hypotheses may be made of.
     """
-    if accepted(weighed.nothing, others):
-        by = (summary(weighed.scene, weighed.nothing, others),)
+    if is_accepted(weighed.nothing, others):
+        by = (summarize_outcome(weighed.scene, weighed.nothing, others),)
         return Explanation(
             tensor=weighed.tensor,
             status="within floor",
@@ -73,40 +75,40 @@ def decide(weighed: Weighed, others: np.ndarray, options: Options, around: Surro
             skipped=weighed.skipped,
         )
     tried = [each for each in weighed.outcomes if each.predicts]
-    held = [each for each in tried if accepted(each, others)]
+    held = [each for each in tried if is_accepted(each, others)]
     if held:
-        return _explained(weighed, held, tried, others, options, weighed.skipped)
-    return _expected(weighed, others, options) or _another(weighed, tried, others, options, around)
+        return _explain_by_arithmetic(weighed, held, tried, others, options, weighed.skipped)
+    return _explain_by_size(weighed, others, options) or _explain_by_function(weighed, tried, others, options, around)
 
 
-def _explained(
+def _explain_by_arithmetic(
     weighed: Weighed,
-    held: Sequence[Outcome],
-    tried: Sequence[Outcome],
+    held: Sequence[ClaimOutcome],
+    tried: Sequence[ClaimOutcome],
     others: np.ndarray,
-    options: Options,
+    options: ExplanationOptions,
     skipped: Sequence[Skip],
 ) -> Explanation:
     scene = weighed.scene
-    named, evidence = ordered(
-        scene, indistinguishable(max(held, key=lambda each: each.line.share), held), options.declared
+    named, evidence = order_by_likelihood(
+        scene, indistinguishable_outcomes(max(held, key=lambda each: each.line.share), held), options.declared
     )
     return Explanation(
         tensor=weighed.tensor,
         status="explained",
-        by=tuple(summary(scene, each, others) for each in different(named)),
-        rejected=_nearest(weighed, tried, others),
+        by=tuple(summarize_outcome(scene, each, others) for each in first_of_each_hypothesis(named)),
+        rejected=_nearest_rejected(weighed, tried, others),
         evidence=evidence,
         elements=scene.candidate.size,
         skipped=tuple(skipped),
     )
 
 
-def _expected(weighed: Weighed, others: np.ndarray, options: Options) -> Explanation | None:
+def _explain_by_size(weighed: Weighed, others: np.ndarray, options: ExplanationOptions) -> Explanation | None:
     """By size: inner roundings of the declared arithmetic, or an accumulator of it in an order that is not known."""
-    known = _declared(weighed, options.declared)
+    known = _declared_outcomes(weighed, options.declared)
     by: tuple[Explained, ...] = ()
-    if in_size(weighed.nothing, known, _draws(weighed)):
+    if is_in_size(weighed.nothing, known, _independent_draws(weighed)):
         evidence = f"no channel and no element is off by more than the roundings of {options.declared} explain"
     else:
         claim = expected_by_size(weighed, others, options.declared)
@@ -119,28 +121,34 @@ def _expected(weighed: Weighed, others: np.ndarray, options: Options) -> Explana
         tensor=weighed.tensor,
         status="expected",
         by=by,
-        rejected=tuple(summary(weighed.scene, each, others) for each in different(nearest)[:_SHOWN]),
+        rejected=tuple(
+            summarize_outcome(weighed.scene, each, others) for each in first_of_each_hypothesis(nearest)[:_SHOWN]
+        ),
         evidence=(evidence,),
         elements=weighed.scene.candidate.size,
         skipped=weighed.skipped,
     )
 
 
-def _another(
-    weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray, options: Options, around: Surroundings | None
+def _explain_by_function(
+    weighed: Weighed,
+    tried: Sequence[ClaimOutcome],
+    others: np.ndarray,
+    options: ExplanationOptions,
+    around: Surroundings | None,
 ) -> Explanation:
     """Another function on top of an arithmetic, or nothing that is known."""
     scene = weighed.scene
-    generated = _generated(weighed, options, around)
+    generated = _search_generated(weighed, options, around)
     skipped = (*weighed.skipped, *generated.skipped)
     if generated.held:
         best = generated.held[0]
-        named = [each for each in generated.held if each in indistinguishable(best, generated.held)]
+        named = [each for each in generated.held if each in indistinguishable_outcomes(best, generated.held)]
         return Explanation(
             tensor=weighed.tensor,
             status="explained",
-            by=tuple(summary(scene, each, others) for each in named),
-            rejected=_nearest(weighed, tried, others),
+            by=tuple(summarize_outcome(scene, each, others) for each in named),
+            rejected=_nearest_rejected(weighed, tried, others),
             evidence=(),
             elements=scene.candidate.size,
             skipped=skipped,
@@ -148,7 +156,7 @@ def _another(
     return Explanation(
         tensor=weighed.tensor,
         status="unexplained",
-        rejected=_nearest(weighed, tried, others),
+        rejected=_nearest_rejected(weighed, tried, others),
         nearest=tuple((one.words, one.share) for one in generated.nearest[:_SHOWN]),
         described=next((one for one in generated.nearest[:1] if one.share >= NEARLY_ALL), None),
         left=left_over(scene),
@@ -157,17 +165,19 @@ def _another(
     )
 
 
-def _generated(weighed: Weighed, options: Options, around: Surroundings | None) -> Generated:
+def _search_generated(weighed: Weighed, options: ExplanationOptions, around: Surroundings | None) -> Generated:
     """What generated hypotheses say of a region, with what lies around it or, without that, of the region alone."""
-    bases = likeliest(weighed, options.declared)
+    bases = likeliest_arithmetics(weighed, options.declared)
     if around is not None:
-        return generate(weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, options.seconds)
+        return generate_hypotheses(
+            weighed, bases, around.context(weighed), around.worker, around.held_elsewhere, options.seconds
+        )
     feeds, candidate = weighed.scene.feeds, weighed.scene.candidate.astype(weighed.dtype)
     context = context_of_region(weighed.region, feeds, candidate)
-    return generate(weighed, bases, context, Worker(), [], options.seconds)
+    return generate_hypotheses(weighed, bases, context, Worker(), [], options.seconds)
 
 
-def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None, float]]:
+def likeliest_arithmetics(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None, float]]:
     """Arithmetics to try another function on top of: FP32, the declared one, and the best for most of the elements.
 
     Each with the share of the squared error that it explains by itself.
@@ -182,7 +192,7 @@ def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None
         each for each in weighed.outcomes if each.claim.hypothesis.name in wanted and not each.claim.variant.between
     ]
     # FP32 first: what is large beside a rounding is explained without it, in the fewest words.
-    chosen: list[Outcome] = []
+    chosen: list[ClaimOutcome] = []
     for outcome in (weighed.nothing, *told, *ranked[:_BASES]):
         if not any(outcome is each for each in chosen):
             chosen.append(outcome)
@@ -194,21 +204,21 @@ def likeliest(weighed: Weighed, declared: str) -> list[tuple[str, Variant | None
     ]
 
 
-def _nearest(weighed: Weighed, tried: Sequence[Outcome], others: np.ndarray) -> tuple[Explained, ...]:
+def _nearest_rejected(weighed: Weighed, tried: Sequence[ClaimOutcome], others: np.ndarray) -> tuple[Explained, ...]:
     """The best of what was rejected."""
-    rejected = [each for each in tried if not accepted(each, others)]
+    rejected = [each for each in tried if not is_accepted(each, others)]
     rejected.sort(key=lambda each: (each.mismatched, -each.line.share))
-    return tuple(summary(weighed.scene, each, others) for each in different(rejected)[:_SHOWN])
+    return tuple(summarize_outcome(weighed.scene, each, others) for each in first_of_each_hypothesis(rejected)[:_SHOWN])
 
 
-def _draws(weighed: Weighed) -> float:
+def _independent_draws(weighed: Weighed) -> float:
     """The independent elements of a channel; 1 behind a recurrent operator, whose errors are handed from step to step."""
     if any(is_recurrent(node) for node in weighed.scene.model.graph):
         return 1.0
     return weighed.scene.candidate.size / max(1, weighed.nothing.left_energy.size)
 
 
-def _declared(weighed: Weighed, declared: str) -> list[Outcome]:
+def _declared_outcomes(weighed: Weighed, declared: str) -> list[ClaimOutcome]:
     """The outcomes of the declared arithmetic, where the region has inner tensors that nobody saw."""
     nodes = [node for node in weighed.scene.model.graph if node.op_type != "Constant"]
     inner = len(nodes) > 1 or any(is_recurrent(node) for node in nodes)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic._attributes import float_attribute
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.regions import open_region
@@ -79,7 +79,7 @@ def noise_floor(
     """Standard deviation of the noise of the region's output under `variant`: float64, of its shape."""
     name = str(model.graph.outputs[0].name)
     noise = _Noise(accumulator=variant.accumulator, generator=generator)
-    coarse = variant.accumulator is not None and variant.accumulator.unit > _unit(np.zeros(0, np.float32))
+    coarse = variant.accumulator is not None and variant.accumulator.unit > _unit_roundoff(np.zeros(0, np.float32))
     enlarged = 1.0 if coarse else _ENLARGED
     with np.errstate(over="ignore", invalid="ignore"):
         run = open_region(model, sessions, variant, noise)
@@ -113,32 +113,32 @@ class _Noise:
     def read(self, node: ir.Node, array: np.ndarray) -> np.ndarray:
         if not self.enlarged or node.op_type in _EXACT or node.op_type in _ONCE or node.op_type in PRODUCTS:
             return array
-        terms = _length(node, array) if node.op_type in _SUMS else 1.0
-        size = self.enlarged * _BOTH * ROUNDING * _unit(array) * max(1.0, math.sqrt(terms / 2.0))
-        moved = array + array * (size * self._normal(array))
+        terms = _count_summed(node, array) if node.op_type in _SUMS else 1.0
+        size = self.enlarged * _BOTH * ROUNDING * _unit_roundoff(array) * max(1.0, math.sqrt(terms / 2.0))
+        moved = array + array * (size * self._draw_normal(array))
         return np.where(np.isfinite(array), moved, array)  # a mask of -inf stays one
 
     def computed(
         self, site: str, node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray, again: Again | None
     ) -> np.ndarray:
         if not self.enlarged:
-            size = _added(self.accumulator, node, arrays, array, again)
+            size = _error_added_by_node(self.accumulator, node, arrays, array, again)
             self.sizes.setdefault(site, np.where(np.isfinite(size), size, 0.0).astype(array.dtype))
             return array
         size = self.sizes.get(site, np.zeros(0))
         if size.shape != array.shape:
             return array
-        return np.asarray(array + array.dtype.type(self.enlarged) * size * self._normal(array), array.dtype)
+        return np.asarray(array + array.dtype.type(self.enlarged) * size * self._draw_normal(array), array.dtype)
 
-    def _normal(self, array: np.ndarray) -> np.ndarray:
+    def _draw_normal(self, array: np.ndarray) -> np.ndarray:
         return self.generator.standard_normal(array.shape, np.float32).astype(array.dtype)
 
 
-def _unit(array: np.ndarray) -> float:
+def _unit_roundoff(array: np.ndarray) -> float:
     return float(np.finfo(array.dtype).eps) / 2.0
 
 
-def _added(
+def _error_added_by_node(
     accumulator: Accumulator | None,
     node: ir.Node,
     arrays: Sequence[np.ndarray | None],
@@ -146,16 +146,16 @@ def _added(
     again: Again | None,
 ) -> np.ndarray:
     """Standard deviation of what one node adds, of the shape of its result."""
-    unit = _unit(array)
+    unit = _unit_roundoff(array)
     size = np.abs(array.astype(np.float64))
     if again is not None and node.op_type in PRODUCTS:
-        terms = _terms(node, arrays, array)
-        squares = again(_squared(node, arrays)).astype(np.float64)
+        terms = _count_terms(node, arrays, array)
+        squares = again(_squared_inputs(node, arrays)).astype(np.float64)
         squares = np.where(np.isfinite(squares), squares, np.square(size))
         rounding = 2.0 * (ROUNDING * unit) ** 2 * (terms / 2.0 * squares + (terms / 3.0 + 1.0) * np.square(size))
         if accumulator is not None:
             return np.asarray(
-                np.sqrt(rounding + _accumulation(accumulator, terms, squares, _summed2(node, arrays, array)))
+                np.sqrt(rounding + _accumulation_error(accumulator, terms, squares, _squared_sum(node, arrays, array)))
             )
         return np.sqrt(rounding + np.square(_TRUNCATION * unit * terms / (2 * _BLOCK) * size))
     if node.op_type in _EXACT:
@@ -163,11 +163,11 @@ def _added(
     if node.op_type in _ONCE:
         return _BOTH * ROUNDING * unit * size
     first = arrays[0] if arrays else None
-    terms = _length(node, first) if node.op_type in _SUMS and first is not None else 0.0
+    terms = _count_summed(node, first) if node.op_type in _SUMS and first is not None else 0.0
     return _BOTH * unit * size * math.sqrt(_FUNCTION**2 + ROUNDING**2 * terms / 3.0)
 
 
-def _summed2(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
+def _squared_sum(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> np.ndarray:
     """The squared sum of products, before a bias: what a bias cancels was summed up all the same."""
     result = array.astype(np.float64)
     bias = arrays[2] if len(arrays) > 2 and node.op_type in {"Conv", "Gemm"} else None
@@ -175,11 +175,11 @@ def _summed2(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarr
         return np.square(result)
     if node.op_type == "Conv":
         return np.asarray(np.square(result - bias.reshape(1, -1, *[1] * (result.ndim - 2))))
-    factor = number(node, "beta", 1.0)
+    factor = float_attribute(node, "beta", 1.0)
     return np.asarray(np.square(result - factor * bias.astype(np.float64)))
 
 
-def _accumulation(accumulator: Accumulator, terms: float, squares: np.ndarray, result2: np.ndarray) -> np.ndarray:
+def _accumulation_error(accumulator: Accumulator, terms: float, squares: np.ndarray, result2: np.ndarray) -> np.ndarray:
     """Mean square of an accumulator's error over all orders of `terms`: of their `squares` and the squared result."""
     steps = max(1.0, terms / accumulator.block)
     partial = (steps + 1.0) / 6.0 * squares + (steps + 1.0) / 3.0 * result2
@@ -191,7 +191,7 @@ def _accumulation(accumulator: Accumulator, terms: float, squares: np.ndarray, r
     return np.asarray(accumulator.unit**2 * (lost**2 * drift + _SPREAD**2 * partial))
 
 
-def _squared(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
+def _squared_inputs(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
     """The squares of a product's inputs; Gemm's factors are squared by putting each once more into its term."""
     squares = [None if array is None else np.square(array) for array in arrays]
     if node.op_type == "Gemm":
@@ -202,7 +202,7 @@ def _squared(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> list[np.ndar
     return squares
 
 
-def _terms(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> float:
+def _count_terms(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray) -> float:
     """The length of the sums in a product."""
     first, second = arrays[0], arrays[1] if len(arrays) > 1 else None
     if first is None or second is None:
@@ -219,7 +219,7 @@ def _terms(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.ndarray
     return float(max(first.shape, default=1))
 
 
-def _length(node: ir.Node, array: np.ndarray) -> float:
+def _count_summed(node: ir.Node, array: np.ndarray) -> float:
     """The number of elements that one result of a summing operator adds up."""
     if node.op_type in {"GlobalAveragePool", "GroupNormalization", "InstanceNormalization"}:
         return float(math.prod(array.shape[2:]))

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.graph import Regions, computing, constant_value
+from parityscope.case.graph import Regions, computing_nodes, constant_value
 from parityscope.errors import ParityError
-from parityscope.explanation.claims import Claim, Outcome
-from parityscope.explanation.judging import accepted
-from parityscope.explanation.weighing import weigh
+from parityscope.explanation.claims import ClaimOutcome, VariantClaim
+from parityscope.explanation.judging import is_accepted
+from parityscope.explanation.weighing import weigh_claim
 from parityscope.hypotheses.arithmetic import Hypothesis, Variant
 from parityscope.hypotheses.searching import pattern_of
-from parityscope.hypotheses.stretch import Context
-from parityscope.hypotheses.worker import Candidate, Task
+from parityscope.hypotheses.stretch import StretchContext
+from parityscope.hypotheses.worker import EditCandidate, StretchTask
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.worker import Worker
     from parityscope.localization import Sides
 
-__all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate"]
+__all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate_hypotheses"]
 
 NEARLY_ALL = (
     0.985  # of the squared error, on elements that nothing was fitted to: below it a description is no cause (measured)
@@ -50,8 +50,8 @@ _NBYTES = 256 << 20  # of the context's tensors, for all samples; chosen
 class Generated:
     """What a search found: outcomes that hold, best first; the nearest descriptions; and what was not tried."""
 
-    held: tuple[Outcome, ...]
-    nearest: tuple[Candidate, ...]
+    held: tuple[ClaimOutcome, ...]
+    nearest: tuple[EditCandidate, ...]
     skipped: tuple[Skip, ...]
 
 
@@ -64,15 +64,15 @@ class Surroundings:
     worker: Worker
     held_elsewhere: list[str]
 
-    def context(self, weighed: Weighed) -> Context:
+    def context(self, weighed: Weighed) -> StretchContext:
         """The region of `weighed` with the nodes around it."""
-        return _context(self, weighed.tensor, [str(value.name) for value in weighed.region.graph.inputs])
+        return _context_around(self, weighed.tensor, [str(value.name) for value in weighed.region.graph.inputs])
 
 
-def generate(
+def generate_hypotheses(
     weighed: Weighed,
     bases: Sequence[tuple[str, Variant | None, float]],
-    context: Context,
+    context: StretchContext,
     worker: Worker,
     held_elsewhere: list[str],
     seconds: float,
@@ -83,15 +83,15 @@ def generate(
     again that came nearest before. `seconds` are what arithmetics may take.
     `held_elsewhere` are patterns of what explained other regions, tried first; what explains this one is added.
     """
-    nearest: list[Candidate] = []
+    nearest: list[EditCandidate] = []
     skipped: list[Skip] = []
-    held: list[tuple[float, Outcome]] = []
+    held: list[tuple[float, ClaimOutcome]] = []
     for place, (name, variant, share) in enumerate(bases[:_BASES]):
         if variant is not None and variant.accumulate is not None:
             continue
         words = "" if variant is None else variant.words
         again = place > 0 and share < _HIDES
-        task = Task(
+        task = StretchTask(
             context=context,
             seconds=_SHARE_OF_TIME * seconds,
             arithmetic=(name, words),
@@ -101,10 +101,10 @@ def generate(
         if task.among is not None and not task.among:
             continue
         answer = worker.search(task)
-        skipped += _skips(weighed.tensor, answer.problem, answer.untried, answer.fatal)
+        skipped += _skips_of_search(weighed.tensor, answer.problem, answer.untried, answer.fatal)
         for candidate in answer.candidates:
-            outcome = _outcome(weighed, candidate, name, variant)
-            if outcome is not None and _holds(outcome, candidate):
+            outcome = _outcome_of_candidate(weighed, candidate, name, variant)
+            if outcome is not None and _is_cause(outcome, candidate):
                 held.append((candidate.length, outcome))
         nearest += answer.candidates
         # What leaves a little may leave nothing on top of another arithmetic.
@@ -118,7 +118,7 @@ def generate(
     return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped))
 
 
-def _skips(tensor: str, problem: str, untried: int, fatal: Sequence[str]) -> Iterator[Skip]:
+def _skips_of_search(tensor: str, problem: str, untried: int, fatal: Sequence[str]) -> Iterator[Skip]:
     what = f"generated hypotheses of {tensor}"
     if problem:
         yield Skip(what=what, reason=problem)
@@ -128,7 +128,9 @@ def _skips(tensor: str, problem: str, untried: int, fatal: Sequence[str]) -> Ite
         yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
 
 
-def _outcome(weighed: Weighed, candidate: Candidate, base_name: str, base: Variant | None) -> Outcome | None:
+def _outcome_of_candidate(
+    weighed: Weighed, candidate: EditCandidate, base_name: str, base: Variant | None
+) -> ClaimOutcome | None:
     """What a candidate predicts held against the noise floor, as every arithmetic is."""
     if candidate.predicted.shape != weighed.scene.candidate.shape:
         return None
@@ -140,7 +142,7 @@ def _outcome(weighed: Weighed, candidate: Candidate, base_name: str, base: Varia
         applies=lambda *_: True,
         variants=lambda *_: (),
     )
-    claim = Claim(
+    claim = VariantClaim(
         hypothesis=kind,
         variant=Variant(words=candidate.words),
         position=steps.index(candidate.step) if candidate.step in steps else len(steps) - 1,
@@ -149,21 +151,21 @@ def _outcome(weighed: Weighed, candidate: Candidate, base_name: str, base: Varia
         exact=candidate.predicted,
         generated=candidate,
     )
-    outcome = weigh(weighed.scene, claim, weighed.sigma)
+    outcome = weigh_claim(weighed.scene, claim, weighed.sigma)
     # Judged by what it explains of elements and samples that nothing was fitted to.
     return None if outcome is None else replace(outcome, line=replace(outcome.line, share=candidate.share))
 
 
-def _holds(outcome: Outcome, candidate: Candidate) -> bool:
+def _is_cause(outcome: ClaimOutcome, candidate: EditCandidate) -> bool:
     """Whether a candidate is a cause: it explains everything, or nearly so in few words; more words describe anything."""
     if outcome.mismatched or candidate.share < NEARLY_ALL or candidate.length > -_BITS_SAVED:
         return False
-    return candidate.share >= _EXACTLY or accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
+    return candidate.share >= _EXACTLY or is_accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
 
 
-def _context(around: Surroundings, tensor: str, entering: Sequence[str]) -> Context:
+def _context_around(around: Surroundings, tensor: str, entering: Sequence[str]) -> StretchContext:
     sides, graph = around.sides, around.graph
-    nodes = list(computing(graph))
+    nodes = list(computing_nodes(graph))
     places = {id(node): index for index, node in enumerate(nodes)}
     inside = Regions(graph).of(tensor, frozenset(sides.observed()))
     first, last = min(places[id(node)] for node in inside), max(places[id(node)] for node in inside)
@@ -176,7 +178,7 @@ def _context(around: Surroundings, tensor: str, entering: Sequence[str]) -> Cont
         or any(value is not None and value.name == tensor for value in node.inputs)
     ]
     chosen = sorted({places[id(node)] for node in (*inside, *close)})
-    behind = _behind(nodes, tensor)
+    behind = _tensors_behind(nodes, tensor)
     near = nodes[max(0, first - _NEAR) : last + _NEAR]
     read = {str(value.name): value for node in near for value in node.inputs if value is not None}
     constants = {
@@ -190,10 +192,10 @@ def _context(around: Surroundings, tensor: str, entering: Sequence[str]) -> Cont
     names = [
         name for name in _near_tensors(near, nodes, chosen) if name not in behind | wanted and name not in constants
     ]
-    worlds = [_world(sides, sample, names, tensor, len(samples)) for sample in samples]
+    worlds = [_candidate_tensors(sides, sample, names, tensor, len(samples)) for sample in samples]
     candidate = [sides.candidate.get(sample, sides.pairing[tensor]) for sample in samples]
-    return Context(
-        nodes=[_message(nodes[place]) for place in chosen],
+    return StretchContext(
+        nodes=[_node_message(nodes[place]) for place in chosen],
         stretch=[chosen.index(places[id(node)]) for node in inside],
         output=tensor,
         constants=constants,
@@ -205,13 +207,13 @@ def _context(around: Surroundings, tensor: str, entering: Sequence[str]) -> Cont
     )
 
 
-def _message(node: ir.Node) -> onnx.NodeProto:
+def _node_message(node: ir.Node) -> onnx.NodeProto:
     import onnx_ir as ir
 
     return ir.serde.serialize_node(node)
 
 
-def _behind(nodes: Sequence[ir.Node], tensor: str) -> set[str]:
+def _tensors_behind(nodes: Sequence[ir.Node], tensor: str) -> set[str]:
     """What depends on a tensor."""
     found = {tensor}
     for node in nodes:
@@ -237,7 +239,9 @@ def _near_tensors(near: Sequence[ir.Node], nodes: Sequence[ir.Node], chosen: Seq
     return list(dict.fromkeys(str(value.name) for value in values if value is not None and value.name))
 
 
-def _world(sides: Sides, sample: int, names: Sequence[str], reader: str, samples: int) -> dict[str, np.ndarray]:
+def _candidate_tensors(
+    sides: Sides, sample: int, names: Sequence[str], reader: str, samples: int
+) -> dict[str, np.ndarray]:
     """The candidate's tensors as far as it showed them, the nearest first, within the memory for all samples."""
     given = sides.inputs.sample(sample).arrays
     left = _NBYTES // samples
@@ -247,7 +251,7 @@ def _world(sides: Sides, sample: int, names: Sequence[str], reader: str, samples
             array = np.asarray(given[name])
         elif name in sides.pairing and not sides.unlike(sample, name):
             try:
-                array = sides.its(sample, name, reader=reader)
+                array = sides.candidate_tensor(sample, name, reader=reader)
             except (ParityError, KeyError):
                 continue
         else:
@@ -258,13 +262,13 @@ def _world(sides: Sides, sample: int, names: Sequence[str], reader: str, samples
     return world
 
 
-def context_of_region(region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray) -> Context:
+def context_of_region(region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray) -> StretchContext:
     """A region on its own, with nothing known around it."""
-    nodes = list(computing(region))
+    nodes = list(computing_nodes(region))
     values = [value for node in nodes for value in node.inputs if value is not None]
     constants = {str(v.name): np.asarray(held.numpy()) for v in values if (held := constant_value(v)) is not None}
-    return Context(
-        nodes=[_message(node) for node in nodes],
+    return StretchContext(
+        nodes=[_node_message(node) for node in nodes],
         stretch=list(range(len(nodes))),
         output=str(region.graph.outputs[0].name),
         constants=constants,

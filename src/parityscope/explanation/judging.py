@@ -15,21 +15,21 @@ from parityscope.explanation.regression import CONFIDENCE, MARGIN, RATE, discove
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.explanation.claims import Claim, Outcome, Scene
-    from parityscope.explanation.regression import Line
+    from parityscope.explanation.claims import ClaimOutcome, RegionScene, VariantClaim
+    from parityscope.explanation.regression import RegressionLine
 
 __all__ = [
     "PEAK",
     "SHARE",
     "SHARE_ROUNDED",
     "SIZE",
-    "accepted",
-    "convincing",
-    "different",
-    "hopeful",
-    "in_size",
-    "promising",
-    "summary",
+    "first_of_each_hypothesis",
+    "is_accepted",
+    "is_convincing",
+    "is_hopeful",
+    "is_in_size",
+    "is_promising",
+    "summarize_outcome",
     "surely_nothing",
 ]
 
@@ -43,13 +43,13 @@ _HOPEFUL = 0.8  # of the share: below it no floor, however high, makes a claim a
 _DRAWS = 16
 
 
-def accepted(outcome: Outcome, others: np.ndarray) -> bool:
+def is_accepted(outcome: ClaimOutcome, others: np.ndarray) -> bool:
     """Slope near one, share above the bound, no channel above the floor, and the same non-finite elements.
 
     A claim that predicts nothing is accepted where nothing is above the floor. The noise of the floor itself is not
     asked to be explained. `others` are the p-values, float64 (n,), of what else is tested.
     """
-    if outcome.mismatched or _discoveries(outcome, others).any():
+    if outcome.mismatched or _discovered_channels(outcome, others).any():
         return False
     line = outcome.line
     if not outcome.predicts:
@@ -63,12 +63,12 @@ def accepted(outcome: Outcome, others: np.ndarray) -> bool:
     return abs(line.slope - 1.0) <= CONFIDENCE * line.slope_error + _SLOPE + noise
 
 
-def surely_nothing(outcome: Outcome) -> bool:
+def surely_nothing(outcome: ClaimOutcome) -> bool:
     """Whether FP32 in another order explains a region, whatever else is tested: no p-value is small enough for a discovery."""
-    return bool(outcome.chances.min(initial=1.0) > RATE) and accepted(outcome, np.zeros(0))
+    return bool(outcome.chances.min(initial=1.0) > RATE) and is_accepted(outcome, np.zeros(0))
 
 
-def in_size(outcome: Outcome, known: Sequence[Outcome], draws: float) -> bool:
+def is_in_size(outcome: ClaimOutcome, known: Sequence[ClaimOutcome], draws: float) -> bool:
     """Whether what is left is no larger than the roundings of one of `known` arithmetics, in any channel or element.
 
     Of several nodes that one engine kernel or several may run, the points where it rounds are not known, and then only
@@ -76,22 +76,22 @@ def in_size(outcome: Outcome, known: Sequence[Outcome], draws: float) -> bool:
     rounding error may be a hundred times another. There the largest element and the tensor as a whole decide.
     """
     return not outcome.mismatched and any(
-        _within(outcome, each, whole=draws < _DRAWS) and outcome.left_peak <= PEAK * each.peak for each in known
+        _is_within_size(outcome, each, whole=draws < _DRAWS) and outcome.left_peak <= PEAK * each.peak for each in known
     )
 
 
-def _within(outcome: Outcome, known: Outcome, *, whole: bool) -> bool:
+def _is_within_size(outcome: ClaimOutcome, known: ClaimOutcome, *, whole: bool) -> bool:
     left, energy = (outcome.left_energy.sum(), known.energy.sum()) if whole else (outcome.left_energy, known.energy)
     return bool(np.all(left <= SIZE**2 * energy + outcome.floor2))
 
 
-def _discoveries(outcome: Outcome, others: np.ndarray) -> np.ndarray:
+def _discovered_channels(outcome: ClaimOutcome, others: np.ndarray) -> np.ndarray:
     """Which of the channels, and last the whole tensor, are above the floor, among these and `others` (p-values)."""
     return outcome.chances <= discovery_cutoff(np.concatenate([outcome.chances, others]))
 
 
-def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
-    """The record of an outcome; `others` as for `accepted`."""
+def summarize_outcome(scene: RegionScene, outcome: ClaimOutcome, others: np.ndarray) -> Explained:
+    """The record of an outcome; `others` as for `is_accepted`."""
     claim = outcome.claim
     node = "" if claim.position < 0 else node_name(scene.model.graph[claim.position], claim.position)
     return Explained(
@@ -99,49 +99,49 @@ def summary(scene: Scene, outcome: Outcome, others: np.ndarray) -> Explained:
         title=claim.hypothesis.title,
         family=claim.hypothesis.family,
         words=claim.variant.words,
-        share=_share(outcome),
+        share=_explained_share(outcome),
         slope=outcome.line.slope,
         slope_error=outcome.line.slope_error,
         worst_z=float(outcome.ratios.max(initial=0.0)),
         channels=outcome.ratios.size,
-        channels_above=int(_discoveries(outcome, others)[: outcome.ratios.size].sum()),
+        channels_above=int(_discovered_channels(outcome, others)[: outcome.ratios.size].sum()),
         elements_above=outcome.elements_above,
         mismatched=outcome.mismatched,
-        accepted=accepted(outcome, others),
+        accepted=is_accepted(outcome, others),
         node=node,
         on_top_of=claim.base_name,
-        parameter=_parameter(claim),
+        parameter=_fitted_parameter(claim),
         generated=claim.generated,
     )
 
 
-def _parameter(claim: Claim) -> float | None:
+def _fitted_parameter(claim: VariantClaim) -> float | None:
     """The number that was fitted; of several the first."""
     return None if claim.generated is None else next(iter(claim.generated.numbers.values()), None)
 
 
-def _share(outcome: Outcome) -> float | None:
+def _explained_share(outcome: ClaimOutcome) -> float | None:
     return outcome.line.share if outcome.predicts else None
 
 
-def convincing(outcome: Outcome) -> bool:
+def is_convincing(outcome: ClaimOutcome) -> bool:
     """Whether a claim predicts something and is accepted on its own."""
-    return outcome.predicts and accepted(outcome, np.zeros(0))
+    return outcome.predicts and is_accepted(outcome, np.zeros(0))
 
 
-def hopeful(outcome: Outcome) -> bool:
+def is_hopeful(outcome: ClaimOutcome) -> bool:
     """Whether a higher floor could make a claim acceptable."""
-    return outcome.mismatched == 0 and promising(outcome.line, outcome.floor2)
+    return outcome.mismatched == 0 and is_promising(outcome.line, outcome.floor2)
 
 
-def promising(line: Line, floor2: float) -> bool:
+def is_promising(line: RegressionLine, floor2: float) -> bool:
     """The same of a line and the floor's squared norm."""
     return line.share > _HOPEFUL or line.left2 <= 100 * floor2
 
 
-def different(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def first_of_each_hypothesis(outcomes: Sequence[ClaimOutcome]) -> list[ClaimOutcome]:
     """The first outcome of each hypothesis."""
-    found: dict[tuple[str, int], Outcome] = {}
+    found: dict[tuple[str, int], ClaimOutcome] = {}
     for outcome in outcomes:
         found.setdefault((outcome.claim.hypothesis.name, outcome.claim.position), outcome)
     return list(found.values())

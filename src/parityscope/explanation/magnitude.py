@@ -23,14 +23,14 @@ import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.expectation.error_model import ROUNDING
-from parityscope.explanation.claims import predict
+from parityscope.explanation.claims import predict_output
 from parityscope.explanation.floor import noise_floor
 from parityscope.explanation.judging import PEAK, SIZE
 from parityscope.explanation.records import Explained
 from parityscope.explanation.regression import above_floor, discovery_cutoff
 
 if TYPE_CHECKING:
-    from parityscope.explanation.claims import Claim
+    from parityscope.explanation.claims import VariantClaim
     from parityscope.explanation.weighed import Weighed
 
 __all__ = ["expected_by_size"]
@@ -43,21 +43,21 @@ def expected_by_size(weighed: Weighed, others: np.ndarray, declared: str) -> Exp
     """The claim whose magnitude the error has; None where there is none, or the candidate declares something else."""
     for claim in weighed.by_size:
         if declared and claim.hypothesis.name.startswith(declared):
-            found = _held(weighed, claim, others)
+            found = _hold_by_size(weighed, claim, others)
             if found is not None:
                 return found
     return None
 
 
-def _held(weighed: Weighed, claim: Claim, others: np.ndarray) -> Explained | None:
+def _hold_by_size(weighed: Weighed, claim: VariantClaim, others: np.ndarray) -> Explained | None:
     scene = weighed.scene
     if not weighed.budget.pay(weighed.price.settling, claim.hypothesis.title):
         return None
-    exact = predict(scene, claim)
+    exact = predict_output(scene, claim)
     if exact is None or not (np.isfinite(exact).all() and np.isfinite(scene.candidate).all()):
         return None
     left = scene.candidate - exact
-    sigma = _spread(weighed, claim, np.asarray(exact, np.float64))
+    sigma = _expected_spread(weighed, claim, np.asarray(exact, np.float64))
     ratios, chances = above_floor(left, sigma, scene.axis, SIZE)
     whole, chance = above_floor(left, sigma, None, SIZE)
     chances = np.append(chances, chance)
@@ -89,7 +89,7 @@ def _held(weighed: Weighed, claim: Claim, others: np.ndarray) -> Explained | Non
     )
 
 
-def _spread(weighed: Weighed, claim: Claim, exact: np.ndarray) -> np.ndarray:
+def _expected_spread(weighed: Weighed, claim: VariantClaim, exact: np.ndarray) -> np.ndarray:
     """Standard deviation of what accumulating and storing the output add: float64, of its shape."""
     scene, variant = weighed.scene, claim.variant
     generator = np.random.default_rng(scene.seed)
@@ -102,7 +102,7 @@ def _spread(weighed: Weighed, claim: Claim, exact: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt(np.square(sigma) + np.square(np.where(exact == 0, 0.0, step))))
 
 
-def _best_order(weighed: Weighed, claim: Claim) -> float:
+def _best_order(weighed: Weighed, claim: VariantClaim) -> float:
     """The largest share that an order of summation of this hypothesis explains; 0 where none explains any."""
     shares = [each.line.share for each in weighed.outcomes if each.claim.hypothesis.name == claim.hypothesis.name]
     return max((share for share in shares if share > 0), default=0.0)

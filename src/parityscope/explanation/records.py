@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from parityscope.hypotheses.worker import Candidate
+    from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Skip
 
-__all__ = ["Explained", "Explanation", "Options", "Status", "as_json"]
+__all__ = ["Explained", "Explanation", "ExplanationOptions", "Status", "explanation_as_json"]
 
 Status = Literal["exact", "within floor", "explained", "expected", "unexplained", "not testable"]
 
@@ -42,7 +42,7 @@ class Explained:
     node: str = ""
     on_top_of: str = ""
     parameter: float | None = None
-    generated: Candidate | None = None
+    generated: EditCandidate | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Explanation:
     evidence: tuple[str, ...] = ()
     left: str = ""
     nearest: tuple[tuple[str, float], ...] = ()
-    described: Candidate | None = None
+    described: EditCandidate | None = None
     elements: int = 0
     skipped: tuple[Skip, ...] = ()
 
@@ -76,7 +76,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ExplanationOptions:
     """How to explain.
 
     `declared` is the format that the candidate says it computes in, or was seen to execute ("" when nobody knows); it
@@ -89,19 +89,19 @@ class Options:
     seconds: float = 4.0
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def explanation_as_json(explanation: Explanation) -> dict[str, Any]:
     """The plain data of `suspects[].explained_by` and what belongs to it (floats may be non-finite)."""
     return {
         "status": explanation.status,
-        "explained_by": [_entry(each) for each in explanation.by],
-        "rejected": [_entry(each) for each in explanation.rejected],
+        "explained_by": [_explained_as_json(each) for each in explanation.by],
+        "rejected": [_explained_as_json(each) for each in explanation.rejected],
         "evidence": list(explanation.evidence),
         "left": explanation.left,
         "nearest": [{"words": words, "share": share} for words, share in explanation.nearest],
     }
 
 
-def _entry(explained: Explained) -> dict[str, Any]:
+def _explained_as_json(explained: Explained) -> dict[str, Any]:
     return {
         "hypothesis": explained.hypothesis,
         "title": explained.title,

@@ -16,9 +16,9 @@ from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS, is_float
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import compile_program, keys_of
-from parityscope.evaluation.rounding import Rounding
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.worlds import World
 from parityscope.hypotheses.arithmetic import Operand, Variant
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic.recurrent import TakenApart
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import Change, Instead
     from parityscope.hypotheses.arithmetic import Inside
@@ -79,7 +79,7 @@ def open_region(
         NotAccumulatedError: `variant` accumulates products step by step, and one cannot be.
     """
     variant = variant or Variant(words="")
-    region = _inlined(region)
+    region = _inline_functions(region)
     taken: tuple[TakenApart, ...] = ()
     if variant.inside is not None:
         region = region.clone()
@@ -87,18 +87,18 @@ def open_region(
         taken = take_apart(region, Names(region), terms=variant.inside.recurrence.terms)
         region.graph.sort()
     program = compile_program(region)
-    world = _with_inside(_world(program, variant, noise, sessions), variant.inside, taken)
+    world = _round_inside(_region_world(program, variant, noise, sessions), variant.inside, taken)
 
     def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         known = {**program.constants, **feeds}
-        for moment in evaluate([world], feeds, None, sessions):
+        for moment in evaluate_worlds([world], feeds, None, sessions):
             known.update((site, moment.stored(_WORLD, site)) for site in moment.sites)
         return known
 
     return run
 
 
-def _inlined(region: ir.Model) -> ir.Model:
+def _inline_functions(region: ir.Model) -> ir.Model:
     """The region without calls of functions."""
     called = {(domain, name) for domain, name, _ in region.functions}
     if not any((node.domain, node.op_type) in called for node in region.graph.all_nodes()):
@@ -108,34 +108,36 @@ def _inlined(region: ir.Model) -> ir.Model:
     return common.InlinePass()(region.clone()).model
 
 
-def _world(program: Program, variant: Variant, noise: Noise | None, sessions: Sessions) -> World:
+def _region_world(program: Program, variant: Variant, noise: Noise | None, sessions: Sessions) -> World:
     taken: dict[tuple[str, int], Change] = {}
     constants: dict[tuple[str, int], np.ndarray] = {}
     instead: dict[str, Instead] = {}
     stored: dict[str, Change] = {}
     for step in program.steps:
         for index, name in enumerate(step.inputs):
-            change = _taking(program, step, index, variant, noise) if name else None
+            change = _change_of_input(program, step, index, variant, noise) if name else None
             if change is not None and name in program.constants:
                 constants[step.key, index] = change(program.constants[name])
             elif change is not None:
                 taken[step.key, index] = change
         compute = None
         if noise is None:
-            compute = _accumulated(step, variant)
+            compute = _accumulate_product(step, variant)
         elif step.bodies:  # is run as the world changes it inside
-            stored.update((site, _with_noise(noise, site, step)) for site in step.outputs if site)
+            stored.update((site, _add_noise(noise, site, step)) for site in step.outputs if site)
         else:
-            compute = _noisy(program, step, noise, sessions)
+            compute = _compute_with_noise(program, step, noise, sessions)
         if compute is not None:
             instead[step.key] = compute
         if variant.between is not None and noise is None:
-            between = _between(step, variant)
+            between = _change_between_nodes(step, variant)
             stored.update((site, between) for site in step.outputs if site and site not in program.outputs)
     return World(name=_WORLD, program=program, taken=taken, constants=constants, instead=instead, stored=stored)
 
 
-def _taking(program: Program, step: Step, index: int, variant: Variant, noise: Noise | None) -> Change | None:
+def _change_of_input(
+    program: Program, step: ProgramStep, index: int, variant: Variant, noise: Noise | None
+) -> Change | None:
     """How one input of a step is taken; None where it is read as it is."""
     if index in EXACT_INPUTS.get(step.op_type, ()):
         return None
@@ -159,7 +161,7 @@ def _taking(program: Program, step: Step, index: int, variant: Variant, noise: N
     return taken
 
 
-def _between(step: Step, variant: Variant) -> Change:
+def _change_between_nodes(step: ProgramStep, variant: Variant) -> Change:
     operand = Operand(node=step.node, index=-1, constant=False)
 
     def between(array: np.ndarray) -> np.ndarray:
@@ -170,7 +172,7 @@ def _between(step: Step, variant: Variant) -> Change:
     return between
 
 
-def _accumulated(step: Step, variant: Variant) -> Instead | None:
+def _accumulate_product(step: ProgramStep, variant: Variant) -> Instead | None:
     """A product added up step by step, where the variant does that."""
     accumulate = variant.accumulate
     if accumulate is None or step.op_type not in PRODUCTS:
@@ -185,11 +187,11 @@ def _accumulated(step: Step, variant: Variant) -> Instead | None:
     return instead
 
 
-def _with_inside(world: World, inside: Inside | None, taken: Sequence[TakenApart]) -> World:
+def _round_inside(world: World, inside: Inside | None, taken: Sequence[TakenApart]) -> World:
     """The world with what is rounded in the steps of recurrent operators that were taken apart."""
     if inside is None:
         return world
-    program, rounding = world.program, Rounding(inside.format)
+    program, rounding = world.program, FloatRounding(inside.format)
     stored, operands = dict(world.stored), dict(world.taken)
     keys = keys_of(program)
     for each in taken:
@@ -205,7 +207,7 @@ def _with_inside(world: World, inside: Inside | None, taken: Sequence[TakenApart
     return replace(world, stored=stored, taken=operands)
 
 
-def _noisy(program: Program, step: Step, noise: Noise, sessions: Sessions) -> Instead:
+def _compute_with_noise(program: Program, step: ProgramStep, noise: Noise, sessions: Sessions) -> Instead:
     def instead(arrays: Arrays) -> list[np.ndarray]:
         def again(others: Arrays) -> np.ndarray:
             found: np.ndarray = sessions.run(step, list(others), program)[0]
@@ -213,14 +215,14 @@ def _noisy(program: Program, step: Step, noise: Noise, sessions: Sessions) -> In
 
         results = sessions.run(step, list(arrays), program)
         return [
-            _with_noise(noise, site, step, arrays, again)(array)
+            _add_noise(noise, site, step, arrays, again)(array)
             for site, array in zip(step.outputs, results, strict=True)
         ]
 
     return instead
 
 
-def _with_noise(noise: Noise, site: str, step: Step, arrays: Arrays = (), again: Again | None = None) -> Change:
+def _add_noise(noise: Noise, site: str, step: ProgramStep, arrays: Arrays = (), again: Again | None = None) -> Change:
     def noisy(array: np.ndarray) -> np.ndarray:
         if not isinstance(array, np.ndarray) or array.dtype.name not in _FLOATS:
             return array

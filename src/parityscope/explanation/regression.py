@@ -23,7 +23,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["CONFIDENCE", "MARGIN", "RATE", "Line", "above_floor", "chi_square_tail", "discovery_cutoff", "regress"]
+__all__ = [
+    "CONFIDENCE",
+    "MARGIN",
+    "RATE",
+    "RegressionLine",
+    "above_floor",
+    "chi_square_tail",
+    "discovery_cutoff",
+    "regress_through_origin",
+]
 
 # How far the second-moment model may be low: summation orders between sequential and blocks of 16 differ by 2.2 to 4.1
 # in root mean square, and a block order was found a third below (numerics notes); rms z above 3 is a bug's.
@@ -37,7 +46,7 @@ RATE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class RegressionLine:
     """How a predicted error fits an introduced one; slope and its error are NaN where nothing is predicted.
 
     `error2`, `left2`, `predicted2`: squared norms of r, of r - p and of p.
@@ -51,21 +60,25 @@ class Line:
     predicted2: float
 
 
-def regress(error: np.ndarray, predicted: np.ndarray) -> Line:
+def regress_through_origin(error: np.ndarray, predicted: np.ndarray) -> RegressionLine:
     """The line through the origin. `error`, `predicted`: float64, (n,), finite."""
-    error2, predicted2 = _product(error, error), _product(predicted, predicted)
+    error2, predicted2 = _sum_of_products(error, error), _sum_of_products(predicted, predicted)
     left = error - predicted
-    left2 = _product(left, left)
+    left2 = _sum_of_products(left, left)
     share = 1.0 - left2 / error2 if error2 > 0 else (1.0 if left2 == 0 else -math.inf)
     if predicted2 == 0:
-        return Line(share=share, slope=math.nan, slope_error=math.nan, error2=error2, left2=left2, predicted2=0.0)
-    slope = _product(error, predicted) / predicted2
+        return RegressionLine(
+            share=share, slope=math.nan, slope_error=math.nan, error2=error2, left2=left2, predicted2=0.0
+        )
+    slope = _sum_of_products(error, predicted) / predicted2
     rest = error - slope * predicted
-    spread = math.sqrt(_product(rest, rest) / (error.size - 1) / predicted2) if error.size > 1 else math.inf
-    return Line(share=share, slope=slope, slope_error=spread, error2=error2, left2=left2, predicted2=predicted2)
+    spread = math.sqrt(_sum_of_products(rest, rest) / (error.size - 1) / predicted2) if error.size > 1 else math.inf
+    return RegressionLine(
+        share=share, slope=slope, slope_error=spread, error2=error2, left2=left2, predicted2=predicted2
+    )
 
 
-def _product(left: np.ndarray, right: np.ndarray) -> float:
+def _sum_of_products(left: np.ndarray, right: np.ndarray) -> float:
     # Not BLAS: its threads wait for each other a thousand times longer than this takes where the cores are busy.
     return float((left * right).sum())
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.maxima import NAN_DEPENDENT
-from parityscope.case.graph import Regions, computing, constant_value, node_name
+from parityscope.case.graph import Regions, computing_nodes, constant_value, node_name
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
-from parityscope.explanation.explaining import decide
+from parityscope.explanation.explaining import decide_explanation
 from parityscope.explanation.generating import Surroundings
-from parityscope.explanation.records import Explanation, Options
+from parityscope.explanation.records import Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
 from parityscope.hypotheses.worker import Worker
 from parityscope.localization import MOST, leading_suspects
@@ -47,7 +47,7 @@ def explain_suspects(
     graph = sides.model.graph()
     observed = frozenset(sides.observed())
     sample = sides.reference.samples[0]
-    options = Options(declared=declared)
+    options = ExplanationOptions(declared=declared)
     # Regions are small: a thread pool for each of a hundred sessions costs more than it gives.
     sessions = Sessions(threads=1)
     weighed: dict[str, Weighed] = {}
@@ -56,29 +56,34 @@ def explain_suspects(
         tensor = suspect.site.tensor
         try:
             small = region_model(graph, tensor, observed)
-            feeds = _feeds(small, sides, sample, tensor)
+            feeds = _feeds_of_region(small, sides, sample, tensor)
             if _depends_on_nan(small, feeds):
-                found[tensor] = _refused(tensor, "what a maximum of NaN is differs between runtimes, and NaN comes in")
+                found[tensor] = _untestable_explanation(
+                    tensor, "what a maximum of NaN is differs between runtimes, and NaN comes in"
+                )
                 continue
             candidate = sides.candidate.get(sample, sides.pairing[tensor])
             outcome = weigh_arithmetic(small, feeds, candidate, options, sessions)
         except ParityError as error:
-            outcome = _refused(tensor, error.problem)
+            outcome = _untestable_explanation(tensor, error.problem)
         if isinstance(outcome, Weighed):
             weighed[tensor] = outcome
         else:
             found[tensor] = outcome
     around = Surroundings(sides=sides, graph=graph, worker=Worker(), held_elsewhere=[])
-    decided = {tensor: decide(each, _chances(weighed, tensor), options, around) for tensor, each in weighed.items()}
+    decided = {
+        tensor: decide_explanation(each, _chances_elsewhere(weighed, tensor), options, around)
+        for tensor, each in weighed.items()
+    }
     for tensor, each in weighed.items():
         verdict = decided[tensor]
         apart = _runs_apart(sides, tensor, each.scene.feeds) if verdict.status == "unexplained" else ""
-        found[tensor] = _refused(tensor, apart, verdict) if apart else verdict
+        found[tensor] = _untestable_explanation(tensor, apart, verdict) if apart else verdict
     order = [suspect.site.tensor for suspect in localization.suspects]
     return {tensor: found[tensor] for tensor in order if tensor in found}
 
 
-def _chances(weighed: Mapping[str, Weighed], tensor: str) -> np.ndarray:
+def _chances_elsewhere(weighed: Mapping[str, Weighed], tensor: str) -> np.ndarray:
     """The p-values of all other regions' channels."""
     others = [other.best.chances for name, other in weighed.items() if name != tensor]
     return np.concatenate([np.zeros(0), *others])
@@ -108,7 +113,7 @@ def region_model(model: ir.Model, tensor: str, observed: Container[str]) -> ir.M
         return made
 
     nodes = []
-    places = {id(node): index for index, node in enumerate(computing(model))}
+    places = {id(node): index for index, node in enumerate(computing_nodes(model))}
     for node in Regions(model).of(tensor, observed):
         copy = ir.Node(
             node.domain,
@@ -134,14 +139,16 @@ def region_model(model: ir.Model, tensor: str, observed: Container[str]) -> ir.M
     return ir.Model(graph, ir_version=model.ir_version or 8, functions=list(model.functions.values()))
 
 
-def _feeds(small: ir.Model, sides: Sides, sample: int, tensor: str) -> dict[str, np.ndarray]:
+def _feeds_of_region(small: ir.Model, sides: Sides, sample: int, tensor: str) -> dict[str, np.ndarray]:
     """The candidate's own values of what enters the region of `tensor`, of one run with it as far as there is one.
 
     The model's inputs are the same on both sides.
     """
     given = sides.inputs.sample(sample).arrays
     names = [str(value.name) for value in small.graph.inputs]
-    return {name: given[name] if name in given else sides.its(sample, name, reader=tensor) for name in names}
+    return {
+        name: given[name] if name in given else sides.candidate_tensor(sample, name, reader=tensor) for name in names
+    }
 
 
 def _depends_on_nan(small: ir.Model, feeds: Mapping[str, np.ndarray]) -> bool:
@@ -166,7 +173,7 @@ def _runs_apart(sides: Sides, tensor: str, feeds: Mapping[str, np.ndarray]) -> s
     )
 
 
-def _refused(tensor: str, reason: str, verdict: Explanation | None = None) -> Explanation:
+def _untestable_explanation(tensor: str, reason: str, verdict: Explanation | None = None) -> Explanation:
     """Not testable; what was found before stays to be read."""
     skip = Skip(what=f"explanation of {tensor}", reason=reason)
     if verdict is None:

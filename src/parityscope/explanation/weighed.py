@@ -11,14 +11,14 @@ import numpy as np
 from parityscope.arithmetic.attention import attention_apart
 from parityscope.comparison import channel_axis
 from parityscope.errors import ParityError
-from parityscope.explanation.budget import Budget, Price, price
-from parityscope.explanation.claims import Claim, Outcome, Scene
+from parityscope.explanation.budget import RegionPrice, TimeBudget, price_region
+from parityscope.explanation.claims import ClaimOutcome, RegionScene, VariantClaim
 from parityscope.explanation.floor import noise_floor
-from parityscope.explanation.judging import convincing, hopeful, surely_nothing
-from parityscope.explanation.records import Explanation, Options
+from parityscope.explanation.judging import is_convincing, is_hopeful, surely_nothing
+from parityscope.explanation.records import Explanation, ExplanationOptions
 from parityscope.explanation.regions import evaluate_region
-from parityscope.explanation.weighing import settle, weigh
-from parityscope.hypotheses.arithmetic import Context, Variant, hypotheses
+from parityscope.explanation.weighing import settle_outcome, weigh_claim
+from parityscope.hypotheses.arithmetic import RegionContext, Variant, known_hypotheses
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ class Weighed:
 
     tensor: str
     region: ir.Model
-    scene: Scene
+    scene: RegionScene
     sigma: np.ndarray
-    nothing: Outcome
-    outcomes: tuple[Outcome, ...]
-    by_size: tuple[Claim, ...]
+    nothing: ClaimOutcome
+    outcomes: tuple[ClaimOutcome, ...]
+    by_size: tuple[VariantClaim, ...]
     skipped: tuple[Skip, ...]
-    price: Price
-    budget: Budget
+    price: RegionPrice
+    budget: TimeBudget
 
     @property
     def dtype(self) -> str:
@@ -57,13 +57,17 @@ class Weighed:
         return str(self.region.graph.outputs[0].dtype.numpy().name) if self.region.graph.outputs[0].dtype else "float32"
 
     @property
-    def best(self) -> Outcome:
+    def best(self) -> ClaimOutcome:
         """The arithmetic that leaves least above the floor."""
         return min((self.nothing, *self.outcomes), key=lambda each: (each.mismatched, each.line.left2))
 
 
 def weigh_arithmetic(
-    region: ir.Model, feeds: Mapping[str, np.ndarray], candidate: np.ndarray, options: Options, sessions: Sessions
+    region: ir.Model,
+    feeds: Mapping[str, np.ndarray],
+    candidate: np.ndarray,
+    options: ExplanationOptions,
+    sessions: Sessions,
 ) -> Weighed | Explanation:
     """Every arithmetic hypothesis held against a region; an explanation at once where there is nothing to weigh.
 
@@ -78,7 +82,7 @@ def weigh_arithmetic(
         ParityError: ONNX Runtime refuses a node of the region.
     """
     tensor = str(region.graph.outputs[0].name)
-    problem = _untestable(region, candidate)
+    problem = _why_untestable(region, candidate)
     if problem:
         return Explanation(tensor=tensor, status="not testable", skipped=(problem,))
     region.graph.sort()
@@ -92,8 +96,8 @@ def weigh_arithmetic(
     if np.array_equal(replayed, candidate, equal_nan=replayed.dtype.kind == "f"):
         return Explanation(tensor=tensor, status="exact", elements=candidate.size)
     whole = region
-    region, known = _opened(region, feeds, known, sessions)
-    scene = Scene(
+    region, known = _open_attention(region, feeds, known, sessions)
+    scene = RegionScene(
         model=region,
         feeds=feeds,
         sessions=sessions,
@@ -102,21 +106,25 @@ def weigh_arithmetic(
         axis=channel_axis(candidate.ndim),
         seed=options.seed,
     )
-    return _weighed(tensor, whole, scene, price(region, known), options, floats=replayed.dtype.kind == "f")
+    return _weigh_region(tensor, whole, scene, price_region(region, known), options, floats=replayed.dtype.kind == "f")
 
 
-def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options: Options, *, floats: bool) -> Weighed:
+def _weigh_region(
+    tensor: str, region: ir.Model, scene: RegionScene, prices: RegionPrice, options: ExplanationOptions, *, floats: bool
+) -> Weighed:
     generator = np.random.default_rng(options.seed)
     sigma = noise_floor(scene.model, scene.feeds, scene.sessions, Variant(words=""), generator, scene.axis)
-    plain = Claim(
-        hypothesis=hypotheses()["f32_reordered"], variant=Variant(words="FP32, in another order of summation")
+    plain = VariantClaim(
+        hypothesis=known_hypotheses()["f32_reordered"], variant=Variant(words="FP32, in another order of summation")
     )
-    nothing = weigh(scene, plain, sigma)
+    nothing = weigh_claim(scene, plain, sigma)
     if nothing is None:
         raise ParityError(f"the region of {tensor} gave another shape when it ran again")
-    budget = Budget(left=options.seconds)
-    claims = _claims(scene, options.declared) if floats and not surely_nothing(nothing) else []
-    outcomes, skipped = _arithmetic(scene, sigma, [each for each in claims if not each.variant.by_size], prices, budget)
+    budget = TimeBudget(left=options.seconds)
+    claims = _list_claims(scene, options.declared) if floats and not surely_nothing(nothing) else []
+    outcomes, skipped = _weigh_claims(
+        scene, sigma, [each for each in claims if not each.variant.by_size], prices, budget
+    )
     skipped.extend(budget.skips())
     return Weighed(
         tensor=tensor,
@@ -132,7 +140,7 @@ def _weighed(tensor: str, region: ir.Model, scene: Scene, prices: Price, options
     )
 
 
-def _opened(
+def _open_attention(
     region: ir.Model, feeds: Mapping[str, np.ndarray], known: dict[str, np.ndarray], sessions: Sessions
 ) -> tuple[ir.Model, dict[str, np.ndarray]]:
     """The region with its attention taken apart, and its values; as it is where that gives anything else."""
@@ -148,7 +156,7 @@ def _opened(
     return (apart, found) if np.linalg.norm(error) <= _ALIKE * size else (region, known)
 
 
-def context_of(scene: Scene) -> Context:
+def context_of(scene: RegionScene) -> RegionContext:
     """What hypotheses may look at."""
     known: dict[str, np.ndarray] = {}
 
@@ -157,10 +165,10 @@ def context_of(scene: Scene) -> Context:
             known.update(evaluate_region(scene.model, scene.feeds, scene.sessions))
         return known[str(wanted.name)]
 
-    return Context(model=scene.model, candidate=scene.candidate, replayed=scene.replayed, value=value)
+    return RegionContext(model=scene.model, candidate=scene.candidate, replayed=scene.replayed, value=value)
 
 
-def _untestable(region: ir.Model, candidate: np.ndarray) -> Skip | None:
+def _why_untestable(region: ir.Model, candidate: np.ndarray) -> Skip | None:
     tensor = region.graph.outputs[0].name
     if candidate.size == 0:
         return Skip(what=f"explanation of {tensor}", reason="the tensor is empty")
@@ -173,7 +181,7 @@ def _untestable(region: ir.Model, candidate: np.ndarray) -> Skip | None:
     return None
 
 
-def _claims(scene: Scene, declared: str) -> list[Claim]:
+def _list_claims(scene: RegionScene, declared: str) -> list[VariantClaim]:
     """Every variant of every arithmetic but plain FP32, in the order that a budget is best spent on.
 
     The declared one first, then hypotheses of few variants; products added up term by term last.
@@ -181,8 +189,8 @@ def _claims(scene: Scene, declared: str) -> list[Claim]:
     last = list(scene.model.graph)[-1]
     context = context_of(scene)
     claims = [
-        Claim(hypothesis=hypothesis, variant=variant)
-        for hypothesis in hypotheses().values()
+        VariantClaim(hypothesis=hypothesis, variant=variant)
+        for hypothesis in known_hypotheses().values()
         if hypothesis.family == "arithmetic" and hypothesis.name != "f32_reordered"
         if hypothesis.applies(last, scene.model.graph)
         for variant in hypothesis.variants(last, context)
@@ -190,36 +198,36 @@ def _claims(scene: Scene, declared: str) -> list[Claim]:
 
     counts = Counter(each.hypothesis.name for each in claims)
 
-    def late(claim: Claim) -> tuple[bool, bool, int]:
+    def late(claim: VariantClaim) -> tuple[bool, bool, int]:
         told = bool(declared) and claim.hypothesis.name.startswith(declared)
         return claim.variant.accumulate is not None, not told, counts[claim.hypothesis.name]
 
     return sorted(claims, key=late)
 
 
-def _arithmetic(
-    scene: Scene, sigma: np.ndarray, claims: list[Claim], prices: Price, budget: Budget
-) -> tuple[list[Outcome], list[Skip]]:
+def _weigh_claims(
+    scene: RegionScene, sigma: np.ndarray, claims: list[VariantClaim], prices: RegionPrice, budget: TimeBudget
+) -> tuple[list[ClaimOutcome], list[Skip]]:
     """Cheap ones first; products are added up step by step only where nothing else is accepted."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ClaimOutcome] = []
     skipped = []
     for claim in claims:
         stepwise = claim.variant.accumulate is not None
-        if stepwise and any(convincing(each) for each in outcomes):
+        if stepwise and any(is_convincing(each) for each in outcomes):
             break
         cost = (prices.accumulation if stepwise else prices.evaluation) + prices.weighing
         if not budget.pay(cost, claim.hypothesis.title):
             continue
-        outcome = weigh(scene, claim, sigma)
+        outcome = weigh_claim(scene, claim, sigma)
         if outcome is None:
             reason = "the product is too large to be added up term by term, or of a kind that is not"
             skipped.append(Skip(what=f"{claim.hypothesis.title}: {claim.variant.words}", reason=reason))
             continue
-        likely = hopeful(outcome) and budget.pay(prices.settling, f"{claim.hypothesis.title}, its own noise floor")
-        outcomes.append(_light(settle(scene, outcome) if likely else outcome))
+        likely = is_hopeful(outcome) and budget.pay(prices.settling, f"{claim.hypothesis.title}, its own noise floor")
+        outcomes.append(_drop_arrays(settle_outcome(scene, outcome) if likely else outcome))
     return outcomes, skipped
 
 
-def _light(outcome: Outcome) -> Outcome:
+def _drop_arrays(outcome: ClaimOutcome) -> ClaimOutcome:
     """Without its arrays where it cannot be accepted anyway: there are many, and tensors are large."""
-    return outcome if hopeful(outcome) else replace(outcome, predicted=np.zeros(0), sigma=np.zeros(0))
+    return outcome if is_hopeful(outcome) else replace(outcome, predicted=np.zeros(0), sigma=np.zeros(0))

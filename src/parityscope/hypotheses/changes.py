@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Change = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["FORMATS", "blocks_of", "changes", "quantized", "rounded", "to_integers"]
+__all__ = ["FORMATS", "blocks_of", "changes_of", "quantize_to_levels", "round_to_format", "to_integers"]
 
 FORMATS = ("float16", "bfloat16", "tf32", "bfloat16 cut off", "float8_e4m3fn", "float8_e5m2")
 _FACTORS = (2.0, 0.5, -1.0, 0.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1)
@@ -27,7 +27,7 @@ _FEW = 12  # indices of an axis that are exchanged two by two
 _TF32_HALF, _TF32_KEPT, _BF16_KEPT = np.uint32(0x1000), np.uint32(0xFFFFE000), np.uint32(0xFFFF0000)
 
 
-def rounded(name: str, *, saturating: bool = False) -> Change:
+def round_to_format(name: str, *, saturating: bool = False) -> Change:
     """Rounding of floats to a format of `FORMATS` and back."""
 
     def change(array: np.ndarray) -> np.ndarray:
@@ -50,7 +50,7 @@ def rounded(name: str, *, saturating: bool = False) -> Change:
     return change
 
 
-def quantized(bits: int, axis: int | None = None, *, symmetric: bool = True) -> Change:
+def quantize_to_levels(bits: int, axis: int | None = None, *, symmetric: bool = True) -> Change:
     """Rounding to 2^bits levels over the array's own range: of all of it, or of each index of `axis`."""
 
     def change(array: np.ndarray) -> np.ndarray:
@@ -79,22 +79,22 @@ def to_integers(bits: int, *, signed: bool, wraps: bool) -> Change:
     return change
 
 
-def changes(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+def changes_of(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     """Words and function of every change that arrays of this shape and type have."""
-    yield from _layouts(array)
+    yield from _changes_of_layout(array)
     if array.dtype.kind == "f":
-        yield from _formats(array)
+        yield from _changes_of_format(array)
     if array.dtype.kind in "fiu":
-        yield from _ranges(array)
-        yield from _values(array)
+        yield from _changes_of_range(array)
+        yield from _changes_of_values(array)
     if array.dtype.kind == "b":
         yield "negated", np.logical_not
     for axis, length in enumerate(array.shape):
         if length > 1:
-            yield from _along(array, axis, length)
+            yield from _changes_along_axis(array, axis, length)
 
 
-def _layouts(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+def _changes_of_layout(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     if not 1 < array.ndim <= _MOST_AXES or sum(length > 1 for length in array.shape) < 2:
         return
     for order in itertools.permutations(range(array.ndim)):
@@ -113,19 +113,19 @@ def _layouts(array: np.ndarray) -> Iterator[tuple[str, Change]]:
         yield f"reversed along the axes {list(axes)}", lambda a, axes=axes: np.flip(a, axes)
 
 
-def _formats(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+def _changes_of_format(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     for name in FORMATS:
-        yield f"rounded to {name}", rounded(name)
+        yield f"rounded to {name}", round_to_format(name)
     for name in ("float16", "float8_e4m3fn", "float8_e5m2"):
-        yield f"rounded to {name}, saturated at its largest", rounded(name, saturating=True)
+        yield f"rounded to {name}, saturated at its largest", round_to_format(name, saturating=True)
     for bits in (8, 4, 16, 7, 6, 5, 3):
-        yield f"quantized to int{bits} as a whole", quantized(bits)
-        yield f"quantized to uint{bits} with a zero point", quantized(bits, symmetric=False)
+        yield f"quantized to int{bits} as a whole", quantize_to_levels(bits)
+        yield f"quantized to uint{bits} with a zero point", quantize_to_levels(bits, symmetric=False)
         for axis in range(array.ndim) if array.ndim > 1 else ():
-            yield f"quantized to int{bits} along axis {axis}", quantized(bits, axis)
+            yield f"quantized to int{bits} along axis {axis}", quantize_to_levels(bits, axis)
 
 
-def _ranges(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+def _changes_of_range(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     for bits, signed, wraps in itertools.product((8, 16, 32), (True, False), (True, False)):
         word = f"{'int' if signed else 'uint'}{bits}"
         yield f"{'wrapped' if wraps else 'saturated'} to {word}", to_integers(bits, signed=signed, wraps=wraps)
@@ -138,7 +138,7 @@ def _ranges(array: np.ndarray) -> Iterator[tuple[str, Change]]:
             )
 
 
-def _values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+def _changes_of_values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     whole = array.dtype.kind in "iu"
     for factor in _FACTORS:
         yield (
@@ -154,19 +154,22 @@ def _values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
         )
 
 
-def _along(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Change]]:
+def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Change]]:
     yield f"reversed along axis {axis}", lambda a: np.flip(a, axis)
     for count in sorted({1, -1, 2, -2, 3, -3, length // 2}):
         yield f"rolled by {count} along axis {axis}", lambda a, k=count: np.roll(a, k, axis)
     if length < _MOST_SHIFTED:
         for word, ahead in (("forward", True), ("back", False)):
-            yield f"shifted {word} by 1 along axis {axis}, zeros put in", lambda a, w=ahead: _shifted(a, axis, w, 0)
+            yield (
+                f"shifted {word} by 1 along axis {axis}, zeros put in",
+                lambda a, w=ahead: _shift_by_one(a, axis, w, 0),
+            )
             yield (
                 f"shifted {word} by 1 along axis {axis}, the edge repeated",
-                lambda a, w=ahead: _shifted(a, axis, w, None),
+                lambda a, w=ahead: _shift_by_one(a, axis, w, None),
             )
     for word, where in (("first", slice(0, 1)), ("last", slice(-1, None)), ("first and last", [0, -1])):
-        yield f"{word} of axis {axis} zeroed", lambda a, i=where: _zeroed(a, axis, i)
+        yield f"{word} of axis {axis} zeroed", lambda a, i=where: _zero_part(a, axis, i)
     yield (
         f"every index of axis {axis} taken as the first",
         lambda a: np.broadcast_to(np.take(a, [0], axis), a.shape).copy(),
@@ -187,18 +190,18 @@ def _along(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Cha
                 lambda a, s=size: np.take(a, np.arange(length).reshape(-1, 2, s)[:, ::-1].ravel(), axis),
             )
     for count in blocks_of(length):
-        for order in _orders(count):
+        for order in _block_orders(count):
             said = ", ".join(map(str, order))
-            yield f"{count} blocks of axis {axis} in the order {said}", lambda a, o=order: _reordered(a, axis, o)
+            yield f"{count} blocks of axis {axis} in the order {said}", lambda a, o=order: _reorder_blocks(a, axis, o)
         for block in range(count):
             yield (
                 f"block {block} of {count} of axis {axis} zeroed",
-                lambda a, b=block, n=length // count: _zeroed(a, axis, slice(b * n, (b + 1) * n)),
+                lambda a, b=block, n=length // count: _zero_part(a, axis, slice(b * n, (b + 1) * n)),
             )
         for rows, columns in {(count, length // count), (length // count, count)}:
             yield (
                 f"axis {axis} interleaved ({rows} x {columns} read as {columns} x {rows})",
-                lambda a, x=rows, y=columns: _interleaved(a, axis, x, y),
+                lambda a, x=rows, y=columns: _interleave_blocks(a, axis, x, y),
             )
 
 
@@ -207,7 +210,7 @@ def blocks_of(length: int) -> list[int]:
     return [count for count in (2, 3, 4, 6, 8) if length % count == 0 and length > count]
 
 
-def _orders(count: int) -> list[tuple[int, ...]]:
+def _block_orders(count: int) -> list[tuple[int, ...]]:
     """All orders of few blocks; of more, two exchanged."""
     first = tuple(range(count))
     if count <= 4:
@@ -216,23 +219,23 @@ def _orders(count: int) -> list[tuple[int, ...]]:
     return [tuple(b if i == a else a if i == b else i for i in first) for a, b in pairs]
 
 
-def _reordered(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
+def _reorder_blocks(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
     blocks = np.split(array, len(order), axis)
     return np.concatenate([blocks[index] for index in order], axis)
 
 
-def _interleaved(array: np.ndarray, axis: int, rows: int, columns: int) -> np.ndarray:
+def _interleave_blocks(array: np.ndarray, axis: int, rows: int, columns: int) -> np.ndarray:
     shape = (*array.shape[:axis], rows, columns, *array.shape[axis + 1 :])
     return array.reshape(shape).swapaxes(axis, axis + 1).reshape(array.shape)
 
 
-def _zeroed(array: np.ndarray, axis: int, where: slice | list[int]) -> np.ndarray:
+def _zero_part(array: np.ndarray, axis: int, where: slice | list[int]) -> np.ndarray:
     changed = array.copy()
     changed[(slice(None),) * axis + (where,)] = 0
     return changed
 
 
-def _shifted(array: np.ndarray, axis: int, ahead: bool, fill: int | None) -> np.ndarray:  # noqa: FBT001 - one of two ways
+def _shift_by_one(array: np.ndarray, axis: int, ahead: bool, fill: int | None) -> np.ndarray:  # noqa: FBT001 - one of two ways
     changed = array.copy() if fill is None else np.full_like(array, fill)
     before, behind = ((slice(None),) * axis + (part,) for part in (slice(None, -1), slice(1, None)))
     if ahead:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["Arrays", "Behind", "Edit", "EverywhereError", "form_of"]
+__all__ = ["Arrays", "Behind", "EverywhereError", "StretchEdit", "form_of"]
 
 Arrays = Sequence["np.ndarray | None"]
 Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators with their constants, numbers or arrays
@@ -30,7 +30,7 @@ def form_of(words: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Edit:
+class StretchEdit:
     """The stretch with one change, and what saying it costs.
 
     Args:
@@ -57,7 +57,7 @@ class Edit:
     opset: int | None = None
     before: Callable[[Arrays], Arrays] | None = None
     after: Callable[[np.ndarray], np.ndarray] | None = None
-    whole: Callable[[Stretch, int], np.ndarray] | None = None
+    whole: Callable[[ComputedStretch, int], np.ndarray] | None = None
     reads: tuple[int | None, ...] | None = None
     behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))

@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from parityscope.hypotheses.changes import changes
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.changes import changes_of
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import (
     INTEGER,
@@ -23,16 +23,16 @@ from parityscope.hypotheses.schemas import (
     TEXTS,
     attribute_value,
     changed_node,
+    describe_value,
     quoted_words,
     schema_of,
-    spoken,
     versions_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
 __all__ = ["attribute_edits", "integers_near", "lists_near", "reals_near"]
 
@@ -44,7 +44,7 @@ _TABLES = re.compile("node|tree")  # links of trees: another link may be a loop
 _REAL_VALUES = (0.0, 1.0, 0.5, 0.1, 0.2, 0.01, *(10.0**-power for power in range(3, 13)))
 
 
-def attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Edits of the attributes of `node`, the step at `place`."""
     schema = schema_of(node, stretch.context.opsets)
     arrays = [stretch.base[0], *(stretch.value(0, name) for name in node.input if name)]
@@ -52,18 +52,18 @@ def attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Itera
     given = {one.name: one for one in node.attribute}
     standard = {} if schema is None else dict(schema.attributes)
     for name in dict.fromkeys([*given, *standard]):
-        yield from _of_attribute(node, place, name, given.get(name), standard.get(name), schema, rank)
-    yield from _exchanged(node, place, given)
-    yield from _padded(stretch, place, node)
+        yield from _edits_of_attribute(node, place, name, given.get(name), standard.get(name), schema, rank)
+    yield from _exchange_edits(node, place, given)
+    yield from _padding_edits(stretch, place, node)
     versions = versions_of(node)
     for version in versions:
         if schema is not None and version != schema.since_version:
             bits = 4 + math.log2(len(versions))
             words = f"{node.op_type} as opset {version} defines it"
-            yield Edit(words=words, bits=bits, at=place, opset=version)
+            yield StretchEdit(words=words, bits=bits, at=place, opset=version)
 
 
-def _of_attribute(
+def _edits_of_attribute(
     node: onnx.NodeProto,
     place: int,
     name: str,
@@ -71,7 +71,7 @@ def _of_attribute(
     spec: Any | None,
     schema: Any | None,
     rank: int,
-) -> Iterator[Edit]:
+) -> Iterator[StretchEdit]:
     default = helper.get_attribute_value(spec.default_value) if spec is not None and spec.default_value.type else None
     if given is not None:
         kind = int(given.type)
@@ -81,14 +81,14 @@ def _of_attribute(
         return
     now = helper.get_attribute_value(given) if given is not None else default
     described = (spec.description if spec is not None else "", schema.doc if schema is not None else "")
-    values = _values(kind, name, now, described, rank)
+    values = _other_values(kind, name, now, described, rank)
     if given is not None and default is not None:
-        values.setdefault(spoken(default), default)
-    shown = "its default" if now is None else spoken(now)
+        values.setdefault(describe_value(default), default)
+    shown = "its default" if now is None else describe_value(now)
     for words, value in values.items():
-        if now is not None and _same(value, now):
+        if now is not None and _are_equal(value, now):
             continue
-        yield Edit(
+        yield StretchEdit(
             words=f"attribute {name} {words} in place of {shown}",
             bits=3 + math.log2(max(2, len(values))),
             at=place,
@@ -96,13 +96,13 @@ def _of_attribute(
         )
 
 
-def _values(kind: int, name: str, now: Any, described: tuple[str, str], rank: int) -> dict[str, Any]:
+def _other_values(kind: int, name: str, now: Any, described: tuple[str, str], rank: int) -> dict[str, Any]:
     """Other values of an attribute, by what they are called."""
     if kind == INTEGER:
         types = range(1, _MOST_TYPES) if name in _ELEMENT_TYPES else ()
-        return {spoken(value): value for value in (*integers_near(now or 0, rank), *types)}
+        return {describe_value(value): value for value in (*integers_near(now or 0, rank), *types)}
     if kind == REAL:
-        return {spoken(value): value for value in reals_near(now or 0.0)}
+        return {describe_value(value): value for value in reals_near(now or 0.0)}
     if kind == TEXT:
         words = [*quoted_words(" ".join(described)), *re.findall(r"\b[a-z]{3,14}\b", described[0])[:40]]
         return {word: word for word in words if word.encode() != now}
@@ -139,24 +139,24 @@ def _integer_lists(name: str, now: list[int], rank: int) -> dict[str, list[int]]
             "each one less": (array - 1).tolist(),
         }
     if now:
-        return {spoken(value): value for value in lists_near(now, rank)}
+        return {describe_value(value): value for value in lists_near(now, rank)}
     size = rank - 2 if rank > 2 else rank
     plain = [[value] * count for count in (size, 2 * size, 1) for value in (0, 1, 2)]
     orders = [list(order) for order in itertools.permutations(range(min(rank, 4)))][:24]
-    return {spoken(value): value for value in [*plain, *orders]}
+    return {describe_value(value): value for value in [*plain, *orders]}
 
 
 def _real_lists(now: np.ndarray) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"all zero": [0.0] * now.size}
     with np.errstate(all="ignore"):
-        for words, change in changes(now):
+        for words, change in changes_of(now):
             found[words] = change(now).tolist()
         for word, function in FUNCTIONS.items():
             found[f"passed through {word}"] = function(now.astype(np.float64)).tolist()
     return {words: value for words, value in found.items() if np.isfinite(value).all()}
 
 
-def _padded(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def _padding_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """The operator's padding done before it, with other numbers than its own."""
     pads = attribute_value(node, "pads")
     data = stretch.value(0, node.input[0]) if node.input else None
@@ -171,7 +171,7 @@ def _padded(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit
     numbers = {"zeros": 0.0, "ones": 1.0, "minus ones": -1.0, "the least number": float(np.finfo(np.float32).min)}
     modes |= {word: {"mode": "constant", "constant_values": value} for word, value in numbers.items()}
     for word, options in modes.items():
-        yield Edit(
+        yield StretchEdit(
             words=f"padded with {word if word in numbers else f'its border ({word})'}",
             bits=3 + math.log2(len(modes)),
             at=place,
@@ -180,7 +180,9 @@ def _padded(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit
         )
 
 
-def _exchanged(node: onnx.NodeProto, place: int, given: Mapping[str, onnx.AttributeProto]) -> Iterator[Edit]:
+def _exchange_edits(
+    node: onnx.NodeProto, place: int, given: Mapping[str, onnx.AttributeProto]
+) -> Iterator[StretchEdit]:
     """Two attributes of one type with each other's values."""
     plain = {INTEGER, REAL, INTEGERS, REALS}
     for one, other in itertools.combinations(given.values(), 2):
@@ -189,13 +191,15 @@ def _exchanged(node: onnx.NodeProto, place: int, given: Mapping[str, onnx.Attrib
             one.type == other.type
             and one.type in plain
             and np.size(mine) == np.size(its) <= _LONG
-            and not _same(mine, its)
+            and not _are_equal(mine, its)
         ):
             swapped = changed_node(changed_node(node, one.name, its, one.type), other.name, mine, other.type)
-            yield Edit(words=f"attributes {one.name} and {other.name} exchanged", bits=8.0, at=place, node=swapped)
+            yield StretchEdit(
+                words=f"attributes {one.name} and {other.name} exchanged", bits=8.0, at=place, node=swapped
+            )
 
 
-def _same(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, bytes):
         return one.encode() == other
     return bool(np.array_equal(np.asarray(one), np.asarray(other)))

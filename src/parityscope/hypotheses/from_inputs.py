@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.hypotheses.changes import FORMATS, blocks_of, changes, rounded
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.changes import FORMATS, blocks_of, changes_of, round_to_format
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import integers_near, lists_near, reals_near
-from parityscope.hypotheses.from_values import nice
+from parityscope.hypotheses.from_values import round_to_nice
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import (
     REAL,
     attribute_value,
     changed_node,
     default_of,
+    describe_value,
     input_label,
     schema_of,
-    spoken,
 )
-from parityscope.hypotheses.stretch import numbers
+from parityscope.hypotheses.stretch import as_float64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import onnx
 
     from parityscope.hypotheses.edits import Arrays
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
     Change = Callable[[np.ndarray], np.ndarray]
 
@@ -49,7 +49,7 @@ __all__ = [
     "row_edits",
 ]
 
-# Words of `changes` that are asked of constants before all others.
+# Words of `changes_of` that are asked of constants before all others.
 _FIRST = re.compile(
     r"transposed|reversed|rolled by -?1 |rounded|quantized to int[48] as|2 blocks|block \d of 2 |times (?:0|-1)$|last of"
 )
@@ -61,86 +61,90 @@ _MOST_ROWS = 64
 _ALONG = 0.2  # of the squared error: what one row's change must explain to first order to be looked at
 
 
-def input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Inputs of `node`, the step at `place`, left out or exchanged."""
-    values = _values(stretch, node)
-    labels = {index: _label(stretch, node, index) for index, name in enumerate(node.input) if name}
+    values = _input_values(stretch, node)
+    labels = {index: _label_of_input(stretch, node, index) for index, name in enumerate(node.input) if name}
     for index, label in labels.items():
         kept = tuple(None if other == index else other for other in range(len(node.input)))
         constant = stretch.context.constants.get(node.input[index])
-        value = "" if constant is None or constant.size != 1 else f" = {spoken(constant.item())}"
-        yield replace(_of(place, f"{label}{value} left out", 4, index, None), reads=kept)
+        value = "" if constant is None or constant.size != 1 else f" = {describe_value(constant.item())}"
+        yield replace(_edit_of_input(place, f"{label}{value} left out", 4, index, None), reads=kept)
         if index in values and values[index].dtype.kind in "fiu":
-            yield _of(place, f"{label} all zeros", 5, index, np.zeros_like)
-            yield _of(place, f"{label} all ones", 6, index, np.ones_like)
+            yield _edit_of_input(place, f"{label} all zeros", 5, index, np.zeros_like)
+            yield _edit_of_input(place, f"{label} all ones", 6, index, np.ones_like)
     for one, other in itertools.combinations(labels, 2):
         order = tuple({one: other, other: one}.get(index, index) for index in range(len(node.input)))
         words = f"inputs {one} and {other} exchanged"
-        yield Edit(words=words, bits=5, at=place, before=_exchange(one, other), reads=order)
-        yield Edit(words=f"{labels[other]} taken for input {one} as well", bits=6, at=place, before=_copy(other, one))
-        yield Edit(words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy(one, other))
+        yield StretchEdit(words=words, bits=5, at=place, before=_exchange_inputs(one, other), reads=order)
+        yield StretchEdit(
+            words=f"{labels[other]} taken for input {one} as well", bits=6, at=place, before=_copy_input(other, one)
+        )
+        yield StretchEdit(
+            words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy_input(one, other)
+        )
 
 
-def constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Constants in another layout, order or format, or a neighbour's: the few changes that exports make most easily."""
     constants = stretch.context.constants
-    for index, array in _values(stretch, node).items():
+    for index, array in _input_values(stretch, node).items():
         if node.input[index] not in constants or array.dtype.kind != "f" or array.size < 2:
             continue
-        label = _label(stretch, node, index)
-        chosen = [(words, change) for words, change in changes(array) if _FIRST.match(words)]
+        label = _label_of_input(stretch, node, index)
+        chosen = [(words, change) for words, change in changes_of(array) if _FIRST.match(words)]
         for one, other in itertools.combinations(range(array.ndim), 2):
             if array.shape[one] == array.shape[other] > 1:
                 turned: Change = lambda a, x=one, y=other: np.ascontiguousarray(a.swapaxes(x, y))  # noqa: E731
                 chosen.insert(0, (f"transposed (axes {one} and {other})", turned))
         for words, change in chosen:
-            yield _of(place, f"{label} {words}", 6 + math.log2(len(chosen)), index, change)
+            yield _edit_of_input(place, f"{label} {words}", 6 + math.log2(len(chosen)), index, change)
         alike = [name for name in constants if name != node.input[index] and _is_alike(constants[name], array)]
         for name in alike[:_MOST_ALIKE]:
             words = f"constant {name!r} in place of {label}"
-            yield _of(place, words, 6 + math.log2(len(alike)), index, constants[name])
+            yield _edit_of_input(place, words, 6 + math.log2(len(alike)), index, constants[name])
 
 
-def operand_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def operand_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Inputs taken from elsewhere: a sibling, what a block reads, another of these."""
-    for index, array in _values(stretch, node).items():
-        yield from _elsewhere(stretch, place, node, _label(stretch, node, index), index, array)
+    for index, array in _input_values(stretch, node).items():
+        yield from _other_tensor_edits(stretch, place, node, _label_of_input(stretch, node, index), index, array)
 
 
-def changed_constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def changed_constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Constants changed as arrays, small ones as attributes are."""
-    values = _values(stretch, node)
+    values = _input_values(stretch, node)
     constants = [index for index in values if node.input[index] in stretch.context.constants]
     for index in constants:
         if values[index].size <= _SMALL:
-            yield from _small(place, _label(stretch, node, index), index, values[index])
+            yield from _small_constant_edits(place, _label_of_input(stretch, node, index), index, values[index])
     for index in constants:
-        yield from _changed(place, _label(stretch, node, index), index, values[index], len(values))
+        yield from _input_change_edits(place, _label_of_input(stretch, node, index), index, values[index], len(values))
 
 
-def changed_input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def changed_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """What a node reads of others changed as arrays."""
-    values = _values(stretch, node)
+    values = _input_values(stretch, node)
     for index, array in values.items():
         if node.input[index] not in stretch.context.constants:
-            yield from _changed(place, _label(stretch, node, index), index, array, len(values))
+            yield from _input_change_edits(place, _label_of_input(stretch, node, index), index, array, len(values))
 
 
-def _values(stretch: Stretch, node: onnx.NodeProto) -> dict[int, np.ndarray]:
+def _input_values(stretch: ComputedStretch, node: onnx.NodeProto) -> dict[int, np.ndarray]:
     found = {index: stretch.value(0, name) for index, name in enumerate(node.input) if name}
     return {index: array for index, array in found.items() if array is not None}
 
 
-def _label(stretch: Stretch, node: onnx.NodeProto, index: int) -> str:
+def _label_of_input(stretch: ComputedStretch, node: onnx.NodeProto, index: int) -> str:
     schema = schema_of(node, stretch.context.opsets)
     return input_label(node, index, schema, constant=node.input[index] in stretch.context.constants)
 
 
-def _of(place: int, words: str, bits: float, index: int, change: Change | np.ndarray | None) -> Edit:
-    return Edit(words=words, bits=bits, at=place, before=_replaced(index, change))
+def _edit_of_input(place: int, words: str, bits: float, index: int, change: Change | np.ndarray | None) -> StretchEdit:
+    return StretchEdit(words=words, bits=bits, at=place, before=_replace_input(index, change))
 
 
-def _replaced(index: int, new: Change | np.ndarray | None) -> Callable[[Arrays], Arrays]:
+def _replace_input(index: int, new: Change | np.ndarray | None) -> Callable[[Arrays], Arrays]:
     def before(arrays: Arrays) -> Arrays:
         old = arrays[index] if index < len(arrays) else None
         made = new if not callable(new) else None if old is None else new(old)
@@ -152,16 +156,16 @@ def _replaced(index: int, new: Change | np.ndarray | None) -> Callable[[Arrays],
     return before
 
 
-def _exchange(one: int, other: int) -> Callable[[Arrays], Arrays]:
+def _exchange_inputs(one: int, other: int) -> Callable[[Arrays], Arrays]:
     order = {one: other, other: one}
     return lambda arrays: [arrays[order.get(index, index)] for index in range(len(arrays))]
 
 
-def _copy(source: int, target: int) -> Callable[[Arrays], Arrays]:
+def _copy_input(source: int, target: int) -> Callable[[Arrays], Arrays]:
     return lambda arrays: [arrays[source] if index == target else array for index, array in enumerate(arrays)]
 
 
-def _small(place: int, label: str, index: int, array: np.ndarray) -> Iterator[Edit]:
+def _small_constant_edits(place: int, label: str, index: int, array: np.ndarray) -> Iterator[StretchEdit]:
     flat = array.ravel().tolist()
     found: list[list[Any]] = []
     if array.size == 1 and array.dtype.kind == "f":
@@ -177,13 +181,13 @@ def _small(place: int, label: str, index: int, array: np.ndarray) -> Iterator[Ed
             made = np.array(value).astype(array.dtype)
         else:
             continue
-        words = f"{label} {spoken(value)} in place of {spoken(flat)}"
-        yield _of(place, words, 4 + math.log2(len(found)), index, made)
+        words = f"{label} {describe_value(value)} in place of {describe_value(flat)}"
+        yield _edit_of_input(place, words, 4 + math.log2(len(found)), index, made)
 
 
-def _elsewhere(
-    stretch: Stretch, place: int, node: onnx.NodeProto, label: str, index: int, array: np.ndarray
-) -> Iterator[Edit]:
+def _other_tensor_edits(
+    stretch: ComputedStretch, place: int, node: onnx.NodeProto, label: str, index: int, array: np.ndarray
+) -> Iterator[StretchEdit]:
     """Another tensor of the same shape and type in the place of an input."""
     alike = [
         name
@@ -191,10 +195,12 @@ def _elsewhere(
         if name != node.input[index] and _is_alike(stretch.value(0, name), array)
     ][:_MOST_ALIKE]
     for name in alike:
-        yield Edit(
+        yield StretchEdit(
             words=f"{name!r} in place of {label}",
             bits=6 + math.log2(len(alike)),
-            whole=lambda one, sample, n=name: one.run(sample, _of(place, "", 0, index, _shown(one, sample, n))),
+            whole=lambda one, sample, n=name: one.run(
+                sample, _edit_of_input(place, "", 0, index, _known_value(one, sample, n))
+            ),
         )
 
 
@@ -202,31 +208,31 @@ def _is_alike(one: np.ndarray | None, other: np.ndarray) -> bool:
     return one is not None and one.shape == other.shape and one.dtype == other.dtype
 
 
-def _shown(stretch: Stretch, sample: int, name: str) -> np.ndarray:
+def _known_value(stretch: ComputedStretch, sample: int, name: str) -> np.ndarray:
     array = stretch.value(sample, name)
     if array is None:
         raise KeyError(name)
     return array
 
 
-def _changed(place: int, label: str, index: int, array: np.ndarray, count: int) -> Iterator[Edit]:
+def _input_change_edits(place: int, label: str, index: int, array: np.ndarray, count: int) -> Iterator[StretchEdit]:
     if array.size > 1:
-        every = list(changes(array))
+        every = list(changes_of(array))
         for words, change in every:
-            yield _of(place, f"{label} {words}", 5 + math.log2(len(every) * count), index, change)
+            yield _edit_of_input(place, f"{label} {words}", 5 + math.log2(len(every) * count), index, change)
         if array.dtype.kind == "f":
             for name, function in FUNCTIONS.items():
                 bits = 6 + math.log2(len(FUNCTIONS))
                 through: Change = lambda a, f=function: f(a.astype(np.float64)).astype(a.dtype)  # noqa: E731
-                yield _of(place, f"{name} of {label}", bits, index, through)
+                yield _edit_of_input(place, f"{name} of {label}", bits, index, through)
     elif array.dtype.kind == "f":
         for name in FORMATS:
-            made = rounded(name)(array)
+            made = round_to_format(name)(array)
             words = f"{label} rounded to {name}: {float(array.ravel()[0]):.4g} becomes {float(made.ravel()[0]):.4g}"
-            yield _of(place, words, 7, index, made)
+            yield _edit_of_input(place, words, 7, index, made)
 
 
-def joint_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """One change of several constants at once: the order of gates, a layout, a format."""
     constants = stretch.context.constants
     arrays = {
@@ -236,24 +242,26 @@ def joint_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[
     }
     if len(arrays) < 2:
         return
-    each = {index: dict(changes(array)) for index, array in arrays.items()}
+    each = {index: dict(changes_of(array)) for index, array in arrays.items()}
     for words in dict.fromkeys(itertools.chain.from_iterable(each.values())):
         having = [index for index in each if words in each[index]]
         if len(having) > 1:
             bits = 6 + math.log2(len(each[having[0]]))
             together = {index: each[index][words] for index in having}
-            yield Edit(words=f"constants {having} all {words}", bits=bits, at=place, before=_each(together))
-    yield from _gates(place, arrays)
+            yield StretchEdit(
+                words=f"constants {having} all {words}", bits=bits, at=place, before=_change_each(together)
+            )
+    yield from _gate_order_edits(place, arrays)
 
 
-def _each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
+def _change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
     return lambda arrays: [
         by_index[index](array) if index in by_index and array is not None else array
         for index, array in enumerate(arrays)
     ]
 
 
-def _gates(place: int, arrays: Mapping[int, np.ndarray]) -> Iterator[Edit]:
+def _gate_order_edits(place: int, arrays: Mapping[int, np.ndarray]) -> Iterator[StretchEdit]:
     """Blocks of one axis of all constants that have it in another order, those twice as long in both halves."""
     for axis in range(max(array.ndim for array in arrays.values())):
         length = min(array.shape[axis] for array in arrays.values() if array.ndim > axis)
@@ -270,54 +278,56 @@ def _gates(place: int, arrays: Mapping[int, np.ndarray]) -> Iterator[Edit]:
                     blocks = [np.split(half, len(order), axis)[index] for half in halves for index in order]
                     return np.concatenate(blocks, axis)
 
-                yield Edit(
+                yield StretchEdit(
                     words=f"{count} blocks (gates) of constants {fitting} in the order {list(order)}",
                     bits=7 + math.log2(math.factorial(count)),
                     at=place,
-                    before=_each(dict.fromkeys(fitting, change)),
+                    before=_change_each(dict.fromkeys(fitting, change)),
                 )
 
 
-def fitted_input_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def fitted_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Inputs scaled or offset by a fitted amount."""
     if not stretch.same_shape:
         return
-    values = {i: a for i, a in _values(stretch, node).items() if a.dtype.kind == "f" and a.size}
+    values = {i: a for i, a in _input_values(stretch, node).items() if a.dtype.kind == "f" and a.size}
     for index, array in values.items():
-        label = _label(stretch, node, index)
+        label = _label_of_input(stretch, node, index)
         # What the layer reads was seen; its constants were not.
         least = 6 if node.input[index] in stretch.context.constants else 7
-        size = _size(array)
-        scaled = _fitted(
-            stretch, lambda by, i=index: _of(place, "", 0, i, lambda a: (a * (1 + by)).astype(a.dtype)), 0.05
+        size = _typical_size(array)
+        scaled = _fit_amount(
+            stretch, lambda by, i=index: _edit_of_input(place, "", 0, i, lambda a: (a * (1 + by)).astype(a.dtype)), 0.05
         )
         if scaled is not None:
-            factor, bits = nice(1 + scaled)
+            factor, bits = round_to_nice(1 + scaled)
             said = f"{label} scaled by {factor:.6g}"
-            made = _of(place, said, least + bits, index, lambda a, f=factor: (a * f).astype(a.dtype))
-            yield Edit(words=said, bits=least + bits, at=place, before=made.before, numbers={"factor": factor})
-        offset = _fitted(
-            stretch, lambda by, i=index: _of(place, "", 0, i, lambda a: (a + by).astype(a.dtype)), 0.05 * size
+            made = _edit_of_input(place, said, least + bits, index, lambda a, f=factor: (a * f).astype(a.dtype))
+            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"factor": factor})
+        offset = _fit_amount(
+            stretch,
+            lambda by, i=index: _edit_of_input(place, "", 0, i, lambda a: (a + by).astype(a.dtype)),
+            0.05 * size,
         )
         if offset is not None:
-            shift, bits = nice(offset)
+            shift, bits = round_to_nice(offset)
             said = f"{shift:.6g} added to {label}"
-            made = _of(place, said, least + bits, index, lambda a, s=shift: (a + s).astype(a.dtype))
-            yield Edit(words=said, bits=least + bits, at=place, before=made.before, numbers={"offset": shift})
+            made = _edit_of_input(place, said, least + bits, index, lambda a, s=shift: (a + s).astype(a.dtype))
+            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"offset": shift})
 
 
-def near_constant_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def near_constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """A constant near by added to an input, or multiplied with it."""
-    values = {i: a for i, a in _values(stretch, node).items() if a.dtype.kind == "f" and a.size}
+    values = {i: a for i, a in _input_values(stretch, node).items() if a.dtype.kind == "f" and a.size}
     constants = {n: a for n, a in stretch.context.constants.items() if a.dtype.kind == "f" and a.size}
     for index, array in values.items():
         for name, other in constants.items():
             if name == node.input[index]:
                 continue
-            yield from _with_constant(place, index, array, name, other, 8 + math.log2(len(constants) + 1))
+            yield from _edit_with_constant(place, index, array, name, other, 8 + math.log2(len(constants) + 1))
 
 
-def fitted_attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def fitted_attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Attributes that are numbers (epsilon, alpha, beta) at a fitted value."""
     schema = schema_of(node, stretch.context.opsets)
     names = {one.name for one in node.attribute if one.type == REAL}
@@ -328,16 +338,16 @@ def fitted_attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -
         if now is None:
             continue
 
-        def edit(by: float, name: str = name, now: float = now) -> Edit:
-            return Edit(words="", bits=0, at=place, node=changed_node(node, name, now + by, REAL))
+        def edit(by: float, name: str = name, now: float = now) -> StretchEdit:
+            return StretchEdit(words="", bits=0, at=place, node=changed_node(node, name, now + by, REAL))
 
         # A tenth of an epsilon of 1e-12 moves nothing that FP32 can show.
         for step in dict.fromkeys((0.1 * abs(now) or 0.1, max(0.1 * abs(now), _LEAST_STEP))):
-            amount = _fitted(stretch, edit, step, _MANY_FITTINGS)
+            amount = _fit_amount(stretch, edit, step, _MANY_FITTINGS)
             if amount is None:
                 continue
-            value, bits = nice(now + amount)
-            yield Edit(
+            value, bits = round_to_nice(now + amount)
+            yield StretchEdit(
                 words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
                 bits=5 + bits,
                 at=place,
@@ -346,9 +356,9 @@ def fitted_attribute_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -
             )
 
 
-def _with_constant(
+def _edit_with_constant(
     place: int, index: int, array: np.ndarray, name: str, other: np.ndarray, bits: float
-) -> Iterator[Edit]:
+) -> Iterator[StretchEdit]:
     views = [other.shape] if other.ndim != 1 else [(other.size, *(1,) * behind) for behind in range(array.ndim)]
     for view in views:
         if len(view) > array.ndim or any(a not in (1, b) for a, b in zip(view[::-1], array.shape[::-1], strict=False)):
@@ -356,17 +366,19 @@ def _with_constant(
         shaped = other.reshape(view)
         for sign in (1.0, -1.0, *((0.5, -0.5) if other.size == 1 else ())):
             words = f"{sign:+g} times {name!r} added to input {index}"
-            yield _of(place, words, bits, index, lambda a, o=shaped, s=sign: (a + s * o).astype(a.dtype))
+            yield _edit_of_input(place, words, bits, index, lambda a, o=shaped, s=sign: (a + s * o).astype(a.dtype))
         words = f"input {index} multiplied by {name!r}"
-        yield _of(place, words, bits, index, lambda a, o=shaped: (a * o).astype(a.dtype))
+        yield _edit_of_input(place, words, bits, index, lambda a, o=shaped: (a * o).astype(a.dtype))
 
 
-def _size(array: np.ndarray) -> float:
+def _typical_size(array: np.ndarray) -> float:
     finite = array[np.isfinite(array)].astype(np.float64)
     return (float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0) or 1.0
 
 
-def _fitted(stretch: Stretch, edit: Callable[[float], Edit], step: float, turns: int = _FITTINGS) -> float | None:
+def _fit_amount(
+    stretch: ComputedStretch, edit: Callable[[float], StretchEdit], step: float, turns: int = _FITTINGS
+) -> float | None:
     """The amount of a change of one number that leaves least, from no change on; None where it cannot be run."""
     chosen = stretch.fitted_on & np.isfinite(stretch.found[0])
     amount = 0.0
@@ -389,16 +401,16 @@ def _fitted(stretch: Stretch, edit: Callable[[float], Edit], step: float, turns:
     return amount
 
 
-def row_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """One index or block of one axis of an input scaled or offset by a fitted amount."""
     if not stretch.same_shape:
         return
     chosen = stretch.fitted_on & np.isfinite(stretch.found[0]) & np.isfinite(stretch.replayed[0])
     error = (stretch.found[0] - stretch.replayed[0])[chosen]
-    for index, array in _values(stretch, node).items():
+    for index, array in _input_values(stretch, node).items():
         if array.dtype.kind != "f" or array.size < 2:
             continue
-        size = _size(array)
+        size = _typical_size(array)
         for axis, length in enumerate(array.shape):
             parts = [(f"index {row}", slice(row, row + 1)) for row in range(length) if 1 < length <= _MOST_ROWS]
             parts += [
@@ -407,7 +419,7 @@ def row_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Ed
                 for block in range(count)
             ]
             for (said, rows), add in itertools.product(parts, (False, True)):
-                change = _moving(place, index, axis, rows, add=add)
+                change = _edit_moving_rows(place, index, axis, rows, add=add)
                 step = 0.1 * size if add else 0.1
                 try:
                     beside = stretch.stored(stretch.run(0, change(step)))
@@ -415,19 +427,19 @@ def row_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Ed
                     raise
                 except Exception:  # noqa: BLE001 - what cannot be run explains nothing
                     break
-                slope = (numbers(beside) - stretch.replayed[0])[chosen] / step
+                slope = (as_float64(beside) - stretch.replayed[0])[chosen] / step
                 slope, rest = slope[np.isfinite(slope)], error[np.isfinite(slope)]
                 squares = float(np.dot(slope, slope))
                 if not squares or np.dot(slope, rest) ** 2 < _ALONG * squares * float(np.dot(rest, rest)):
                     continue
-                amount = _fitted(stretch, change, step)
+                amount = _fit_amount(stretch, change, step)
                 if amount is None:
                     continue
-                value, bits = nice(amount if add else 1 + amount)
-                where = f"{said} of axis {axis} of {_label(stretch, node, index)}"
+                value, bits = round_to_nice(amount if add else 1 + amount)
+                where = f"{said} of axis {axis} of {_label_of_input(stretch, node, index)}"
                 words = f"{value:.6g} added to {where}" if add else f"{where} scaled by {value:.6g}"
                 made = change(value if add else value - 1)
-                yield Edit(
+                yield StretchEdit(
                     words=words,
                     bits=7 + bits + math.log2(len(parts)),
                     at=place,
@@ -436,15 +448,15 @@ def row_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Ed
                 )
 
 
-def _moving(place: int, index: int, axis: int, rows: slice, *, add: bool) -> Callable[[float], Edit]:
+def _edit_moving_rows(place: int, index: int, axis: int, rows: slice, *, add: bool) -> Callable[[float], StretchEdit]:
     cut = (slice(None),) * axis + (rows,)
 
-    def edit(amount: float) -> Edit:
+    def edit(amount: float) -> StretchEdit:
         def change(array: np.ndarray) -> np.ndarray:
             moved = array.copy()
             moved[cut] = moved[cut] + amount if add else moved[cut] * (1 + amount)
             return moved
 
-        return _of(place, "", 0, index, change)
+        return _edit_of_input(place, "", 0, index, change)
 
     return edit

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.schemas import schema_of
 
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from parityscope.evaluation.program import Step
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.evaluation.program import ProgramStep
+    from parityscope.hypotheses.stretch import ComputedStretch
 
 __all__ = ["neighbour_edits"]
 
 _MOST_ALIKE = 10
-_AS_IT_IS = Edit(words="", bits=0, at=-1)  # no step is at that place
+_AS_IT_IS = StretchEdit(words="", bits=0, at=-1)  # no step is at that place
 
 
-def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def neighbour_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Edits of the order in which `node`, the step at `place`, and those around the stretch are done."""
     step = stretch.steps[place]
     makers = {name: one for one in (*stretch.around, *stretch.steps[:place]) for name in one.outputs if name}
@@ -33,11 +33,11 @@ def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Itera
             continue
         rest = [other for other in step.inputs if other and other != name]
         ignored = f", {', '.join(map(repr, rest))} ignored" if rest else ""
-        yield Edit(
+        yield StretchEdit(
             words=f"{step.op_type} left out: {name!r} handed on{ignored}",
             bits=4,
             at=place,
-            node=_identity(node),
+            node=_identity_node(node),
             before=lambda arrays, i=index: [arrays[i]],
             reads=(index,),
         )
@@ -45,23 +45,23 @@ def neighbour_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Itera
         if maker is not None and maker in stretch.around:
             yield from _maker_edits(stretch, place, index, maker)
         if place and name in stretch.steps[place - 1].outputs:
-            yield _swapped(stretch, place, index)
+            yield _swap_steps(stretch, place, index)
     if place == len(stretch.steps) - 1:
-        yield from _before_the_rest(stretch, place)
+        yield from _edit_before_bias(stretch, place)
         yield from _result_edits(stretch, step)
 
 
-def _swapped(stretch: Stretch, place: int, index: int) -> Edit:
+def _swap_steps(stretch: ComputedStretch, place: int, index: int) -> StretchEdit:
     """A step of the stretch done before the one whose result it reads."""
     step, before = stretch.steps[place], stretch.steps[place - 1]
 
-    def whole(one: Stretch, sample: int) -> np.ndarray:
+    def whole(one: ComputedStretch, sample: int) -> np.ndarray:
         return one.run_in_order(sample, place, index)
 
-    return Edit(words=f"{step.op_type} done before {before.op_type}", bits=6, whole=whole)
+    return StretchEdit(words=f"{step.op_type} done before {before.op_type}", bits=6, whole=whole)
 
 
-def _before_the_rest(stretch: Stretch, place: int) -> Iterator[Edit]:
+def _edit_before_bias(stretch: ComputedStretch, place: int) -> Iterator[StretchEdit]:
     """The last step done before a constant that the step above it may do without (a bias) is added there."""
     if not place or not set(stretch.steps[place - 1].outputs) & set(stretch.steps[place].inputs):
         return
@@ -73,60 +73,62 @@ def _before_the_rest(stretch: Stretch, place: int) -> Iterator[Edit]:
         if not optional or name not in stretch.context.constants:
             continue
 
-        def whole(one: Stretch, sample: int, index: int = index) -> np.ndarray:
-            dropped = Edit(words="", bits=0, at=place - 1, before=lambda a: [*a[:index], None, *a[index + 1 :]])
+        def whole(one: ComputedStretch, sample: int, index: int = index) -> np.ndarray:
+            dropped = StretchEdit(words="", bits=0, at=place - 1, before=lambda a: [*a[:index], None, *a[index + 1 :]])
             full, without = one.results(sample, _AS_IT_IS), one.results(sample, dropped)
             added = full[above.outputs[0]] - without[above.outputs[0]]
             return np.asarray(without[step.outputs[0]] + added)
 
-        yield Edit(words=f"{step.op_type} done before {name!r} is added in {above.op_type}", bits=6, whole=whole)
+        yield StretchEdit(words=f"{step.op_type} done before {name!r} is added in {above.op_type}", bits=6, whole=whole)
 
 
-def _identity(node: onnx.NodeProto) -> onnx.NodeProto:
+def _identity_node(node: onnx.NodeProto) -> onnx.NodeProto:
     import onnx
 
     return onnx.NodeProto(op_type="Identity", input=["x"], output=[node.output[0]])
 
 
-def _maker_edits(stretch: Stretch, place: int, index: int, maker: Step) -> Iterator[Edit]:
+def _maker_edits(stretch: ComputedStretch, place: int, index: int, maker: ProgramStep) -> Iterator[StretchEdit]:
     """The node before an input left out, done twice, or done behind this one."""
     for name in maker.inputs:
         if name and stretch.value(0, name) is not None:
-            yield Edit(
+            yield StretchEdit(
                 words=f"{maker.op_type} before input {index} left out ({name!r} taken)",
                 bits=6,
-                whole=lambda one, sample, n=name: one.run(sample, _taking(place, index, one.value(sample, n))),
+                whole=lambda one, sample, n=name: one.run(
+                    sample, _edit_taking_input(place, index, one.value(sample, n))
+                ),
             )
 
-    def again(one: Stretch, sample: int, array: np.ndarray) -> np.ndarray:
+    def again(one: ComputedStretch, sample: int, array: np.ndarray) -> np.ndarray:
         return one.compute(maker, [array, *one.read(sample, maker)[1:]])
 
-    yield Edit(
+    yield StretchEdit(
         words=f"{maker.op_type} before input {index} done twice",
         bits=6,
         whole=lambda one, sample: one.run(
-            sample, _taking(place, index, again(one, sample, _read(one, sample, place, index)))
+            sample, _edit_taking_input(place, index, again(one, sample, _value_read(one, sample, place, index)))
         ),
     )
 
-    def exchanged(one: Stretch, sample: int) -> np.ndarray:
+    def exchanged(one: ComputedStretch, sample: int) -> np.ndarray:
         before = one.value(sample, maker.inputs[0])
-        return again(one, sample, one.run(sample, _taking(place, index, before)))
+        return again(one, sample, one.run(sample, _edit_taking_input(place, index, before)))
 
     if len(stretch.steps) == 1:
-        yield Edit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged)
+        yield StretchEdit(words=f"exchanged with the {maker.op_type} before it", bits=7, whole=exchanged)
 
 
-def _read(stretch: Stretch, sample: int, place: int, index: int) -> np.ndarray:
+def _value_read(stretch: ComputedStretch, sample: int, place: int, index: int) -> np.ndarray:
     array = stretch.value(sample, stretch.steps[place].inputs[index])
     if array is None:
         raise KeyError(stretch.steps[place].inputs[index])
     return array
 
 
-def _taking(place: int, index: int, array: np.ndarray | None) -> Edit:
+def _edit_taking_input(place: int, index: int, array: np.ndarray | None) -> StretchEdit:
     """One input taken to be an array."""
-    return Edit(
+    return StretchEdit(
         words="",
         bits=0,
         at=place,
@@ -134,10 +136,10 @@ def _taking(place: int, index: int, array: np.ndarray | None) -> Edit:
     )
 
 
-def _result_edits(stretch: Stretch, step: Step) -> Iterator[Edit]:
+def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[StretchEdit]:
     others = [stretch.value(0, name) if name else None for name in step.inputs]
     if len(stretch.steps) == 1 and others and others[0] is not None:
-        yield Edit(
+        yield StretchEdit(
             words=f"{step.op_type} done twice",
             bits=5,
             whole=lambda one, sample: one.compute(step, [one.base[sample], *one.read(sample, step)[1:]]),
@@ -146,11 +148,11 @@ def _result_edits(stretch: Stretch, step: Step) -> Iterator[Edit]:
     for taker in stretch.around:
         if output in taker.inputs:
 
-            def follows(one: Stretch, sample: int, t: Step = taker) -> np.ndarray:
+            def follows(one: ComputedStretch, sample: int, t: ProgramStep = taker) -> np.ndarray:
                 arrays = [one.base[sample] if name == output else one.value(sample, name) for name in t.inputs]
                 return one.compute(t, arrays)
 
-            yield Edit(words=f"the {taker.op_type} that follows done here already", bits=5, whole=follows)
+            yield StretchEdit(words=f"the {taker.op_type} that follows done here already", bits=5, whole=follows)
     shape = stretch.base[0].shape
     alike = [
         name
@@ -158,13 +160,13 @@ def _result_edits(stretch: Stretch, step: Step) -> Iterator[Edit]:
         if array.shape == shape and array.dtype == stretch.base[0].dtype
     ][:_MOST_ALIKE]
     for name in alike if shape else ():
-        yield Edit(
+        yield StretchEdit(
             words=f"{name!r} in place of the result (outputs or buffers exchanged)",
             bits=6 + math.log2(len(alike)),
             whole=lambda one, sample, n=name: np.asarray(one.value(sample, n)),
         )
     if len(stretch.base) > 1:
-        yield Edit(
+        yield StretchEdit(
             words="the result of the sample before (a stale buffer)",
             bits=6,
             whole=lambda one, sample: one.base[sample - 1],

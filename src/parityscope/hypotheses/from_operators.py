@@ -11,8 +11,8 @@ import onnx_ir as ir
 from onnx import helper, numpy_helper
 
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.changes import rounded
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.changes import round_to_format
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.schemas import TEXT, changed_node, quoted_words, schema_of, versions_of
 from parityscope.operators import of_kind, with_trait
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from parityscope.hypotheses.edits import Arrays
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
 __all__ = ["expansion_edits", "operator_edits"]
 
@@ -34,7 +34,7 @@ _MOST_CHOICES = 8
 _HANDS_ON = with_trait("computes nothing")
 
 
-def operator_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Every operator of the standard that takes these inputs, or the first of them, with its modes."""
     present = [index for index, name in enumerate(node.input) if name]
     others = [
@@ -53,51 +53,53 @@ def operator_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterat
             current = schema_of(made, stretch.context.opsets)
             known = current if current is not None else schema
             made.attribute.extend(
-                one for one in node.attribute if one.name in known.attributes and one.type == _kind(known, one.name)
+                one
+                for one in node.attribute
+                if one.name in known.attributes and one.type == _attribute_type(known, one.name)
             )
             choices = [
                 (name, word)
                 for name, spec in known.attributes.items()
-                if _kind(known, name) == TEXT
+                if _attribute_type(known, name) == TEXT
                 for word in quoted_words(spec.description)
             ][:_MOST_CHOICES]
             for choice in (None, *choices):
                 with_mode = f" with {choice[0]} {choice[1]}" if choice else ""
                 only = f", of its first {count} inputs" if count < len(present) else ""
-                yield Edit(
+                yield StretchEdit(
                     words=f"{schema.name}{with_mode}{only} in place of {node.op_type}",
                     bits=bits + 2 * bool(choice),
                     at=place,
                     node=changed_node(made, *choice) if choice else made,
                     opset=None if current is not None else schema.since_version,
-                    before=_first(present[:count]),
+                    before=_keep_first_inputs(present[:count]),
                     reads=tuple(present[:count]),
                 )
 
 
-def _kind(schema: Any, attribute: str) -> int:
+def _attribute_type(schema: Any, attribute: str) -> int:
     return int(schema.attributes[attribute].type)
 
 
-def _first(indices: list[int]) -> Any:
+def _keep_first_inputs(indices: list[int]) -> Any:
     def before(arrays: Arrays) -> Arrays:
         return [arrays[index] for index in indices]
 
     return before
 
 
-def expansion_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Iterator[Edit]:
+def expansion_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """The standard's function body of an operator with an inner result rounded, or an inner node left out."""
     if len(stretch.steps) > 1 or place:
         return
-    found = _body(stretch, node)
+    found = _function_body(stretch, node)
     if found is None:
         return
     body, version = found
     inner = [index for index, one in enumerate(body.node) if one.op_type not in _HANDS_ON]
     expansion = _Expansion(stretch, node, body, version)
     for name in ("float16", "bfloat16"):
-        yield Edit(
+        yield StretchEdit(
             words=f"every inner result of {node.op_type} rounded to {name}",
             bits=8,
             whole=lambda _, sample, n=name: expansion.run(sample, rounding=n),
@@ -105,20 +107,20 @@ def expansion_edits(stretch: Stretch, place: int, node: onnx.NodeProto) -> Itera
     for index in inner:
         one = body.node[index]
         bits = 8 + math.log2(len(inner))
-        yield Edit(
+        yield StretchEdit(
             words=f"inside {node.op_type} the result of {one.op_type} ({one.output[0]}) rounded to float16",
             bits=bits,
             whole=lambda _, sample, i=index: expansion.run(sample, rounding="float16", only=i),
         )
         for entry in range(len(one.input)):
-            yield Edit(
+            yield StretchEdit(
                 words=f"inside {node.op_type} {one.op_type} (which makes {one.output[0]}) left out",
                 bits=bits,
                 whole=lambda _, sample, i=index, e=entry: expansion.run(sample, left_out=(i, e)),
             )
 
 
-def _body(stretch: Stretch, node: onnx.NodeProto) -> tuple[onnx.FunctionProto, int] | None:
+def _function_body(stretch: ComputedStretch, node: onnx.NodeProto) -> tuple[onnx.FunctionProto, int] | None:
     versions = versions_of(node)
     if not versions:
         return None
@@ -141,7 +143,7 @@ def _body(stretch: Stretch, node: onnx.NodeProto) -> tuple[onnx.FunctionProto, i
     return body, max([version, *versions_named])
 
 
-def _type_message(stretch: Stretch, name: str) -> bytes:
+def _type_message(stretch: ComputedStretch, name: str) -> bytes:
     array = stretch.value(0, name) if name else None
     if array is None:
         return b""
@@ -152,14 +154,16 @@ def _type_message(stretch: Stretch, name: str) -> bytes:
 class _Expansion:
     """A function body on what the operator reads."""
 
-    def __init__(self, stretch: Stretch, node: onnx.NodeProto, body: onnx.FunctionProto, version: int) -> None:
+    def __init__(self, stretch: ComputedStretch, node: onnx.NodeProto, body: onnx.FunctionProto, version: int) -> None:
         self.stretch, self.node, self.body = stretch, node, body
         schema = onnx.defs.get_schema(node.op_type, max(versions_of(node)), node.domain)
         given: dict[str, onnx.AttributeProto] = {one.name: one for one in body.attribute_proto}
         given |= {name: spec.default_value for name, spec in schema.attributes.items() if spec.default_value.type}
         given |= {one.name: one for one in node.attribute}
-        nodes = [_resolved(one, given) for one in body.node]
-        self.constants = {one.output[0]: _constant(one) for one in nodes if one.op_type == "Constant" and one.attribute}
+        nodes = [_resolve_references(one, given) for one in body.node]
+        self.constants = {
+            one.output[0]: _constant_value(one) for one in nodes if one.op_type == "Constant" and one.attribute
+        }
         graph = onnx.GraphProto(name="body", node=[one for one in nodes if one.op_type != "Constant"])
         names = {name for one in graph.node for name in one.input if name} - {
             o for one in graph.node for o in one.output
@@ -177,7 +181,7 @@ class _Expansion:
         (step,) = self.stretch.steps
         given = [self.stretch.value(sample, name) if name else None for name in step.inputs]
         values: dict[str, Any] = dict(zip(self.body.input, given, strict=False)) | self.constants
-        change = rounded(rounding) if rounding else None
+        change = round_to_format(rounding) if rounding else None
         for inner in self.program.steps:
             index = self.places[inner.outputs]
             if left_out is not None and left_out[0] == index:
@@ -195,7 +199,7 @@ class _Expansion:
         return np.asarray(values[self.body.output[place]])
 
 
-def _resolved(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
+def _resolve_references(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) -> onnx.NodeProto:
     """The node with attributes of the function put in for what refers to them."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
@@ -211,7 +215,7 @@ def _resolved(node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]) ->
     return copy
 
 
-def _constant(node: onnx.NodeProto) -> np.ndarray:
+def _constant_value(node: onnx.NodeProto) -> np.ndarray:
     value = helper.get_attribute_value(node.attribute[0])
     if isinstance(value, onnx.TensorProto):
         return np.asarray(numpy_helper.to_array(value))

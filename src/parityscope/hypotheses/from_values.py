@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from parityscope.hypotheses.changes import changes
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.changes import changes_of
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import schema_of
-from parityscope.hypotheses.stretch import numbers
+from parityscope.hypotheses.stretch import as_float64
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
-    Get = Callable[["Stretch", int], np.ndarray]
+    Get = Callable[["ComputedStretch", int], np.ndarray]
 
-__all__ = ["elementwise_edits", "fitted_edits", "nice"]
+__all__ = ["elementwise_edits", "fitted_edits", "round_to_nice"]
 
 # Functions that ONNX has an operator for, under the same name.
 _OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
@@ -41,7 +41,7 @@ _LINE = 4  # elements that a line needs, whose two numbers fit any two; chosen
 _COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
 
 
-def nice(value: float) -> tuple[float, float]:
+def round_to_nice(value: float) -> tuple[float, float]:
     """A fitted number, made one that people choose where it nearly is, and its bits."""
     for chosen in _CHOSEN:
         if abs(value - chosen) <= _AS_CHOSEN * max(abs(chosen), 1e-3):
@@ -52,12 +52,12 @@ def nice(value: float) -> tuple[float, float]:
     return float(value), _FITTED
 
 
-def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
+def elementwise_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """The result, or an input of its shape, passed through every generic change and every known function."""
     base = stretch.base[0]
-    every = list(changes(base))
+    every = list(changes_of(base))
     for words, change in every:
-        yield Edit(
+        yield StretchEdit(
             words=f"the result {words}",
             bits=4 + math.log2(len(every)),
             whole=lambda one, sample, c=change: c(one.base[sample]),
@@ -66,7 +66,7 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
         return
     bits = math.log2(len(FUNCTIONS))
     for name, function in FUNCTIONS.items():
-        yield Edit(
+        yield StretchEdit(
             words=f"{name} applied to the result",
             bits=4 + bits,
             whole=lambda one, sample, f=function: f(one.replayed[sample]),
@@ -75,7 +75,7 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
         )
     for place, step in enumerate(stretch.steps[:-1]):
         for name, function in FUNCTIONS.items():
-            yield Edit(
+            yield StretchEdit(
                 words=f"{name} applied to the result of {step.op_type}",
                 bits=6 + bits,
                 at=place,
@@ -84,7 +84,7 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
     for place, step in enumerate(stretch.steps if len(stretch.steps) > 1 else ()):
         message = onnx.NodeProto(op_type="Identity")
         for name, function in FUNCTIONS.items():
-            yield Edit(
+            yield StretchEdit(
                 words=f"{name} in place of {step.op_type}",
                 bits=6 + bits,
                 at=place,
@@ -99,24 +99,24 @@ def elementwise_edits(stretch: Stretch) -> Iterator[Edit]:
                 words = f"{name} of {tensor!r} in place of it"
                 yield replace(operator, words=words, bits=6 + bits, pointwise=(tensor, function))
                 continue
-            yield Edit(
+            yield StretchEdit(
                 words=f"{name} of {tensor!r} in place of it",
                 bits=6 + bits,
-                whole=lambda one, sample, f=function, t=tensor: f(numbers(_known(one, sample, t))),
+                whole=lambda one, sample, f=function, t=tensor: f(as_float64(_known_value(one, sample, t))),
                 pointwise=(tensor, function) if name not in _STEPS else None,
             )
 
 
-def _operator_in_place(stretch: Stretch, tensor: str, name: str) -> Edit | None:
+def _operator_in_place(stretch: ComputedStretch, tensor: str, name: str) -> StretchEdit | None:
     """An operator in the place of a stretch of one node, reading one of its inputs; None where no graph can say that."""
     made = onnx.NodeProto(op_type=name)
     if len(stretch.steps) > 1 or name not in _OPERATORS or schema_of(made, stretch.context.opsets) is None:
         return None
     index = stretch.steps[0].inputs.index(tensor)
-    return Edit(words="", bits=0, at=0, node=made, before=lambda arrays: [arrays[index]], reads=(index,))
+    return StretchEdit(words="", bits=0, at=0, node=made, before=lambda arrays: [arrays[index]], reads=(index,))
 
 
-def _alike_inputs(stretch: Stretch) -> list[str]:
+def _alike_inputs(stretch: ComputedStretch) -> list[str]:
     """What the stretch reads that has its result's shape and type."""
     base, found = stretch.base[0], []
     for name in dict.fromkeys(name for step in stretch.steps for name in step.inputs if name):
@@ -126,60 +126,60 @@ def _alike_inputs(stretch: Stretch) -> list[str]:
     return found
 
 
-def _known(stretch: Stretch, sample: int, name: str) -> np.ndarray:
+def _known_value(stretch: ComputedStretch, sample: int, name: str) -> np.ndarray:
     array = stretch.value(sample, name)
     if array is None:
         raise KeyError(name)
     return array
 
 
-def fitted_edits(stretch: Stretch) -> Iterator[Edit]:
+def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """Scales, offsets, bounds, grids and curves of the result, of each index of its axes, and of what lies near by."""
     known, found = stretch.replayed[0], stretch.found[0]
     chosen = stretch.fitted_on & np.isfinite(known) & np.isfinite(found)
     if not stretch.same_shape or known.ndim == 0 or np.count_nonzero(chosen) < 2:
         return
     x, y = known[chosen], found[chosen]
-    yield from _lines(x, y)
-    yield from _bounds(x, y)
-    yield from _polynomials(stretch, x, y)
-    yield from _grids(stretch, x, y)
-    yield from _curves(stretch, chosen, y)
+    yield from _line_edits(x, y)
+    yield from _bound_edits(x, y)
+    yield from _polynomial_edits(stretch, x, y)
+    yield from _grid_edits(stretch, x, y)
+    yield from _curve_edits(stretch, chosen, y)
     for axis, length in enumerate(known.shape):
         if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
-            yield from _by_index(stretch, chosen, axis, length)
-    yield from _with_others(stretch, chosen, x, y)
+            yield from _edits_by_index(stretch, chosen, axis, length)
+    yield from _edits_with_others(stretch, chosen, x, y)
 
 
-def _slope(x: np.ndarray, y: np.ndarray) -> float:
+def _slope_through_origin(x: np.ndarray, y: np.ndarray) -> float:
     squares = float(np.dot(x, x))
     return float(np.dot(x, y)) / squares if squares else 0.0
 
 
-def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    slope = _slope(x - x.mean(), y - y.mean())
+def _fit_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    slope = _slope_through_origin(x - x.mean(), y - y.mean())
     return slope, float(y.mean() - slope * x.mean())
 
 
-def _lines(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
-    (gain, gain_bits), (offset, offset_bits) = map(nice, _line(x, y))
-    yield Edit(
+def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
+    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, _fit_line(x, y))
+    yield StretchEdit(
         words=f"the result times {gain:.6g} plus {offset:.6g}",
         bits=5 + gain_bits + offset_bits,
         whole=lambda one, sample: gain * one.replayed[sample] + offset,
         numbers={"factor": gain, "offset": offset},
         behind=(("Mul", (gain,)), ("Add", (offset,))),
     )
-    factor, bits = nice(_slope(x, y))
-    yield Edit(
+    factor, bits = round_to_nice(_slope_through_origin(x, y))
+    yield StretchEdit(
         words=f"the result scaled by {factor:.6g}",
         bits=4 + bits,
         whole=lambda one, sample: factor * one.replayed[sample],
         behind=(("Mul", (factor,)),),
         numbers={"factor": factor},
     )
-    shift, bits = nice(float(np.median(y - x)))
-    yield Edit(
+    shift, bits = round_to_nice(float(np.median(y - x)))
+    yield StretchEdit(
         words=f"{shift:.6g} added to the result",
         bits=4 + bits,
         whole=lambda one, sample: one.replayed[sample] + shift,
@@ -188,8 +188,10 @@ def _lines(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
     )
     below, above = x < 0, x > 0
     if below.sum() > 1 and above.sum() > 1:
-        (low, low_bits), (high, high_bits) = (nice(_slope(x[part], y[part])) for part in (below, above))
-        yield Edit(
+        (low, low_bits), (high, high_bits) = (
+            round_to_nice(_slope_through_origin(x[part], y[part])) for part in (below, above)
+        )
+        yield StretchEdit(
             words=f"negative results times {low:.6g} and positive ones times {high:.6g}",
             bits=6 + low_bits + high_bits,
             whole=lambda one, sample: np.where(one.replayed[sample] < 0, low, high) * one.replayed[sample],
@@ -197,11 +199,11 @@ def _lines(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
         )
 
 
-def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+def _bound_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """Cut off at the largest and least number that the candidate gives, where some of what the model says lies beyond."""
-    (low, low_bits), (high, high_bits) = nice(float(y.min())), nice(float(y.max()))
+    (low, low_bits), (high, high_bits) = round_to_nice(float(y.min())), round_to_nice(float(y.max()))
     if (x > high).any():
-        yield Edit(
+        yield StretchEdit(
             words=f"the result cut off at {high:.6g} (an upper bound, or saturation)",
             bits=5 + high_bits,
             whole=lambda one, sample: np.minimum(one.replayed[sample], high),
@@ -209,7 +211,7 @@ def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
             behind=(("Min", (high,)),),
         )
     if (x < low).any():
-        yield Edit(
+        yield StretchEdit(
             words=f"the result cut off below {low:.6g}",
             bits=5 + low_bits,
             whole=lambda one, sample: np.maximum(one.replayed[sample], low),
@@ -217,7 +219,7 @@ def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
             behind=(("Max", (low,)),),
         )
     if low == high:
-        yield Edit(
+        yield StretchEdit(
             words=f"the result is {low:.6g} everywhere",
             bits=5 + low_bits,
             whole=lambda one, sample: np.full_like(one.replayed[sample], low),
@@ -225,7 +227,7 @@ def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
             behind=(("Clip", (low, low)),),
         )
     elif (x > high).any() and (x < low).any():
-        yield Edit(
+        yield StretchEdit(
             words=f"the result cut off at {low:.6g} and {high:.6g}",
             bits=5 + low_bits + high_bits,
             whole=lambda one, sample: np.clip(one.replayed[sample], low, high),
@@ -234,21 +236,21 @@ def _bounds(x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
         )
 
 
-def _polynomials(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+def _polynomial_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """A polynomial of the result, its variable scaled so that powers stay of one size."""
     for degree in (2, 3):
         if np.unique(x[:1000]).size <= degree + 1:
             return
         fitted = np.polyfit(x / stretch.size, y, degree)
         shown = ", ".join(f"{value:.4g}" for value in fitted / stretch.size ** np.arange(degree, -1, -1.0))
-        yield Edit(
+        yield StretchEdit(
             words=f"a polynomial of the result of degree {degree} ({shown})",
             bits=6 + _FITTED * (degree + 1),
             whole=lambda one, sample, p=fitted: np.polyval(p, one.replayed[sample] / one.size),
         )
 
 
-def _grids(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """Rounded to multiples of one step, where the candidate's numbers are few."""
     part = y if y.size <= _COLUMNS * 10 else np.random.default_rng(1).choice(y, _COLUMNS * 10)
     levels = np.unique(part)
@@ -259,9 +261,9 @@ def _grids(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
     sizes = np.sort(np.abs(levels))
     for count in (2**power for power in range(2, 18) if 2**power < 2 * sizes.size):  # exact over a growing range
         multiples = np.round(sizes[:count] / step)
-        step = _slope(multiples, sizes[:count]) or step
+        step = _slope_through_origin(multiples, sizes[:count]) or step
     for word, rounding in (("rounded", np.round), ("rounded down", np.floor), ("truncated", np.trunc)):
-        yield Edit(
+        yield StretchEdit(
             words=f"the result {word} to multiples of {step:.6g} (quantized)",
             bits=6 + _FITTED,
             whole=lambda one, sample, r=rounding: r(one.replayed[sample] / step) * step,
@@ -269,7 +271,7 @@ def _grids(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
         )
     if stretch.size:
         zero = float(np.median(part - np.round(part / step) * step))
-        yield Edit(
+        yield StretchEdit(
             words=f"the result rounded to multiples of {step:.6g} beside {zero:.6g} (quantized)",
             bits=6 + 2 * _FITTED,
             whole=lambda one, sample: np.round((one.replayed[sample] - zero) / step) * step + zero,
@@ -277,11 +279,11 @@ def _grids(stretch: Stretch, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
         )
 
 
-def _curves(stretch: Stretch, chosen: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+def _curve_edits(stretch: ComputedStretch, chosen: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """Any function of one variable, by its mean in bins of equal count."""
     sources: list[tuple[str, Get]] = [("the result", lambda one, sample: one.replayed[sample])]
     sources += [
-        (repr(tensor), lambda one, sample, t=tensor: numbers(_known(one, sample, t)))
+        (repr(tensor), lambda one, sample, t=tensor: as_float64(_known_value(one, sample, t)))
         for tensor in _alike_inputs(stretch)[:2]
     ]
     for words, get in sources:
@@ -294,14 +296,14 @@ def _curves(stretch: Stretch, chosen: np.ndarray, y: np.ndarray) -> Iterator[Edi
             count = np.maximum(np.bincount(which, minlength=edges.size - 1), 1)
             points = [np.bincount(which, of, edges.size - 1) / count for of in (x, y)]
             shown = ", ".join(f"{a:.3g} to {b:.3g}" for a, b in list(zip(*points, strict=True))[:: max(1, bins // 5)])
-            yield Edit(
+            yield StretchEdit(
                 words=f"a curve of {words} ({shown})",
                 bits=16.0 * bins,
                 whole=lambda one, sample, g=get, p=points: np.interp(g(one, sample), *p),
             )
 
 
-def _by_index(stretch: Stretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[Edit]:
+def _edits_by_index(stretch: ComputedStretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[StretchEdit]:
     """A factor or an offset for each index of an axis, few wrong indices, indices exchanged or copied."""
     over = tuple(other for other in range(chosen.ndim) if other != axis)
     view = tuple(length if other == axis else 1 for other in range(chosen.ndim))
@@ -313,26 +315,26 @@ def _by_index(stretch: Stretch, chosen: np.ndarray, axis: int, length: int) -> I
     errors = np.where(chosen, stretch.errors[0], 0.0).sum(over)
     wrong = np.flatnonzero(errors > 1e-6 * errors.sum() + 10 * stretch.floor * count)
     if wrong.size:
-        yield from _at_indices(axis, length, wrong, gains, offsets, view)
+        yield from _edit_at_indices(axis, length, wrong, gains, offsets, view)
     if wrong.size == 1 and np.count_nonzero(np.take(chosen, wrong[0], axis)) > _LINE:
-        yield from _line_at(stretch, chosen, axis, int(wrong[0]), view)
+        yield from _line_edit_at(stretch, chosen, axis, int(wrong[0]), view)
     if length <= _MOST_ASSIGNED:
-        yield from _moved(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
+        yield from _move_indices_edits(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
 
 
-def _at_indices(
+def _edit_at_indices(
     axis: int, length: int, wrong: np.ndarray, gains: np.ndarray, offsets: np.ndarray, view: tuple[int, ...]
-) -> Iterator[Edit]:
+) -> Iterator[StretchEdit]:
     few = wrong.size <= max(1, length // 2)
     kept = np.isin(np.arange(length), wrong)
     said = ", ".join(map(str, wrong[:6])) + (", ..." if wrong.size > 6 else "")
     where = f"index {said} of axis {axis}" if few else f"each index of axis {axis}"
     a_run = wrong.size > 1 and bool((np.diff(wrong) == 1).all())
     place = (2 * math.log2(length) if a_run else min(length, wrong.size * math.log2(length))) if few else 0.0
-    gain, gain_bits = nice(float(np.median(gains[wrong])))
+    gain, gain_bits = round_to_nice(float(np.median(gains[wrong])))
     if np.ptp(gains[wrong]) < 1e-3 * max(1e-6, abs(gain)) + 1e-9:
         factors = np.where(kept, gain, 1.0).reshape(view)
-        yield Edit(
+        yield StretchEdit(
             words=f"{where} scaled by {gain:.6g}",
             bits=5 + gain_bits + place,
             whole=lambda one, sample: one.replayed[sample] * factors,
@@ -343,7 +345,7 @@ def _at_indices(
     for word, values, neutral, add in (("factors", gains, 1.0, False), ("offsets", offsets, 0.0, True)):
         table = np.where(kept, values, neutral).reshape(view)
         shown = ", ".join(f"{value:.4g}" for value in values[wrong[:4]])
-        yield Edit(
+        yield StretchEdit(
             words=f"{where} {'shifted by' if add else 'scaled by'} {word} of their own ({shown})",
             bits=6 + own,
             whole=lambda one, sample, t=table, a=add: one.replayed[sample] + t if a else one.replayed[sample] * t,
@@ -351,13 +353,15 @@ def _at_indices(
         )
 
 
-def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int, view: tuple[int, ...]) -> Iterator[Edit]:
+def _line_edit_at(
+    stretch: ComputedStretch, chosen: np.ndarray, axis: int, index: int, view: tuple[int, ...]
+) -> Iterator[StretchEdit]:
     """One index scaled and shifted: what comes of its weights scaled, and its bias not."""
     length = chosen.shape[axis]
     part = np.take(chosen, index, axis)
     x, y = (np.take(side[0], index, axis)[part] for side in (stretch.replayed, stretch.found))
-    gain, gain_bits = nice(_line(x, y)[0])
-    offset, offset_bits = nice(float((y - gain * x).mean()))
+    gain, gain_bits = round_to_nice(_fit_line(x, y)[0])
+    offset, offset_bits = round_to_nice(float((y - gain * x).mean()))
     where, said = f"index {index} of axis {axis}", f"times {gain:.6g} plus {offset:.6g}"
     for name in stretch.steps[-1].inputs:
         bias = stretch.context.constants.get(name)
@@ -367,7 +371,7 @@ def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int, view: 
                 offset, offset_bits, said = stays, 0.0, f"scaled by {gain:.6g} before {name!r} is added"
     wrong = np.arange(length) == index
     factors, offsets = (np.where(wrong, *pair).reshape(view) for pair in ((gain, 1.0), (offset, 0.0)))
-    yield Edit(
+    yield StretchEdit(
         words=f"{where} {said}",
         bits=6 + math.log2(length) + gain_bits + offset_bits,
         whole=lambda one, sample: one.replayed[sample] * factors + offsets,
@@ -376,7 +380,7 @@ def _line_at(stretch: Stretch, chosen: np.ndarray, axis: int, index: int, view: 
     )
 
 
-def _moved(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[Edit]:
+def _move_indices_edits(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[StretchEdit]:
     """Indices in another order, or copies of others: by least squared distance (R. Jonker, A. Volgenant, Computing 38, 1987)."""
     from scipy.optimize import linear_sum_assignment
 
@@ -391,7 +395,7 @@ def _moved(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[Edit]:
     moved = np.flatnonzero(order != np.arange(length))
     if moved.size:
         shown = ", ".join(f"{i} has {order[i]}" for i in moved[:4])
-        yield Edit(
+        yield StretchEdit(
             words=f"axis {axis} in another order ({moved.size} indices; {shown})",
             bits=6 + moved.size * math.log2(length),
             whole=lambda one, sample: np.take(one.replayed[sample], order, axis),
@@ -402,14 +406,16 @@ def _moved(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[Edit]:
     if copied.size:
         source = np.where(np.isin(np.arange(length), copied), nearest, np.arange(length))
         shown = ", ".join(f"{i} is {source[i]}" for i in copied[:4])
-        yield Edit(
+        yield StretchEdit(
             words=f"{copied.size} indices of axis {axis} are copies of others ({shown})",
             bits=8 + 2 * copied.size * math.log2(length),
             whole=lambda one, sample: np.take(one.replayed[sample], source, axis),
         )
 
 
-def _with_others(stretch: Stretch, chosen: np.ndarray, x: np.ndarray, y: np.ndarray) -> Iterator[Edit]:
+def _edits_with_others(
+    stretch: ComputedStretch, chosen: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> Iterator[StretchEdit]:
     """The result plus, or times, another tensor near by: a bias lost or added twice, a residual left out."""
     shape = stretch.replayed[0].shape
     sources: list[tuple[str, Get]] = []
@@ -421,7 +427,7 @@ def _with_others(stretch: Stretch, chosen: np.ndarray, x: np.ndarray, y: np.ndar
         # A vector may lie along any axis.
         views = [array.shape] if array.ndim != 1 else [(array.size, *(1,) * behind) for behind in range(len(shape))]
         sources += [
-            (repr(name), lambda one, sample, n=name, v=view: numbers(_known(one, sample, n)).reshape(v))
+            (repr(name), lambda one, sample, n=name, v=view: as_float64(_known_value(one, sample, n)).reshape(v))
             for view in views
             if len(view) <= len(shape) and all(a in (1, b) for a, b in zip(view[::-1], shape[::-1], strict=False))
         ]
@@ -434,28 +440,28 @@ def _with_others(stretch: Stretch, chosen: np.ndarray, x: np.ndarray, y: np.ndar
         other = np.broadcast_to(get(stretch, 0), shape)[chosen]
         if not np.isfinite(other).all() or not other.any():
             continue
-        times, times_bits = nice(_slope(other, y - x))
+        times, times_bits = round_to_nice(_slope_through_origin(other, y - x))
         said = {-1.0: f"{words} left out", 1.0: f"{words} added once more"}.get(
             times, f"{times:.6g} times {words} added"
         )
-        yield Edit(
+        yield StretchEdit(
             words=said,
             bits=bits + times_bits,
             whole=lambda one, s, t=times, g=get: one.replayed[s] + t * g(one, s),
             numbers={"times": times},
         )
-        factor, factor_bits = nice(_slope(other, y))
-        yield Edit(
+        factor, factor_bits = round_to_nice(_slope_through_origin(other, y))
+        yield StretchEdit(
             words=f"{factor:.6g} times {words} in place of the result",
             bits=bits + factor_bits,
             whole=lambda one, s, f=factor, g=get: f * g(one, s) + 0 * one.replayed[s],
         )
-        yield Edit(
+        yield StretchEdit(
             words=f"the result multiplied by {words}",
             bits=bits + 4,
             whole=lambda one, s, g=get: one.replayed[s] * g(one, s),
         )
-        yield Edit(
+        yield StretchEdit(
             words=f"the result divided by {words}",
             bits=bits + 4,
             whole=lambda one, s, g=get: one.replayed[s] / g(one, s),

@@ -16,10 +16,10 @@ __all__ = [
     "attribute_value",
     "changed_node",
     "default_of",
+    "describe_value",
     "input_label",
     "quoted_words",
     "schema_of",
-    "spoken",
     "versions_of",
 ]
 
@@ -41,7 +41,7 @@ def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any | None:
 
 
 @functools.cache
-def _history() -> dict[tuple[str, str], tuple[int, ...]]:
+def _versions_by_operator() -> dict[tuple[str, str], tuple[int, ...]]:
     found: dict[tuple[str, str], list[int]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
@@ -50,7 +50,7 @@ def _history() -> dict[tuple[str, str], tuple[int, ...]]:
 
 def versions_of(node: onnx.NodeProto) -> tuple[int, ...]:
     """The opsets in which the operator's meaning was written down."""
-    return _history().get((node.domain, node.op_type), ())
+    return _versions_by_operator().get((node.domain, node.op_type), ())
 
 
 @functools.cache  # one text serves every node of its operator
@@ -92,13 +92,13 @@ def input_label(node: onnx.NodeProto, index: int, schema: Any | None, *, constan
     return f"{'constant' if constant else 'input'} {name}{said} ({node.input[index]!r})"
 
 
-def spoken(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """An attribute's value in words."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list | tuple):
         more = ", ..." if len(value) > _SHOWN else ""
-        return "[" + ", ".join(map(spoken, value[:_SHOWN])) + more + "]"
+        return "[" + ", ".join(map(describe_value, value[:_SHOWN])) + more + "]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)[:70]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_inputs import (
     changed_constant_edits,
@@ -37,9 +37,9 @@ from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 if TYPE_CHECKING:
     import onnx
 
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["Ranked", "generated_kinds", "pattern_of", "search"]
+__all__ = ["Ranked", "generated_kinds", "pattern_of", "search_edits"]
 
 _WORTH_KEEPING = 0.05  # of the squared error
 _EXACT = 0.9999
@@ -56,7 +56,7 @@ _ELEMENT_S = (
     5e-9  # one element that is read or given (measured on one core: a convolution of 110,592 in half a millisecond)
 )
 
-_Generator = Callable[["Stretch"], Iterator[Edit]]
+_Generator = Callable[["ComputedStretch"], Iterator[StretchEdit]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class Ranked:
     `kind` is the generator's name, `predicted` the result on the first sample (before it is rounded).
     """
 
-    edit: Edit
+    edit: StretchEdit
     kind: str
     share: float
     length: float
@@ -74,16 +74,16 @@ class Ranked:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Search:
-    stretch: Stretch
+class _EditSearch:
+    stretch: ComputedStretch
     left: float
     cost: float
     trying: Callable[[str], None]
     banned: frozenset[str]
-    kept: list[tuple[float, float, str, Edit]]
+    kept: list[tuple[float, float, str, StretchEdit]]
     untried: int = 0
 
-    def attempt(self, kind: str, edit: Edit, least: float = _WORTH_KEEPING) -> None:
+    def attempt(self, kind: str, edit: StretchEdit, least: float = _WORTH_KEEPING) -> None:
         """Tries one edit, if it is to be paid for."""
         if self.left < self.cost:
             self.untried += 1
@@ -102,8 +102,8 @@ class _Search:
         return min((edit.bits for _, share, _, edit in self.kept if share > _EXACT), default=math.inf)
 
 
-def search(
-    stretch: Stretch,
+def search_edits(
+    stretch: ComputedStretch,
     seconds: float,
     *,
     trying: Callable[[str], None] = lambda _: None,
@@ -126,32 +126,32 @@ def search(
         array.size
         for step in stretch.steps
         for name in step.inputs
-        if name and (array := _held(stretch, name)) is not None
+        if name and (array := _value_held(stretch, name)) is not None
     )
     cost = len(stretch.steps) * _CALL_S + _ELEMENT_S * (size + read)
-    state = _Search(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
-    nodes = [(place, _message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
+    state = _EditSearch(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
+    nodes = [(place, _node_message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
     if first:
-        _of_patterns(state, nodes, first)
+        _try_patterns(state, nodes, first)
         if state.surely() < math.inf:
-            return _confirmed(state), state.untried
+            return _confirm_best(state), state.untried
     if among is not None:
-        _of_patterns(state, nodes, among)
-        return _confirmed(state), state.untried
+        _try_patterns(state, nodes, among)
+        return _confirm_best(state), state.untried
     for kind, edits in generated_kinds(stretch, nodes):
         if state.surely() <= _LEAST_BITS[kind]:
             continue
-        _draw(state, kind, edits)
+        _draw_edits(state, kind, edits)
     if not any(share > _PROMISING for _, share, _, _ in state.kept):
-        _pairs(state)
-    return _confirmed(state), state.untried
+        _try_pairs(state)
+    return _confirm_best(state), state.untried
 
 
-def _of_patterns(state: _Search, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[str]) -> None:
+def _try_patterns(state: _EditSearch, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[str]) -> None:
     """Tries the edits whose words have one of these patterns."""
     for kind, edits in generated_kinds(state.stretch, nodes):
         chosen = (edit for edit in edits if pattern_of(edit.words) in patterns)
-        _draw(state, kind, chosen)
+        _draw_edits(state, kind, chosen)
 
 
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.
@@ -176,11 +176,13 @@ _LEAST_BITS = {
 }
 
 
-def generated_kinds(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -> Iterator[tuple[str, Iterator[Edit]]]:
+def generated_kinds(
+    stretch: ComputedStretch, nodes: list[tuple[int, onnx.NodeProto]]
+) -> Iterator[tuple[str, Iterator[StretchEdit]]]:
     """Every kind of edit by its name, for the steps of a stretch (place, message)."""
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
-    of_steps: dict[str, Callable[[Stretch, int, onnx.NodeProto], Iterator[Edit]]] = {
+    of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
         "inputs": input_edits,
         "attributes": attribute_edits,
@@ -200,7 +202,7 @@ def generated_kinds(stretch: Stretch, nodes: list[tuple[int, onnx.NodeProto]]) -
         yield kind, itertools.chain.from_iterable(make(stretch, place, node) for place, node in nodes)
 
 
-def _draw(state: _Search, kind: str, edits: Iterator[Edit]) -> None:
+def _draw_edits(state: _EditSearch, kind: str, edits: Iterator[StretchEdit]) -> None:
     """Tries what a generator yields; one that cannot go on for this stretch ends there."""
     while True:
         try:
@@ -215,26 +217,26 @@ def _draw(state: _Search, kind: str, edits: Iterator[Edit]) -> None:
         state.attempt(kind, edit)
 
 
-def _pairs(state: _Search) -> None:
+def _try_pairs(state: _EditSearch) -> None:
     """Two changes at once: of inputs of one step, and a fitted function behind the best."""
     best = [(kind, edit) for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0])]
     inputs = [edit for _, edit in best if edit.before is not None and edit.node is None][:_PAIRED]
     for one, other in itertools.permutations(inputs, 2):
         if one.at == other.at:
-            state.attempt("pairs", _both(one, other))
+            state.attempt("pairs", _join_edits(one, other))
     for kind, edit in best[:3]:
         if kind not in {"fits", "pairs"} and state.left > 0:
-            _behind(state, edit)
+            _try_fits_behind(state, edit)
 
 
-def _both(one: Edit, other: Edit) -> Edit:
+def _join_edits(one: StretchEdit, other: StretchEdit) -> StretchEdit:
     def before(arrays: object) -> object:
         return other.before(one.before(arrays)) if one.before and other.before else arrays  # type: ignore[arg-type]
 
-    return Edit(words=f"{one.words}; and {other.words}", bits=one.bits + other.bits, at=one.at, before=before)  # type: ignore[arg-type]
+    return StretchEdit(words=f"{one.words}; and {other.words}", bits=one.bits + other.bits, at=one.at, before=before)  # type: ignore[arg-type]
 
 
-def _behind(state: _Search, edit: Edit) -> None:
+def _try_fits_behind(state: _EditSearch, edit: StretchEdit) -> None:
     """Fitted functions of what an edit gives."""
     stretch = state.stretch
     try:
@@ -262,11 +264,11 @@ def _behind(state: _Search, edit: Edit) -> None:
             )
 
 
-def _is_node_alone(edit: Edit) -> bool:
+def _is_node_alone(edit: StretchEdit) -> bool:
     return edit.node is not None and edit.before is None and edit.opset is None
 
 
-def _confirmed(state: _Search) -> list[Ranked]:
+def _confirm_best(state: _EditSearch) -> list[Ranked]:
     found: list[Ranked] = []
     words: set[str] = set()
     for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0])[:_CONFIRMED]:
@@ -283,11 +285,11 @@ def _confirmed(state: _Search) -> list[Ranked]:
     return sorted(found, key=lambda one: one.length)
 
 
-def _held(stretch: Stretch, name: str) -> np.ndarray | None:
+def _value_held(stretch: ComputedStretch, name: str) -> np.ndarray | None:
     return stretch.value(0, name)
 
 
-def _message(stretch: Stretch, place: int) -> onnx.NodeProto:
+def _node_message(stretch: ComputedStretch, place: int) -> onnx.NodeProto:
     outputs = stretch.steps[place].outputs
     return next(node for node in stretch.context.nodes if tuple(node.output) == outputs)
 

@@ -17,17 +17,17 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
 from parityscope.errors import ParityError
-from parityscope.evaluation.program import Program, Step, compile_program
+from parityscope.evaluation.program import Program, ProgramStep, compile_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.hypotheses.arithmetic import Operand, Variant
-from parityscope.hypotheses.edits import Edit
+from parityscope.hypotheses.edits import StretchEdit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.hypotheses.edits import Arrays
 
-__all__ = ["Context", "Stretch", "numbers", "squares"]
+__all__ = ["ComputedStretch", "StretchContext", "as_float64", "squared_differences"]
 
 _PICKS = 20_000  # elements that a first look is about; chosen
 _ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
@@ -36,7 +36,7 @@ _MISFIT = 100.0  # squared errors of the tensor's size that an element costs whi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Context:
+class StretchContext:
     """What is known around a stretch: nodes near by in the graph's order, and the candidate's arrays.
 
     Args:
@@ -69,15 +69,15 @@ class Context:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Stretch:
+class ComputedStretch:
     """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on."""
 
-    context: Context
+    context: StretchContext
     arithmetic: Variant = field(default_factory=lambda: Variant(words=""))
     sessions: Sessions = field(default_factory=lambda: Sessions(threads=1))
     program: Program = field(init=False)
-    steps: list[Step] = field(init=False)
-    around: list[Step] = field(init=False)
+    steps: list[ProgramStep] = field(init=False)
+    around: list[ProgramStep] = field(init=False)
     base: list[np.ndarray] = field(init=False)
     replayed: list[np.ndarray] = field(init=False)
     found: list[np.ndarray] = field(init=False)
@@ -92,15 +92,15 @@ class Stretch:
 
     def __post_init__(self) -> None:
         """Computes the stretch as the model says."""
-        self.program = _program(self.context)
+        self.program = _program_of(self.context)
         by_output = {step.outputs: step for step in self.program.steps}
         ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
         inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
         self.steps = [step for step in ordered if step.outputs in inside]
         self.around = [step for step in ordered if step.outputs not in inside]
         self.base = [self.run(sample) for sample in range(len(self.context.worlds))]
-        self.replayed = [numbers(array) for array in self.base]
-        self.found = [numbers(array) for array in self.context.candidate]
+        self.replayed = [as_float64(array) for array in self.base]
+        self.found = [as_float64(array) for array in self.context.candidate]
         self.measure()
 
     def measure(self) -> None:
@@ -108,7 +108,9 @@ class Stretch:
         finite = self.replayed[0][np.isfinite(self.replayed[0])]
         self.size = max(float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0, 1e-30)
         self.errors = [
-            squares(found, known if known.shape == found.shape else np.full(found.shape, _mean(found)), self.size)
+            squared_differences(
+                found, known if known.shape == found.shape else np.full(found.shape, _finite_mean(found)), self.size
+            )
             for found, known in zip(self.found, self.replayed, strict=True)
         ]
         generator = np.random.default_rng(0)
@@ -118,17 +120,17 @@ class Stretch:
         self.fitted_on = generator.random(shape) < 0.5 if alone else np.ones(shape, bool)
         self.floor = (_ROUNDING * self.size) ** 2
         self.weight = min(sum(array.size for array in self.found), _MOST_NUMBERS) / 2
-        self.picks = self._picked()
+        self.picks = self._pick_elements()
 
-    def rebased(self, bases: Sequence[np.ndarray]) -> Stretch:
+    def rebased(self, bases: Sequence[np.ndarray]) -> ComputedStretch:
         """The same with other results as what the model says: what an edit is behind another one."""
         other = copy.copy(self)
         other.base = list(bases)
-        other.replayed = [numbers(array) for array in bases]
+        other.replayed = [as_float64(array) for array in bases]
         other.measure()
         return other
 
-    def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> Stretch:
+    def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> ComputedStretch:
         """The same where what is read on one sample is something else."""
         known = self.context.worlds[sample]
         world = {**known, **{name: changed[name] for name in known if name in changed}}
@@ -137,7 +139,7 @@ class Stretch:
         other.context = replace(self.context, worlds=worlds)
         other.base, other.replayed = list(self.base), list(self.replayed)
         other.base[sample] = other.run(sample)
-        other.replayed[sample] = numbers(other.base[sample])
+        other.replayed[sample] = as_float64(other.base[sample])
         return other
 
     @property
@@ -150,7 +152,7 @@ class Stretch:
         world = self.context.worlds[sample]
         return world.get(name, self.context.constants.get(name))
 
-    def read(self, sample: int, step: Step) -> list[np.ndarray | None]:
+    def read(self, sample: int, step: ProgramStep) -> list[np.ndarray | None]:
         """What a step around the stretch reads.
 
         Raises:
@@ -161,11 +163,11 @@ class Stretch:
             raise ParityError(f"not all that {step.op_type} reads was observed")
         return found
 
-    def compute(self, step: Step, arrays: Arrays) -> np.ndarray:
+    def compute(self, step: ProgramStep, arrays: Arrays) -> np.ndarray:
         """The first result of a step on other arrays."""
         return np.asarray(self.sessions.run(_fitted_to(step, arrays), list(arrays), self.program)[0])
 
-    def run(self, sample: int, edit: Edit | None = None) -> np.ndarray:
+    def run(self, sample: int, edit: StretchEdit | None = None) -> np.ndarray:
         """The result on the candidate's own inputs, before it is rounded; with an edit.
 
         Raises:
@@ -175,7 +177,7 @@ class Stretch:
             return edit.whole(self, sample)
         return self._run(sample, {} if edit is None else {edit.at: edit})
 
-    def results(self, sample: int, edit: Edit) -> dict[str, np.ndarray]:
+    def results(self, sample: int, edit: StretchEdit) -> dict[str, np.ndarray]:
         """All that the stretch's steps give with an edit, by name; the output alone where the edit speaks of that.
 
         Raises:
@@ -185,24 +187,24 @@ class Stretch:
             return {self.context.output: edit.whole(self, sample)}
         return self._results(sample, {edit.at: edit})
 
-    def _run(self, sample: int, edits: Mapping[int, Edit]) -> np.ndarray:
+    def _run(self, sample: int, edits: Mapping[int, StretchEdit]) -> np.ndarray:
         """The result with an edit of each of some steps, by their places."""
         return self._results(sample, edits)[self.context.output]
 
-    def _results(self, sample: int, edits: Mapping[int, Edit]) -> dict[str, np.ndarray]:
+    def _results(self, sample: int, edits: Mapping[int, StretchEdit]) -> dict[str, np.ndarray]:
         own: dict[str, np.ndarray] = {}
         for place, step in enumerate(self.steps):
             edit, changed, program = edits.get(place), step, self.program
-            arrays: Arrays = [self._taken(sample, own, step, index) for index in range(len(step.inputs))]
+            arrays: Arrays = [self._take_inputs(sample, own, step, index) for index in range(len(step.inputs))]
             if edit is not None:
                 arrays = arrays if edit.before is None else edit.before(arrays)
-                changed = _changed(step, edit)
-                program = program if edit.opset is None else _in_opset(program, edit)
+                changed = _change_step(step, edit)
+                program = program if edit.opset is None else _program_in_opset(program, edit)
             results = self.sessions.run(_fitted_to(changed, arrays), list(arrays), program)
             if edit is not None and edit.after is not None:
                 results = [edit.after(results[0]), *results[1:]]
             for name, array in zip(step.outputs, results, strict=False):
-                own[name] = self._between(step, name, array)
+                own[name] = self._value_between(step, name, array)
         return own
 
     def run_in_order(self, sample: int, place: int, index: int) -> np.ndarray:
@@ -217,15 +219,16 @@ class Stretch:
         def taking(arrays: Arrays) -> Arrays:
             # What the later step reads beside the other's result stays.
             own = [
-                self._taken(sample, {}, first, other) if other != index else None for other in range(len(first.inputs))
+                self._take_inputs(sample, {}, first, other) if other != index else None
+                for other in range(len(first.inputs))
             ]
             source = next(array for name, array in zip(second.inputs, arrays, strict=False) if name == entering)
             own[index] = source
             made = self.compute(first, own)
             return [made if name == entering else array for name, array in zip(second.inputs, arrays, strict=False)]
 
-        exchanged = Edit(words="", bits=0, at=place - 1, before=taking)
-        handed_on = Edit(
+        exchanged = StretchEdit(words="", bits=0, at=place - 1, before=taking)
+        handed_on = StretchEdit(
             words="", bits=0, at=place, node=onnx.NodeProto(op_type="Identity"), before=lambda a: [a[index]]
         )
         return self._run(sample, {place - 1: exchanged, place: handed_on})
@@ -234,11 +237,13 @@ class Stretch:
         """A result as the arithmetic stores it, float64."""
         output = self.arithmetic.output
         if output is None or array.dtype.kind != "f":
-            return numbers(array)
+            return as_float64(array)
         with np.errstate(over="ignore", invalid="ignore"):
-            return numbers(output.apply(array if array.dtype.itemsize > 2 else array.astype(np.float32)))
+            return as_float64(output.apply(array if array.dtype.itemsize > 2 else array.astype(np.float32)))
 
-    def _taken(self, sample: int, own: Mapping[str, np.ndarray], step: Step, index: int) -> np.ndarray | None:
+    def _take_inputs(
+        self, sample: int, own: Mapping[str, np.ndarray], step: ProgramStep, index: int
+    ) -> np.ndarray | None:
         name = step.inputs[index]
         if not name:
             return None
@@ -255,12 +260,12 @@ class Stretch:
             array = self.arithmetic.operands(array, operand)
         return array
 
-    def _between(self, step: Step, name: str, array: np.ndarray) -> np.ndarray:
+    def _value_between(self, step: ProgramStep, name: str, array: np.ndarray) -> np.ndarray:
         if self.arithmetic.between is None or name == self.context.output or array.dtype.kind != "f":
             return array
         return self.arithmetic.between(array, Operand(node=step.node, index=-1, constant=False))
 
-    def changed_constants(self, edit: Edit) -> dict[str, np.ndarray]:
+    def changed_constants(self, edit: StretchEdit) -> dict[str, np.ndarray]:
         """What an edit of constants alone makes of them, by name; nothing of other edits."""
         if edit.before is None or edit.node is not None or edit.opset is not None or edit.at < 0:
             return {}
@@ -276,36 +281,36 @@ class Stretch:
             return {}
         return {name: np.asarray(made[index]) for index, name in names.items() if made[index] is not None}
 
-    def share(self, edit: Edit) -> float | None:
+    def share(self, edit: StretchEdit) -> float | None:
         """The share of the first sample's squared error that an edit explains, on some elements; None if it cannot be run."""
         self.tried += 1
-        predicted = self._predicted(edit, 0)
+        predicted = self._predict_sample(edit, 0)
         if predicted is None:
             self.failed += 1
             return None
-        left = squares(self.found[0].ravel()[self.picks], predicted.ravel()[self.picks], self.size).sum()
+        left = squared_differences(self.found[0].ravel()[self.picks], predicted.ravel()[self.picks], self.size).sum()
         return float(1 - left / max(self.errors[0].ravel()[self.picks].sum(), 1e-300))
 
-    def confirm(self, edit: Edit) -> tuple[float, float] | None:
+    def confirm(self, edit: StretchEdit) -> tuple[float, float] | None:
         """The explained share and the description length, on what nothing was fitted to; None if it cannot be run."""
         left = whole = count = 0.0
         samples = range(1, len(self.found)) if len(self.found) > 1 else range(1)
         judged = [sample for sample in samples if self.errors[sample].any()] or [0]
         for sample in judged:
-            predicted = self._predicted(edit, sample)
+            predicted = self._predict_sample(edit, sample)
             if predicted is None:
                 return None
             chosen = ~self.fitted_on if sample == 0 and not self.fitted_on.all() else np.ones(predicted.shape, bool)
             if not self.errors[sample][chosen].any():
                 chosen = np.ones(predicted.shape, bool)
-            left += float(squares(self.found[sample], predicted, self.size)[chosen].sum())
+            left += float(squared_differences(self.found[sample], predicted, self.size)[chosen].sum())
             whole += float(self.errors[sample][chosen].sum())
             count += int(chosen.sum())
         floor = self.floor * count
         length = edit.bits + self.weight * math.log2(max(left, floor) / max(whole, floor))
         return 1 - left / max(whole, 1e-300), length
 
-    def _predicted(self, edit: Edit, sample: int) -> np.ndarray | None:
+    def _predict_sample(self, edit: StretchEdit, sample: int) -> np.ndarray | None:
         try:
             with np.errstate(all="ignore"):
                 predicted = self.stored(np.asarray(self.run(sample, edit)))
@@ -315,7 +320,7 @@ class Stretch:
             return None
         return predicted if predicted.shape == self.found[sample].shape else None
 
-    def _picked(self) -> np.ndarray:
+    def _pick_elements(self) -> np.ndarray:
         """The elements that edits are first held against: half from all, half from those that differ."""
         count = self.found[0].size
         if count <= _PICKS:
@@ -330,12 +335,12 @@ class Stretch:
         return np.unique(np.concatenate(picks).astype(np.int64))
 
 
-def numbers(array: np.ndarray) -> np.ndarray:
+def as_float64(array: np.ndarray) -> np.ndarray:
     """Any array of numbers as float64."""
     return np.asarray(array, np.float64)
 
 
-def squares(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray:
+def squared_differences(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray:
     """Squared differences; NaN and Inf in one place agree, and where one side alone is finite it costs as much as any error."""
     with np.errstate(all="ignore"):
         error: np.ndarray = np.square(found - predicted)
@@ -346,12 +351,12 @@ def squares(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray
     return error
 
 
-def _mean(array: np.ndarray) -> float:
+def _finite_mean(array: np.ndarray) -> float:
     finite = array[np.isfinite(array)]
     return float(finite.mean()) if finite.size else 0.0
 
 
-def _program(context: Context) -> Program:
+def _program_of(context: StretchContext) -> Program:
     """A program of the context's nodes, whose constants are the context's."""
     made = {name for node in context.nodes for name in node.output}
     read = {name for node in context.nodes for name in node.input if name}
@@ -370,7 +375,7 @@ def _element_type(array: np.ndarray) -> int:
     return int(onnx.TensorProto.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype))
 
 
-def _fitted_to(step: Step, arrays: Arrays) -> Step:
+def _fitted_to(step: ProgramStep, arrays: Arrays) -> ProgramStep:
     """The step with as many inputs as there are arrays, and those left out that are None."""
     names = [*step.inputs[: len(arrays)], *(f"::{index}" for index in range(len(step.inputs), len(arrays)))]
     named = tuple(
@@ -383,7 +388,7 @@ def _fitted_to(step: Step, arrays: Arrays) -> Step:
     return replace(step, inputs=named, kind=step.kind + b"read" + present)
 
 
-def _changed(step: Step, edit: Edit) -> Step:
+def _change_step(step: ProgramStep, edit: StretchEdit) -> ProgramStep:
     """The step with the edit's node; what it is called and reads stays."""
     if edit.node is None and edit.opset is None:
         return step
@@ -401,5 +406,5 @@ def _node_of(message: onnx.NodeProto) -> ir.Node:
     return ir.serde.deserialize_node(alone)
 
 
-def _in_opset(program: Program, edit: Edit) -> Program:
+def _program_in_opset(program: Program, edit: StretchEdit) -> Program:
     return replace(program, opsets={**program.opsets, "": edit.opset or program.opsets.get("", 17)})

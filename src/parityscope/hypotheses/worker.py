@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.forking import forked
+from parityscope.forking import fork_child
 from parityscope.hypotheses.edits import form_of
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.forking import Forked
-    from parityscope.hypotheses.edits import Behind, Edit
-    from parityscope.hypotheses.from_outputs.searching import Outputs
-    from parityscope.hypotheses.from_outputs.telling import Told
-    from parityscope.hypotheses.stretch import Context
+    from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.from_outputs.searching import KnownOutputs
+    from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
+    from parityscope.hypotheses.stretch import StretchContext
 
-__all__ = ["Answer", "Candidate", "Task", "Worker"]
+__all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker"]
 
 _PAGE = 4096
 _PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
@@ -45,13 +45,13 @@ _TURN_S = 0.1  # how often it is asked whether the search goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Task:
+class StretchTask:
     """A stretch to be searched: `arithmetic` is a hypothesis' name and the words of its variant, empty for FP32.
 
     `first` and `among` are as in `searching.search`.
     """
 
-    context: Context
+    context: StretchContext
     seconds: float
     arithmetic: tuple[str, str] = ("", "")
     first: tuple[str, ...] = ()
@@ -59,10 +59,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Candidate:
+class EditCandidate:
     """What a search says of one edit, with what it predicts on the first sample.
 
-    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `behind` (as in `Edit`) and
+    `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `behind` (as in `StretchEdit`) and
     `constants` are what does the same in a copy of the model, where something does.
     """
 
@@ -82,10 +82,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class StretchAnswer:
     """The best candidates, and how many edits were tried, failed, left for want of budget, or ended the worker."""
 
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[EditCandidate, ...] = ()
     tried: int = 0
     failed: int = 0
     untried: int = 0
@@ -99,20 +99,30 @@ class Worker:
 
     _banned: set[str] = field(default_factory=set)
 
-    def search(self, task: Task) -> Answer:
+    def search(self, task: StretchTask) -> StretchAnswer:
         """What searching the task gives; edits that end the worker are banned and counted."""
-        answer, fatal, problem = self._insist(lambda: task)
-        return replace(answer, fatal=fatal) if isinstance(answer, Answer) else Answer(fatal=fatal, problem=problem)
+        answer, fatal, problem = self._ask_until_answered(lambda: task)
+        return (
+            replace(answer, fatal=fatal)
+            if isinstance(answer, StretchAnswer)
+            else StretchAnswer(fatal=fatal, problem=problem)
+        )
 
-    def search_outputs(self, outputs: Outputs) -> Told:
+    def search_outputs(self, outputs: KnownOutputs) -> OutputsAnswer:
         """What searching from outputs alone gives; as `search`."""
-        from parityscope.hypotheses.from_outputs.telling import Told
+        from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
 
         before = _ended_seconds()
-        answer, fatal, problem = self._insist(lambda: replace(outputs, spent=_ended_seconds() - before))
-        return replace(answer, fatal=fatal) if isinstance(answer, Told) else Told(fatal=fatal, problem=problem)
+        answer, fatal, problem = self._ask_until_answered(lambda: replace(outputs, spent=_ended_seconds() - before))
+        return (
+            replace(answer, fatal=fatal)
+            if isinstance(answer, OutputsAnswer)
+            else OutputsAnswer(fatal=fatal, problem=problem)
+        )
 
-    def _insist(self, asked: Callable[[], Task | Outputs]) -> tuple[object, tuple[str, ...], str]:
+    def _ask_until_answered(
+        self, asked: Callable[[], StretchTask | KnownOutputs]
+    ) -> tuple[object, tuple[str, ...], str]:
         """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
         _import_first()
@@ -120,7 +130,9 @@ class Worker:
             for _ in range(_STARTS):
                 note[:_PAGE] = bytes(_PAGE)
                 task, banned = asked(), frozenset(self._banned)
-                answer = _received(forked(lambda task=task, banned=banned: _sent(task, banned, note)), note)
+                answer = _receive_answer(
+                    fork_child(lambda task=task, banned=banned: _send_answer(task, banned, note)), note
+                )
                 if answer is not None:
                     return answer, tuple(fatal), ""
                 noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
@@ -137,7 +149,7 @@ def _import_first() -> None:
     import scipy.special  # noqa: F401
 
 
-def _received(child: Forked, note: mmap.mmap) -> object:
+def _receive_answer(child: Forked, note: mmap.mmap) -> object:
     """The worker's answer; None where it ended or went on with one edit for too long."""
     content, seen, since, spent = b"", b"", time.monotonic(), 0.0
     try:
@@ -178,59 +190,65 @@ def _processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _sent(task: Task | Outputs, banned: frozenset[str], note: mmap.mmap) -> bytes:
+def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], note: mmap.mmap) -> bytes:
     """What the worker process does: searches, and packs what it found."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # what a runtime prints is no answer
         os.dup2(nowhere, stream)
-    return pickle.dumps(_answer(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps(_answer_task(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _node_alone(edit: Edit) -> bytes:
+def _node_alone(edit: StretchEdit) -> bytes:
     """The message of the node that an edit puts in place of another, where that is all that it does; empty otherwise."""
     alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
     return edit.node.SerializeToString() if edit.node is not None and alone else b""
 
 
-def _answer(task: Task | Outputs, banned: frozenset[str], note: mmap.mmap) -> Answer | Told:
+def _answer_task(
+    task: StretchTask | KnownOutputs, banned: frozenset[str], note: mmap.mmap
+) -> StretchAnswer | OutputsAnswer:
     def trying(words: str) -> None:
         content = words.encode()[: _PAGE - 1]
         note[: len(content) + 1] = content + b"\0"
 
-    return _of_stretch(task, banned, trying) if isinstance(task, Task) else _of_outputs(task, banned, trying)
+    return (
+        _search_stretch(task, banned, trying)
+        if isinstance(task, StretchTask)
+        else _search_from_outputs(task, banned, trying)
+    )
 
 
-def _of_outputs(outputs: Outputs, banned: frozenset[str], trying: Callable[[str], None]) -> Told:
+def _search_from_outputs(outputs: KnownOutputs, banned: frozenset[str], trying: Callable[[str], None]) -> OutputsAnswer:
     from parityscope.hypotheses.from_outputs.searching import search_outputs
-    from parityscope.hypotheses.from_outputs.telling import Told, told_of
+    from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 
     try:
         return told_of(search_outputs(outputs, trying, banned))
     except ParityError as error:
-        return Told(problem=error.problem)
+        return OutputsAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
-        return Told(problem=f"{type(error).__name__}: {error}")
+        return OutputsAnswer(problem=f"{type(error).__name__}: {error}")
 
 
-def _of_stretch(task: Task, banned: frozenset[str], trying: Callable[[str], None]) -> Answer:
+def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
     from parityscope.hypotheses.arithmetic._named import variant_of
-    from parityscope.hypotheses.searching import search
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.searching import search_edits
+    from parityscope.hypotheses.stretch import ComputedStretch
 
     try:
         trying("the model itself")
-        stretch = Stretch(context=task.context, arithmetic=variant_of(task.context, *task.arithmetic))
-        ranked, untried = search(
+        stretch = ComputedStretch(context=task.context, arithmetic=variant_of(task.context, *task.arithmetic))
+        ranked, untried = search_edits(
             stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among
         )
     except ParityError as error:
-        return Answer(problem=error.problem)
+        return StretchAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
-        return Answer(problem=f"{type(error).__name__}: {error}")
+        return StretchAnswer(problem=f"{type(error).__name__}: {error}")
     found = tuple(
-        Candidate(
+        EditCandidate(
             words=one.edit.words,
             kind=one.kind,
             bits=one.edit.bits,
@@ -247,4 +265,4 @@ def _of_stretch(task: Task, banned: frozenset[str], trying: Callable[[str], None
         )
         for one in ranked[:8]
     )
-    return Answer(candidates=found, tried=stretch.tried, failed=stretch.failed, untried=untried)
+    return StretchAnswer(candidates=found, tried=stretch.tried, failed=stretch.failed, untried=untried)

@@ -1,7 +1,7 @@
 """In which language people are told something: English as it is written in the code, or a language that has a catalogue.
 
 Documents are always English, so that a study can be read in any language later: what is drawn for a person goes through
-`spoken` at the very end. `speaking("zh")` is the one switch (`--lang zh`); without it every text stays as it is.
+`say_in_language` at the very end. `speak_language("zh")` is the one switch (`--lang zh`); without it every text stays as it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LANGUAGES", "OWN", "columns_of", "language", "speaking", "spoken", "translated"]
+__all__ = ["LANGUAGES", "OWN", "columns_of", "current_language", "say_in_language", "speak_language", "translate_text"]
 
 OWN = "en"  # what the code is written in
 LANGUAGES = {OWN: "English", "zh": "中文"}
@@ -21,13 +21,13 @@ _WIDE = "\u2e80"  # signs from here on take two columns of a terminal
 _spoken: ContextVar[str] = ContextVar("language", default=OWN)
 
 
-def language() -> str:
+def current_language() -> str:
     """The code of the language that is spoken now."""
     return _spoken.get()
 
 
 @contextlib.contextmanager
-def speaking(code: str) -> Iterator[None]:
+def speak_language(code: str) -> Iterator[None]:
     """What is drawn inside is told in the language of that code.
 
     Raises:
@@ -42,12 +42,12 @@ def speaking(code: str) -> Iterator[None]:
         _spoken.reset(before)
 
 
-def spoken(text: str) -> str:
+def say_in_language(text: str) -> str:
     """`text` in the language that is spoken now; as it is where that language lacks it."""
-    return translated(text, language())
+    return translate_text(text, current_language())
 
 
-def translated(text: str, code: str) -> str:
+def translate_text(text: str, code: str) -> str:
     """`text` in the language of that code; as it is where its catalogue lacks it."""
     if code == OWN or not text:
         return text

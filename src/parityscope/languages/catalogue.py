@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Catalogue", "SentencePattern", "catalogue", "entries"]
+__all__ = ["Catalogue", "SentencePattern", "catalogue_of", "entries_of"]
 
 _PAIR = re.compile(r'^msgid (".*")\nmsgstr (".*")$', re.MULTILINE)
 # A word of a text that is there whole, whatever is filled in beside it.
@@ -53,7 +53,7 @@ class Catalogue:
     patterns: Mapping[str, tuple[SentencePattern, ...]]
 
 
-def entries(code: str) -> dict[str, str]:
+def entries_of(code: str) -> dict[str, str]:
     """Every pair of a language's files: English text -> what that language says."""
     found: dict[str, str] = {}
     for path in sorted((Path(__file__).parent / code).glob("*.po")):
@@ -62,19 +62,19 @@ def entries(code: str) -> dict[str, str]:
 
 
 @functools.cache
-def catalogue(code: str) -> Catalogue:
+def catalogue_of(code: str) -> Catalogue:
     """The catalogue of the language of that code."""
-    held = entries(code)
-    patterns = [_pattern(own, told) for own, told in held.items() if _FIELD in own]
-    common = Counter(word for one in patterns for word in _words(one))
+    held = entries_of(code)
+    patterns = [_make_pattern(own, told) for own, told in held.items() if _FIELD in own]
+    common = Counter(word for one in patterns for word in _distinctive_words(one))
     by_word: dict[str, list[SentencePattern]] = defaultdict(list)
     for one in patterns:
-        by_word[min(_words(one), key=lambda word: (common[word], word), default="")].append(one)
+        by_word[min(_distinctive_words(one), key=lambda word: (common[word], word), default="")].append(one)
     ordered = {word: tuple(sorted(found, key=lambda one: one.weight, reverse=True)) for word, found in by_word.items()}
     return Catalogue(whole={own: told for own, told in held.items() if _FIELD not in own}, patterns=ordered)
 
 
-def _pattern(own: str, told: str) -> SentencePattern:
+def _make_pattern(own: str, told: str) -> SentencePattern:
     literals = tuple(own.split(_FIELD))
     quoted = frozenset(
         place
@@ -88,7 +88,7 @@ def _pattern(own: str, told: str) -> SentencePattern:
     )
 
 
-def _words(pattern: SentencePattern) -> Iterator[str]:
+def _distinctive_words(pattern: SentencePattern) -> Iterator[str]:
     """The words of the literals that no filled-in text can become a part of."""
     last = len(pattern.literals) - 1
     for place, literal in enumerate(pattern.literals):

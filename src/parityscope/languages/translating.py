@@ -10,7 +10,7 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-from parityscope.languages.catalogue import WORD, catalogue
+from parityscope.languages.catalogue import WORD, catalogue_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +40,9 @@ def translate(text: str, code: str) -> str:
     """`text` in the language of that code; what its catalogue lacks stays as it is."""
     if not _LEAST_WORDS.search(text):
         return text
-    held = catalogue(code)
+    held = catalogue_of(code)
     inner = text.strip()
-    said = _told(inner, held, code)
+    said = _translate_held(inner, held, code)
     return text if said is None else text.replace(inner, said, 1)
 
 
@@ -51,14 +51,14 @@ def missing_in(text: str, code: str) -> bool:
     return bool(_LEAST_WORDS.search(text)) and not _CHINESE.search(translate(text, code))
 
 
-def _told(text: str, held: Catalogue, code: str) -> str | None:
+def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
     """What the language says, None where it has nothing for it."""
     if (whole := held.whole.get(text)) is not None:
         return whole
-    for pattern in _candidates(text, held):
-        filled = _filled(text, pattern.literals)
+    for pattern in _candidate_patterns(text, held):
+        filled = _fill_places(text, pattern.literals)
         if filled is not None and not (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
-            return _said(pattern, filled, code)
+            return _fill_pattern(pattern, filled, code)
     if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
         return f"{lead.group()}{translate(rest, code)}"
     body, end, _ = _END.fullmatch(text).groups()  # type: ignore[union-attr]
@@ -67,14 +67,14 @@ def _told(text: str, held: Catalogue, code: str) -> str | None:
     return _in_parts(text, code)
 
 
-def _candidates(text: str, held: Catalogue) -> Sequence[SentencePattern]:
+def _candidate_patterns(text: str, held: Catalogue) -> Sequence[SentencePattern]:
     """The patterns one of whose words the text holds, the heaviest first."""
     words = dict.fromkeys(WORD.findall(text))
     found = [pattern for word in ("", *words) for pattern in held.patterns.get(word, ())]
     return sorted(found, key=lambda pattern: pattern.weight, reverse=True)
 
 
-def _filled(text: str, literals: Sequence[str]) -> list[str] | None:
+def _fill_places(text: str, literals: Sequence[str]) -> list[str] | None:
     """What stands between the literals, each found as far to the left as can be; None where they do not fit."""
     first, *middle, last = literals
     if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
@@ -90,7 +90,7 @@ def _filled(text: str, literals: Sequence[str]) -> list[str] | None:
     return [*found, text[at:end]]
 
 
-def _said(pattern: SentencePattern, filled: Sequence[str], code: str) -> str:
+def _fill_pattern(pattern: SentencePattern, filled: Sequence[str], code: str) -> str:
     values = [part if place in pattern.quoted else translate(part, code) for place, part in enumerate(filled)]
     return pattern.told.format(*values)
 
@@ -103,11 +103,11 @@ def _in_parts(text: str, code: str) -> str | None:
             continue
         said = [translate(part, code) for part in parts]
         if any(new != old for new, old in zip(said, parts, strict=True)):
-            return "".join(_joined(said, between))
+            return "".join(_join_parts(said, between))
     return None
 
 
-def _joined(parts: Sequence[str], between: str) -> Iterator[str]:
+def _join_parts(parts: Sequence[str], between: str) -> Iterator[str]:
     for place, part in enumerate(parts):
         last = place == len(parts) - 1
         chinese = _CHINESE.search(part)

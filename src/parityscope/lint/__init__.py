@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 from parityscope.records import ROLES
 
 if TYPE_CHECKING:
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from parityscope.lint._records import Sheet
     from parityscope.records import Finding, Skip
 
-__all__ = ["DEFAULT_FORMATS", "Example", "Lint", "Rule", "lint", "rule_page", "rules"]
+__all__ = ["DEFAULT_FORMATS", "Lint", "Rule", "RuleExample", "known_rules", "lint", "rule_page"]
 
 DEFAULT_FORMATS = ("f16", "bf16")
 
+# What outside rules of an older form import -> what they write now (plugins.py tells them).
+FORMER: Mapping[str, str] = MappingProxyType({"Example": "import RuleExample, as it is called now"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class RuleExample:
     """A smallest file for a rule: an ONNX model as text, and initializers to add to it.
 
     `role` is the role that the rule must give ("" for any), `node` a node that it must name.
@@ -54,8 +57,8 @@ class Rule:
     code: str
     title: str
     look: Callable[[Sheet], Iterable[Finding]]
-    holds: tuple[Example, ...]
-    holds_not: tuple[Example, ...]
+    holds: tuple[RuleExample, ...]
+    holds_not: tuple[RuleExample, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +75,15 @@ class Lint:
         return any(finding.role == "cause" for finding in self.findings)
 
 
-def rules() -> dict[str, Rule]:
+def known_rules() -> dict[str, Rule]:
     """Every rule there is, by code, in the order of the codes."""
-    found = {rule.code: rule for rule, _ in discover("parityscope.lint", "RULE", Rule).values()}
+    found = {rule.code: rule for rule, _ in discover_plugins("parityscope.lint", "RULE", Rule).values()}
     return dict(sorted(found.items()))
 
 
 def rule_page(code: str) -> str:
     """The documentation page of a rule; KeyError if there is none of that code."""
-    pages = {rule.code: module.__doc__ or "" for rule, module in discover(__name__, "RULE", Rule).values()}
+    pages = {rule.code: module.__doc__ or "" for rule, module in discover_plugins(__name__, "RULE", Rule).values()}
     return pages[code].strip()
 
 
@@ -100,6 +103,6 @@ def lint(path: str | Path, formats: Sequence[str] = DEFAULT_FORMATS, *, loaded: 
 
     sheet = read_sheet(path, formats)
     unseen = check_loading(sheet) if loaded else ()
-    found = [finding for rule in rules().values() for finding in rule.look(sheet)]
+    found = [finding for rule in known_rules().values() for finding in rule.look(sheet)]
     ordered = sorted(found, key=lambda finding: ROLES.index(finding.role))
     return Lint(sheet=sheet, findings=tuple(ordered), skipped=(*sheet.skipped, *unseen))

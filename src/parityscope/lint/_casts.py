@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from parityscope.lint._records import Place, Sheet
 
-__all__ = ["CastPair", "holds", "pairs", "type_of"]
+__all__ = ["CastPair", "cast_pairs", "holds_every_number", "type_of"]
 
 # Bits of the largest run of whole numbers that a type holds, and of its exponent (0 for integers).
 _PRECISION = {
@@ -43,13 +43,13 @@ class CastPair:
     @property
     def loses(self) -> bool:
         """Whether the type between does not hold every number of the one before."""
-        return not holds(self.types[1], self.types[0])
+        return not holds_every_number(self.types[1], self.types[0])
 
     @property
     def comes_back(self) -> bool:
         """Whether the type after is the one before, or another that holds more than the one between."""
         before, between, after = self.types
-        return before == after or (after != between and holds(after, between))
+        return before == after or (after != between and holds_every_number(after, between))
 
     @property
     def through_float(self) -> bool:
@@ -57,7 +57,7 @@ class CastPair:
         return _PRECISION[self.types[1]][1] > 0
 
 
-def pairs(sheet: Sheet) -> Iterator[CastPair]:
+def cast_pairs(sheet: Sheet) -> Iterator[CastPair]:
     """Every pair of Casts between known types, in the order of the second."""
     for place in sheet.places:
         node = place.node
@@ -71,7 +71,7 @@ def pairs(sheet: Sheet) -> Iterator[CastPair]:
             yield CastPair(first=sheet.place(earlier), second=place, types=types)
 
 
-def holds(wide: str, narrow: str) -> bool:
+def holds_every_number(wide: str, narrow: str) -> bool:
     """Whether type `wide` holds every number of type `narrow`, both of the types known here."""
     precision, exponent = _PRECISION[wide]
     wanted, range_wanted = _PRECISION[narrow]

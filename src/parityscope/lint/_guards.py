@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._attributes import input_at
 from parityscope.lint._roles import kept_in_fp32
-from parityscope.lint._walk import behind, number_of, readers
+from parityscope.lint._walk import computing_readers, node_behind, number_of
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from parityscope.lint._records import Place, Sheet
 
-__all__ = ["Guard", "guards"]
+__all__ = ["EpsilonGuard", "find_guards"]
 
 _GUARDING = with_trait("guards")
 _LARGEST_EPSILON = 1e-2  # chosen: what is larger changes the function visibly and guards nothing
@@ -26,7 +26,7 @@ _ZEROS = with_trait("gives zeros")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guard:
+class EpsilonGuard:
     """A constant (`name`, `value` > 0) that `place` adds or bounds by, `before` the operator that must not meet zero.
 
     `source` is the operator that makes the guarded value and `meets_zero` whether that surely gives zeros; `kept` that
@@ -42,7 +42,7 @@ class Guard:
     kept: bool
 
 
-def guards(sheet: Sheet) -> Iterator[Guard]:
+def find_guards(sheet: Sheet) -> Iterator[EpsilonGuard]:
     """Every guard in the file."""
     for place in sheet.places:
         node = place.node
@@ -52,10 +52,10 @@ def guards(sheet: Sheet) -> Iterator[Guard]:
             epsilon = number_of(sheet, value)
             if epsilon is None or not 0 < epsilon < _LARGEST_EPSILON or (node.op_type == "Clip" and position != 1):
                 continue
-            before = _guarded(sheet, node)
+            before = _operator_guarded(sheet, node)
             if before:
-                source = behind(node.inputs[1 - position])
-                yield Guard(
+                source = node_behind(node.inputs[1 - position])
+                yield EpsilonGuard(
                     place=place,
                     name=str(value.name) if value is not None else "",
                     value=epsilon,
@@ -66,16 +66,16 @@ def guards(sheet: Sheet) -> Iterator[Guard]:
                 )
 
 
-def _guarded(sheet: Sheet, guarding: ir.Node) -> str:
+def _operator_guarded(sheet: Sheet, guarding: ir.Node) -> str:
     """The operator behind a node that zero would break; "" when there is none."""
-    for node, position in (each for output in guarding.outputs[:1] for each in readers(output)):
+    for node, position in (each for output in guarding.outputs[:1] for each in computing_readers(output)):
         if node.op_type in {"Log", "Reciprocal"} or (node.op_type == "Div" and position == 1):
             return node.op_type
         power = number_of(sheet, input_at(node, 1)) if node.op_type == "Pow" and position == 0 else None
         if power is not None and power < 0:
             return "Pow"
         root = node.op_type == "Sqrt" or (power is not None and power < 1)
-        if root and (further := _guarded(sheet, node)):
+        if root and (further := _operator_guarded(sheet, node)):
             return f"{node.op_type} and {further}"
     return ""
 

@@ -58,23 +58,25 @@ def check_loading(sheet: Sheet) -> tuple[Skip, ...]:
     )
     if len(sheet.places) > _MOST_NODES:
         return (
-            _unseen(f"it has {len(sheet.places):,} nodes, and no more than {_MOST_NODES:,} are opened only to look"),
+            _skip_of_unseen(
+                f"it has {len(sheet.places):,} nodes, and no more than {_MOST_NODES:,} are opened only to look"
+            ),
         )
     if foreign:
-        return (_unseen(f"it needs a library with {', '.join(foreign[:3])}"),)
+        return (_skip_of_unseen(f"it needs a library with {', '.join(foreign[:3])}"),)
     try:
-        _open(sheet.path)
+        _try_to_open(sheet.path)
     except ParityError as error:
         if any(words in error.problem.lower() for words in _LACKING):
-            return (_unseen(error.problem),)
+            return (_skip_of_unseen(error.problem),)
         raise
     return ()
 
 
-def _open(path: Path) -> None:
+def _try_to_open(path: Path) -> None:
     message = read_message(path)
     outputs = [value.name for value in message.graph.output]
-    light = _without_weights(message, path)
+    light = _declare_weights_as_inputs(message, path)
     try:
         open_bytes(light, outputs=outputs, optimization="disabled", folder=path.parent)
     except ParityError:  # of weights that have to be constants too, which only the file itself has
@@ -90,7 +92,7 @@ def _open(path: Path) -> None:
         ) from error
 
 
-def _without_weights(message: onnx.ModelProto, path: Path) -> bytes:
+def _declare_weights_as_inputs(message: onnx.ModelProto, path: Path) -> bytes:
     """The model with its large initializers declared as inputs, and small ones that lie in other files inside."""
     import onnx
 
@@ -113,7 +115,7 @@ def _without_weights(message: onnx.ModelProto, path: Path) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def _unseen(reason: str) -> Skip:
+def _skip_of_unseen(reason: str) -> Skip:
     return Skip(
         what="whether the file can be loaded",
         reason=reason,

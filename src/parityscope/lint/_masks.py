@@ -16,7 +16,7 @@ from parityscope.operators import MOVING, with_trait
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.lint._records import Constant
+    from parityscope.lint._records import FileConstant
 
 __all__ = ["Goal", "goal_of", "is_mask"]
 
@@ -43,26 +43,26 @@ class Goal:
         return self.node.op_type in _NORMALIZE
 
 
-def is_mask(constant: Constant, node: ir.Node, position: int) -> bool:
+def is_mask(constant: FileConstant, node: ir.Node, position: int) -> bool:
     """Whether `constant`, read by `node` at `position`, stands for infinity."""
     return goal_of(constant, node, position) is not None
 
 
-def goal_of(constant: Constant, node: ir.Node, position: int) -> Goal | None:
+def goal_of(constant: FileConstant, node: ir.Node, position: int) -> Goal | None:
     """Where the mask that `constant` is ends; None when it is none."""
-    sign = _sign(constant)
+    sign = _mask_sign(constant)
     if sign == 0 or node.op_type not in _INTO or node.domain:
         return None
     if node.op_type == "Sub" and position == 1:
         sign = -sign
     for output in node.outputs:
-        found = _search(output, sign, _REACH)
+        found = _search_goal(output, sign, _REACH)
         if found is not None:
             return Goal(node=found, multiplied=node.op_type == "Mul")
     return None
 
 
-def _sign(constant: Constant) -> int:
+def _mask_sign(constant: FileConstant) -> int:
     """-1 for a table of 0, 1 and hugely negative numbers, 1 for hugely positive ones, 0 for anything else."""
     low, high, infinite = float(constant.numbers.lowest), float(constant.numbers.highest), constant.numbers.infinite
     if low <= -_SMALLEST_MASK and 0 <= high <= 1:
@@ -76,7 +76,7 @@ def _sign(constant: Constant) -> int:
     return 0
 
 
-def _infinite_sign(constant: Constant) -> int:
+def _infinite_sign(constant: FileConstant) -> int:
     import numpy as np
 
     if constant.few is None:
@@ -84,7 +84,7 @@ def _infinite_sign(constant: Constant) -> int:
     return 1 if bool(np.isposinf(constant.few).any()) else -1
 
 
-def _search(value: ir.Value, sign: int, reach: int) -> ir.Node | None:
+def _search_goal(value: ir.Value, sign: int, reach: int) -> ir.Node | None:
     frontier = [(value, sign)]
     for _ in range(reach):
         following: list[tuple[ir.Value, int]] = []

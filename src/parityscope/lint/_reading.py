@@ -12,7 +12,7 @@ from parityscope.arithmetic import format_named
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.case.model import dtype_name, read_graph
 from parityscope.errors import ParityError
-from parityscope.lint._records import Constant, Numbers, Place, Sheet
+from parityscope.lint._records import FileConstant, Numbers, Place, Sheet
 from parityscope.lint._scan import float_numbers, integer_numbers
 from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
@@ -44,9 +44,9 @@ def read_sheet(path: str | Path, formats: Sequence[str]) -> Sheet:
     model = read_graph(path)
     model.graph.sort()
     infer_types(model)
-    places = tuple(_places(model))
+    places = tuple(_places_of_nodes(model))
     skipped: list[Skip] = []
-    constants = tuple(_constants(model, wanted, skipped))
+    constants = tuple(_constants_of_model(model, wanted, skipped))
     return Sheet(
         path=path,
         nbytes=path.stat().st_size + _external_nbytes(constants),
@@ -54,38 +54,38 @@ def read_sheet(path: str | Path, formats: Sequence[str]) -> Sheet:
         formats=wanted,
         places=places,
         constants=constants,
-        typed=_typed(places),
+        typed=_typed_formats(places),
         skipped=tuple(skipped),
         by_value={id(constant.value): constant for constant in constants},
         by_node={id(place.node): place for place in places},
     )
 
 
-def _places(model: ir.Model) -> Iterator[Place]:
+def _places_of_nodes(model: ir.Model) -> Iterator[Place]:
     index = -1
     for node in model.graph:
         if node.op_type == "Constant":
             continue
         index += 1  # as in case.graph: Constant nodes do not count
-        yield from _with_bodies(node, node.name or f"{node.op_type}#{index}", index, "")
+        yield from _places_with_bodies(node, node.name or f"{node.op_type}#{index}", index, "")
     for function in model.functions.values():
         for position, node in enumerate(function):
             if node.op_type != "Constant":
-                yield from _with_bodies(node, node.name or f"{node.op_type}#{position}", -1, function.name)
+                yield from _places_with_bodies(node, node.name or f"{node.op_type}#{position}", -1, function.name)
 
 
-def _with_bodies(node: ir.Node, name: str, index: int, inside: str) -> Iterator[Place]:
+def _places_with_bodies(node: ir.Node, name: str, index: int, inside: str) -> Iterator[Place]:
     yield Place(node=node, name=name, index=index, inside=inside)
-    for label, body in _bodies(node):
+    for label, body in _bodies_of_node(node):
         # The name of a node that has none of its own tells already what it is inside of.
         path = f"{inside}/{name}/{label}".lstrip("/") if node.name else f"{name}/{label}"
         for position, inner in enumerate(body):
             if inner.op_type != "Constant":
                 unnamed = f"{path}/{inner.op_type}#{position}"
-                yield from _with_bodies(inner, inner.name or unnamed, index, path)
+                yield from _places_with_bodies(inner, inner.name or unnamed, index, path)
 
 
-def _bodies(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+def _bodies_of_node(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
     for attribute in node.attributes.values():
         if attribute.is_ref():
             continue
@@ -95,22 +95,22 @@ def _bodies(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
             yield from ((attribute.name, body) for body in attribute.as_graphs())
 
 
-def _constants(model: ir.Model, formats: tuple[Format, ...], skipped: list[Skip]) -> Iterator[Constant]:
-    for label, graph in _graphs(model):
+def _constants_of_model(model: ir.Model, formats: tuple[Format, ...], skipped: list[Skip]) -> Iterator[FileConstant]:
+    for label, graph in _all_graphs(model):
         held = [(value, value.const_value) for value in getattr(graph, "initializers", {}).values()]
-        held += [(node.outputs[0], _in_node(node)) for node in graph if node.op_type in _MAKE and node.outputs]
+        held += [(node.outputs[0], _tensor_in_node(node)) for node in graph if node.op_type in _MAKE and node.outputs]
         for value, tensor in held:
             if tensor is None or tensor.dtype == ir.DataType.STRING:
                 continue
             try:
-                yield _constant(value, tensor, formats, label)
+                yield _read_constant(value, tensor, formats, label)
             except (OSError, ValueError, TypeError) as error:
                 reason = str(error).splitlines()[0] if str(error) else type(error).__name__
                 fix = "put the data file back beside the model, whole, under the name that the model gives"
                 skipped.append(Skip(what=f"constant {value.name}", reason=reason, fix=fix, asked=True))
 
 
-def _graphs(model: ir.Model) -> Iterator[tuple[str, Iterable[ir.Node]]]:
+def _all_graphs(model: ir.Model) -> Iterator[tuple[str, Iterable[ir.Node]]]:
     """The main graph, every body and every function, with the path of what holds each."""
     stack: list[tuple[str, Iterable[ir.Node]]] = [("", model.graph)]
     stack.extend((function.name, function) for function in model.functions.values())
@@ -119,11 +119,12 @@ def _graphs(model: ir.Model) -> Iterator[tuple[str, Iterable[ir.Node]]]:
         yield label, graph
         for node in graph:
             stack.extend(
-                (f"{label}/{node.name or node.op_type}/{name}".lstrip("/"), body) for name, body in _bodies(node)
+                (f"{label}/{node.name or node.op_type}/{name}".lstrip("/"), body)
+                for name, body in _bodies_of_node(node)
             )
 
 
-def _in_node(node: ir.Node) -> ir.TensorProtocol | None:
+def _tensor_in_node(node: ir.Node) -> ir.TensorProtocol | None:
     """The tensor of a Constant node; None for strings and for attributes of a function's caller."""
     for name, attribute in node.attributes.items():
         if attribute.is_ref():
@@ -137,13 +138,13 @@ def _in_node(node: ir.Node) -> ir.TensorProtocol | None:
     return None
 
 
-def _constant(value: ir.Value, tensor: ir.TensorProtocol, formats: tuple[Format, ...], label: str) -> Constant:
+def _read_constant(value: ir.Value, tensor: ir.TensorProtocol, formats: tuple[Format, ...], label: str) -> FileConstant:
     few = tensor.size <= _FEW
     array: np.ndarray | None = None
     numbers = Numbers(losses={})
     if tensor.dtype.is_floating_point():
         array = tensor.numpy()
-        numbers = float_numbers(array, _narrower(formats, tensor.dtype))
+        numbers = float_numbers(array, _narrower_formats(formats, tensor.dtype))
     elif few or tensor.dtype in _LARGE_INTEGERS:
         array = tensor.numpy()
         numbers = integer_numbers(array)
@@ -151,7 +152,7 @@ def _constant(value: ir.Value, tensor: ir.TensorProtocol, formats: tuple[Format,
     if isinstance(tensor, ir.ExternalTensor):
         array = None
         tensor.release()  # the next constant maps the file anew: memory stays at one constant
-    return Constant(
+    return FileConstant(
         name=str(value.name),
         value=value,
         dtype=dtype_name(tensor.dtype),
@@ -163,7 +164,7 @@ def _constant(value: ir.Value, tensor: ir.TensorProtocol, formats: tuple[Format,
     )
 
 
-def _narrower(formats: tuple[Format, ...], dtype: ir.DataType) -> tuple[Format, ...]:
+def _narrower_formats(formats: tuple[Format, ...], dtype: ir.DataType) -> tuple[Format, ...]:
     """The formats that do not hold every number of `dtype`."""
     try:
         own = format_named(dtype_name(dtype))
@@ -172,7 +173,7 @@ def _narrower(formats: tuple[Format, ...], dtype: ir.DataType) -> tuple[Format, 
     return tuple(each for each in formats if not each.contains(own))
 
 
-def _typed(places: Sequence[Place]) -> frozenset[str]:
+def _typed_formats(places: Sequence[Place]) -> frozenset[str]:
     found: set[str] = set()
     for place in places:
         if place.node.op_type not in _STORES:
@@ -181,7 +182,7 @@ def _typed(places: Sequence[Place]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _external_nbytes(constants: Sequence[Constant]) -> int:
+def _external_nbytes(constants: Sequence[FileConstant]) -> int:
     return sum(
         constant.value.const_value.nbytes
         for constant in constants

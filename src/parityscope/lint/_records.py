@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.records import Skip
 
-__all__ = ["Constant", "Loss", "Numbers", "Place", "Sheet"]
+__all__ = ["FileConstant", "FormatLoss", "Numbers", "Place", "Sheet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class FormatLoss:
     """What a format does to the elements of a constant.
 
     `beyond` of them round to infinity (NaN in a format without infinities), `vanished` round to zero, `subnormal` keep
@@ -41,7 +41,7 @@ class Numbers:
     infinite: int = 0
     lowest: float | int = 0
     highest: float | int = 0
-    losses: Mapping[str, Loss]
+    losses: Mapping[str, FormatLoss]
 
     @property
     def worst(self) -> float | int:
@@ -64,7 +64,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class FileConstant:
     """An initializer, or the output of a Constant node, in the main graph, a body or a function.
 
     `dtype` is a numpy or ml_dtypes name. `few` holds the elements where there are at most 4096 of them.
@@ -101,13 +101,13 @@ class Sheet:
     model: ir.Model
     formats: tuple[Format, ...]
     places: tuple[Place, ...]
-    constants: tuple[Constant, ...]
+    constants: tuple[FileConstant, ...]
     typed: frozenset[str]
     skipped: tuple[Skip, ...]
-    by_value: Mapping[int, Constant]
+    by_value: Mapping[int, FileConstant]
     by_node: Mapping[int, Place]
 
-    def constant(self, value: ir.Value | None) -> Constant | None:
+    def constant(self, value: ir.Value | None) -> FileConstant | None:
         """The constant that `value` is; None for anything computed or fed."""
         return None if value is None else self.by_value.get(id(value))
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
-from parityscope.lint._records import Loss, Numbers
+from parityscope.lint._records import FormatLoss, Numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic import Format
 
-__all__ = ["becomes", "float_numbers", "integer_numbers"]
+__all__ = ["float_numbers", "integer_numbers", "value_in_format"]
 
 _BLOCK = 1 << 16  # elements: 512 KiB as float64, which stays in the second-level cache
 
@@ -45,12 +45,12 @@ class _Tally:
             self.vanished += vanished
             self.subnormal += small.size - vanished
             # Scaled before squaring: the square of a number below 1e-154 is zero in float64.
-            self.lost = math.hypot(self.lost, _norm(small - rounded))
+            self.lost = math.hypot(self.lost, _l2_norm(small - rounded))
 
-    def loss(self, norm: float) -> Loss:
+    def loss(self, norm: float) -> FormatLoss:
         """The result, for a constant of this L2 norm."""
         share = self.lost / norm if norm > 0 else 0.0
-        return Loss(beyond=self.beyond, vanished=self.vanished, subnormal=self.subnormal, underflow=share)
+        return FormatLoss(beyond=self.beyond, vanished=self.vanished, subnormal=self.subnormal, underflow=share)
 
 
 def float_numbers(array: np.ndarray, formats: Sequence[Format]) -> Numbers:
@@ -69,7 +69,7 @@ def float_numbers(array: np.ndarray, formats: Sequence[Format]) -> Numbers:
                 continue
         lowest, highest = min(lowest, float(block.min())), max(highest, float(block.max()))
         magnitudes = np.abs(block)
-        norm = math.hypot(norm, _norm(magnitudes))
+        norm = math.hypot(norm, _l2_norm(magnitudes))
         for tally in tallies:
             tally.add(magnitudes, max(-lowest, highest))
     if highest < lowest:
@@ -80,18 +80,18 @@ def float_numbers(array: np.ndarray, formats: Sequence[Format]) -> Numbers:
 
 def integer_numbers(array: np.ndarray) -> Numbers:
     """The numbers of an integer or boolean array of any shape."""
-    nothing: Mapping[str, Loss] = {}
+    nothing: Mapping[str, FormatLoss] = {}
     if not array.size:
         return Numbers(losses=nothing)
     return Numbers(lowest=int(array.min()), highest=int(array.max()), losses=nothing)
 
 
-def becomes(value: float, number_format: Format) -> float:
+def value_in_format(value: float, number_format: Format) -> float:
     """What the format makes of one number, overflow going to infinity (NaN where it has none)."""
     return float(round_to(np.array([value], np.float64), number_format)[0])
 
 
-def _norm(values: np.ndarray) -> float:
+def _l2_norm(values: np.ndarray) -> float:
     largest = float(values.max(initial=0.0))
     if largest == 0.0:
         return 0.0

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from parityscope.case.conformance import Dims
 
-__all__ = ["dims_of", "exchangeable", "written"]
+__all__ = ["are_exchangeable", "dims_of", "format_dimensions"]
 
 
 def dims_of(value: ir.Value) -> Dims | None:
@@ -19,7 +19,7 @@ def dims_of(value: ir.Value) -> Dims | None:
     return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
 
 
-def exchangeable(one: Dims | None, other: Dims | None) -> bool:
+def are_exchangeable(one: Dims | None, other: Dims | None) -> bool:
     """Whether a tensor of one shape may be fed to the other without an error: unknown dimensions take any size."""
     if one is None or other is None:
         return one is other
@@ -29,7 +29,7 @@ def exchangeable(one: Dims | None, other: Dims | None) -> bool:
     return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
 
 
-def written(dims: Dims | None) -> str:
+def format_dimensions(dims: Dims | None) -> str:
     """Dimensions as a reader writes them: "1, 3, ?, width"."""
     if dims is None:
         return "..."

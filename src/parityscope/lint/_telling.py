@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from parityscope.lint._records import Place, Sheet
     from parityscope.records import Role
 
-__all__ = ["by_hand", "diagnose", "listed", "named", "number", "plural", "site_of", "told"]
+__all__ = [
+    "format_number",
+    "format_plural",
+    "list_names",
+    "make_finding",
+    "name_places",
+    "offer_by_hand",
+    "offer_proof",
+    "site_of",
+]
 
 _NAMED = 3  # names written out in a sentence; details hold them all
 _KEPT = 200  # names that details hold
 
 
-def told(
+def make_finding(
     code: str,
     title: str,
     role: Role,
@@ -65,31 +74,31 @@ def site_of(place: Place) -> Site:
     return Site(tensor=tensor, node=place.name, op_type=place.node.op_type, index=place.index, scope=place.inside)
 
 
-def by_hand(name: str, text: str) -> OfferedRepair:
+def offer_by_hand(name: str, text: str) -> OfferedRepair:
     """A repair that is an edit of the model or of the export."""
     return OfferedRepair(repair=name, text=text)
 
 
-def diagnose(sheet: Sheet, name: str, text: str, number_format: Format) -> OfferedRepair:
+def offer_proof(sheet: Sheet, name: str, text: str, number_format: Format) -> OfferedRepair:
     """A repair or proof by a simulated candidate; DATA stands for real samples."""
     command = f"parityscope diagnose {shlex.quote(str(sheet.path))} --candidate sim:{number_format.name} --inputs DATA"
     return OfferedRepair(repair=name, text=text, command=command)
 
 
-def named(places: Sequence[Place]) -> str:
+def name_places(places: Sequence[Place]) -> str:
     """Nodes in a sentence: their operator once, the first names, and how many more."""
     ops = list(dict.fromkeys(place.node.op_type for place in places))
-    return f"{'/'.join(ops[:_NAMED])} {listed(place.name for place in places)}"
+    return f"{'/'.join(ops[:_NAMED])} {list_names(place.name for place in places)}"
 
 
-def listed(names: Iterable[str]) -> str:
+def list_names(names: Iterable[str]) -> str:
     """The first names, and how many more."""
     held = list(names)
     more = f" and {len(held) - _NAMED:,} more" if len(held) > _NAMED else ""
     return ", ".join(held[:_NAMED]) + more
 
 
-def number(value: float, *, digits: int = 3) -> str:
+def format_number(value: float, *, digits: int = 3) -> str:
     """A number as a reader writes it: whole with thousands separators, else so many digits; no zeros in the exponent."""
     if math.isnan(value):
         return "NaN"
@@ -101,6 +110,6 @@ def number(value: float, *, digits: int = 3) -> str:
     return f"{mantissa}e{int(power)}" if exponent else mantissa
 
 
-def plural(count: int, noun: str) -> str:
+def format_plural(count: int, noun: str) -> str:
     """A count with its noun: "1 node", "2 nodes"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST",
-    "ahead",
-    "behind",
+    "computing_readers",
     "float_attribute",
     "int_attribute",
+    "is_same_value",
+    "node_behind",
+    "nodes_ahead",
     "number_of",
-    "readers",
-    "same_value",
 ]
 
 # Inputs that engines read on the host, at build time or in FP32 whatever the format: (operator, position).
@@ -34,7 +34,7 @@ HOST = frozenset(
 )
 
 
-def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+def computing_readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
     """The nodes (with the input's position) that compute with `value`, past those that only move its elements."""
     waiting, seen = [value], {id(value)}
     while waiting:
@@ -47,12 +47,12 @@ def readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
             waiting.extend(fresh)
 
 
-def ahead(node: ir.Node) -> list[ir.Node]:
+def nodes_ahead(node: ir.Node) -> list[ir.Node]:
     """The nodes that compute with the first output of `node`, each once."""
-    return list(dict.fromkeys(each for output in node.outputs[:1] for each, _ in readers(output)))
+    return list(dict.fromkeys(each for output in node.outputs[:1] for each, _ in computing_readers(output)))
 
 
-def behind(value: ir.Value | None) -> ir.Node | None:
+def node_behind(value: ir.Value | None) -> ir.Node | None:
     """The node that computes `value`, past those that only move elements; None for an input or a constant."""
     node = None if value is None else value.producer()
     while node is not None and node.op_type in MOVING and not node.domain and node.inputs:
@@ -76,9 +76,9 @@ def number_of(sheet: Sheet, value: ir.Value | None) -> float | None:
     return None
 
 
-def same_value(one: ir.Value | None, other: ir.Value | None) -> bool:
+def is_same_value(one: ir.Value | None, other: ir.Value | None) -> bool:
     """Whether two inputs are the same tensor, also behind Casts and moves."""
-    return one is not None and _origin(one) is _origin(other)
+    return one is not None and _origin_of(one) is _origin_of(other)
 
 
 def float_attribute(node: ir.Node, name: str) -> float | None:
@@ -93,7 +93,7 @@ def int_attribute(node: ir.Node, name: str, default: int) -> int:
     return default if attribute is None or attribute.is_ref() else int(attribute.value)
 
 
-def _origin(value: ir.Value | None) -> ir.Value | None:
+def _origin_of(value: ir.Value | None) -> ir.Value | None:
     while value is not None:
         node = value.producer()
         if node is None or node.op_type not in {"Cast", "Identity"}:

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
-from parityscope.lint._telling import listed, told
+from parityscope.lint._telling import list_names, make_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,28 +41,30 @@ _TITLE = "Inputs or outputs of another type than float32"
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
     fed = [value for value in graph.inputs if value.name not in graph.initializers]
-    yield from _side("input", fed, [value for value in fed if any(_is_cast(node) for node, _ in value.uses())])
+    yield from _findings_of_side(
+        "input", fed, [value for value in fed if any(_is_cast(node) for node, _ in value.uses())]
+    )
     given = list(graph.outputs)
-    yield from _side("output", given, [value for value in given if _is_cast(value.producer())])
+    yield from _findings_of_side("output", given, [value for value in given if _is_cast(value.producer())])
 
 
 def _is_cast(node: ir.Node | None) -> bool:
     return node is not None and node.op_type == "Cast" and not node.domain
 
 
-def _side(side: str, values: list[ir.Value], cast: list[ir.Value]) -> Iterator[Finding]:
+def _findings_of_side(side: str, values: list[ir.Value], cast: list[ir.Value]) -> Iterator[Finding]:
     other = {str(value.name): type_of(value) for value in values if type_of(value) not in {"", "float32"}}
     if other or cast:
-        yield _finding(side, other, [str(value.name) for value in cast])
+        yield _show_finding(side, other, [str(value.name) for value in cast])
 
 
-def _finding(side: str, other: dict[str, str], cast: list[str]) -> Finding:
+def _show_finding(side: str, other: dict[str, str], cast: list[str]) -> Finding:
     said = []
     if other:
-        said.append(f"{_sides(side, other)}: {listed(f'{name} is {dtype}' for name, dtype in other.items())}")
+        said.append(f"{_name_side(side, other)}: {list_names(f'{name} is {dtype}' for name, dtype in other.items())}")
     if cast:
-        said.append(f"a Cast stands at the boundary of {listed(cast)}, so that another type is computed in")
-    return told(
+        said.append(f"a Cast stands at the boundary of {list_names(cast)}, so that another type is computed in")
+    return make_finding(
         _CODE,
         _TITLE,
         "information",
@@ -72,7 +74,7 @@ def _finding(side: str, other: dict[str, str], cast: list[str]) -> Finding:
     )
 
 
-def _sides(side: str, names: Iterable[str]) -> str:
+def _name_side(side: str, names: Iterable[str]) -> str:
     return f"{side}s of another type than float32" if len(list(names)) > 1 else f"{side} of another type than float32"
 
 
@@ -85,6 +87,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_INTS, role="information"), Example(model=_FLOATS.replace("float[", "float16["))),
-    holds_not=(Example(model=_FLOATS),),
+    holds=(RuleExample(model=_INTS, role="information"), RuleExample(model=_FLOATS.replace("float[", "float16["))),
+    holds_not=(RuleExample(model=_FLOATS),),
 )

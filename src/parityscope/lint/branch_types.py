@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
-from parityscope.lint._telling import by_hand, told
+from parityscope.lint._telling import make_finding, offer_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +39,12 @@ _TITLE = "Control flow whose types do not agree"
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for place in sheet.places:
         if place.node.op_type == "If":
-            yield from _if(place)
+            yield from _findings_of_if(place)
         elif place.node.op_type == "Loop" and "body" in place.node.attributes:
-            yield from _loop(place)
+            yield from _findings_of_loop(place)
 
 
-def _if(place: Place) -> Iterator[Finding]:
+def _findings_of_if(place: Place) -> Iterator[Finding]:
     attributes = place.node.attributes
     if not {"then_branch", "else_branch"} <= set(attributes):
         return
@@ -52,31 +52,35 @@ def _if(place: Place) -> Iterator[Finding]:
     for position, (one, two) in enumerate(zip(then, other, strict=False)):
         types = type_of(one), type_of(two)
         if "" not in types and types[0] != types[1]:
-            yield _finding(place, f"output {position} is {types[0]} in one branch and {types[1]} in the other")
+            yield _show_finding(place, f"output {position} is {types[0]} in one branch and {types[1]} in the other")
 
 
-def _loop(place: Place) -> Iterator[Finding]:
+def _findings_of_loop(place: Place) -> Iterator[Finding]:
     body = place.node.attributes["body"].as_graph()
     carried = len(body.inputs) - 2
     for position in range(min(carried, len(body.outputs) - 1)):
         types = type_of(body.inputs[2 + position]), type_of(body.outputs[1 + position])
         if "" not in types and types[0] != types[1]:
-            yield _finding(place, f"the carried value {position} goes in as {types[0]} and comes out as {types[1]}")
+            yield _show_finding(
+                place, f"the carried value {position} goes in as {types[0]} and comes out as {types[1]}"
+            )
 
 
-def _finding(place: Place, what: str) -> Finding:
-    return told(
+def _show_finding(place: Place, what: str) -> Finding:
+    return make_finding(
         _CODE,
         _TITLE,
         "cause",
         f"{place.node.op_type} {place.name}: {what}",
         because="both types are declared, or follow from the operators",
         places=[place],
-        repairs=(by_hand("cast_in_body", f"put a Cast before that output in the body of {place.name} that differs"),),
+        repairs=(
+            offer_by_hand("cast_in_body", f"put a Cast before that output in the body of {place.name} that differs"),
+        ),
     )
 
 
-def _branches(other: str) -> str:
+def _model_with_branches(other: str) -> str:
     return f"""<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, bool c) => (float[4] y) {{
       y = If (c) <then_branch = t () => (float[4] a) {{ a = Neg(x) }},
         else_branch = e () => ({other}[4] b) {{ b = Cast <to = {1 if other == "float" else 10}> (x) }}>
@@ -87,6 +91,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_branches("float16"), role="cause", node="If#0"),),
-    holds_not=(Example(model=_branches("float")),),
+    holds=(RuleExample(model=_model_with_branches("float16"), role="cause", node="If#0"),),
+    holds_not=(RuleExample(model=_model_with_branches("float")),),
 )

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
-from parityscope.lint._telling import named, plural, told
+from parityscope.lint._telling import format_plural, make_finding, name_places
 from parityscope.lint._walk import int_attribute
 from parityscope.operators import STANDARD, of_kind
 
@@ -45,29 +45,30 @@ _FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    places = [place for place in sheet.places if _carries(place)]
+    places = [place for place in sheet.places if _carries_state(place)]
     if places:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{plural(len(places), 'node')} with float state that is fed back at every step: {named(places)}. Rounding adds up "
+            f"{format_plural(len(places), 'node')} with float state that is fed back at every step: "
+            f"{name_places(places)}. Rounding adds up "
             "over the steps; compare on sequences as long as the real ones",
             because="their state has a float type",
             places=places,
         )
 
 
-def _carries(place: Place) -> bool:
+def _carries_state(place: Place) -> bool:
     node = place.node
     if node.op_type in _RECURRENT:
         return True
     if node.op_type not in _LOOPS or "body" not in node.attributes:
         return False
-    return any(type_of(value) in _FLOATS for value in _state(node))
+    return any(type_of(value) in _FLOATS for value in _carried_values(node))
 
 
-def _state(node: ir.Node) -> list[ir.Value]:
+def _carried_values(node: ir.Node) -> list[ir.Value]:
     body = node.attributes["body"].as_graph()
     if node.op_type == "Loop":
         return list(body.inputs)[2:]
@@ -85,12 +86,12 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(
+        RuleExample(
             model=_GRU,
             constants={"w": np.zeros((1, 6, 2), np.float32), "r": np.zeros((1, 6, 2), np.float32)},
             role="information",
             node="GRU#0",
         ),
     ),
-    holds_not=(Example(model=_PLAIN),),
+    holds_not=(RuleExample(model=_PLAIN),),
 )

@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._casts import CastPair, pairs
-from parityscope.lint._telling import by_hand, named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._casts import CastPair, cast_pairs
+from parityscope.lint._telling import format_plural, make_finding, name_places, offer_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,14 +41,14 @@ _TITLE = "A chain of Casts loses precision and comes back"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     found: dict[tuple[str, str, str], list[CastPair]] = {}
-    for pair in pairs(sheet):
+    for pair in cast_pairs(sheet):
         if pair.loses and pair.comes_back:
             found.setdefault(pair.types, []).append(pair)
     for types, held in found.items():
-        yield _finding(types, held)
+        yield _show_finding(types, held)
 
 
-def _finding(types: tuple[str, str, str], held: list[CastPair]) -> Finding:
+def _show_finding(types: tuple[str, str, str], held: list[CastPair]) -> Finding:
     rounds = held[0].through_float
     role: Role = "contributing" if rounds else "information"
     places = list(dict.fromkeys(pair.first for pair in held))
@@ -57,16 +57,16 @@ def _finding(types: tuple[str, str, str], held: list[CastPair]) -> Finding:
         if rounds
         else "what an integer does not hold is cut off, which is usually meant"
     )
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{plural(len(held), 'chain')} {' -> '.join(types)} at {named(places)}: {effect}",
+        f"{format_plural(len(held), 'chain')} {' -> '.join(types)} at {name_places(places)}: {effect}",
         because=f"{types[1]} does not hold every number of {types[0]}",
         places=places,
         details={"types": list(types), "second": [pair.second.name for pair in held[:200]]},
         repairs=(
-            by_hand(
+            offer_by_hand(
                 "remove_casts",
                 f"remove both Casts, {places[0].name} and {held[0].second.name}, unless the rounding is meant",
             ),
@@ -76,7 +76,7 @@ def _finding(types: tuple[str, str, str], held: list[CastPair]) -> Finding:
     )
 
 
-def _chain(first: int, second: int, source: str = "float", target: str = "float") -> str:
+def _model_with_chain(first: int, second: int, source: str = "float", target: str = "float") -> str:
     return f"""<ir_version: 8, opset_import: ["" : 17]> g ({source}[4] x) => ({target}[2,2] y) {{
       a = Cast <to = {first}> (x)
       s = Constant <value_ints = [2, 2]> ()
@@ -90,15 +90,15 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_chain(10, 1), role="contributing", node="Cast#0"),
-        Example(model=_chain(16, 1), role="contributing"),
-        Example(model=_chain(7, 1), role="information"),
-        Example(model=_chain(6, 7, "int64", "int64"), role="information"),
+        RuleExample(model=_model_with_chain(10, 1), role="contributing", node="Cast#0"),
+        RuleExample(model=_model_with_chain(16, 1), role="contributing"),
+        RuleExample(model=_model_with_chain(7, 1), role="information"),
+        RuleExample(model=_model_with_chain(6, 7, "int64", "int64"), role="information"),
     ),
     holds_not=(
-        Example(model=_chain(11, 1)),
-        Example(model=_chain(1, 10, "float16", "float16")),
-        Example(model=_chain(10, 10, "float", "float16")),
-        Example(model=_chain(7, 6, "int32", "int32")),
+        RuleExample(model=_model_with_chain(11, 1)),
+        RuleExample(model=_model_with_chain(1, 10, "float16", "float16")),
+        RuleExample(model=_model_with_chain(10, 10, "float", "float16")),
+        RuleExample(model=_model_with_chain(7, 6, "int32", "int32")),
     ),
 )

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._scan import becomes
-from parityscope.lint._telling import by_hand, number, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._scan import value_in_format
+from parityscope.lint._telling import format_number, make_finding, offer_by_hand
 from parityscope.lint._walk import float_attribute, number_of
 
 if TYPE_CHECKING:
@@ -47,45 +47,46 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     for place in sheet.places:
         if place.node.op_type != "Clip" or place.node.domain:
             continue
-        low, high = _bound(sheet, place, 1, "min"), _bound(sheet, place, 2, "max")
+        low, high = _bound_of_clip(sheet, place, 1, "min"), _bound_of_clip(sheet, place, 2, "max")
         if low is None and high is None:
             continue
-        yield from _judge(sheet, place, -math.inf if low is None else low, math.inf if high is None else high)
+        yield from _judge_bounds(sheet, place, -math.inf if low is None else low, math.inf if high is None else high)
 
 
-def _bound(sheet: Sheet, place: Place, position: int, name: str) -> float | None:
+def _bound_of_clip(sheet: Sheet, place: Place, position: int, name: str) -> float | None:
     node = place.node
     if len(node.inputs) > position:
         return number_of(sheet, node.inputs[position])
     return float_attribute(node, name)
 
 
-def _judge(sheet: Sheet, place: Place, low: float, high: float) -> Iterator[Finding]:
-    said = f"Clip {place.name} has bounds {number(low)} and {number(high)}"
+def _judge_bounds(sheet: Sheet, place: Place, low: float, high: float) -> Iterator[Finding]:
+    said = f"Clip {place.name} has bounds {format_number(low)} and {format_number(high)}"
     if math.isnan(low) or math.isnan(high):
-        yield _finding(place, "cause", f"{said}: NaN bounds nothing, and runtimes disagree about it", low, high)
+        yield _show_finding(place, "cause", f"{said}: NaN bounds nothing, and runtimes disagree about it", low, high)
         return
     if low > high:
-        claim = f"{said}: the lower one is above the upper one, so that every element becomes {number(high)}"
-        yield _finding(place, "cause", claim, low, high)
+        claim = f"{said}: the lower one is above the upper one, so that every element becomes {format_number(high)}"
+        yield _show_finding(place, "cause", claim, low, high)
         return
     for each in sheet.computing:
-        low_then, high_then = becomes(low, each), becomes(high, each)
+        low_then, high_then = value_in_format(low, each), value_in_format(high, each)
         if low < high and low_then == high_then:
-            claim = f"{said}: both become {number(low_then)} in {each.title}, so that the output is constant"
-            yield _finding(place, "cause", claim, low, high)
+            claim = f"{said}: both become {format_number(low_then)} in {each.title}, so that the output is constant"
+            yield _show_finding(place, "cause", claim, low, high)
         lost = [bound for bound in (low, high) if each.largest < abs(bound) < _NO_BOUND]
         if lost:
-            held = " and ".join(number(bound) for bound in lost)
+            held = " and ".join(format_number(bound) for bound in lost)
             claim = (
-                f"{said}: {held} is beyond {each.title} (largest {number(each.largest)}) and bounds nothing there. That is "
+                f"{said}: {held} is beyond {each.title} (largest {format_number(each.largest)}) and bounds nothing "
+                "there. That is "
                 "harmless: no number that the format holds is beyond it"
             )
-            yield _finding(place, "information", claim, low, high)
+            yield _show_finding(place, "information", claim, low, high)
 
 
-def _finding(place: Place, role: Role, claim: str, low: float, high: float) -> Finding:
-    return told(
+def _show_finding(place: Place, role: Role, claim: str, low: float, high: float) -> Finding:
+    return make_finding(
         _CODE,
         _TITLE,
         role,
@@ -93,7 +94,9 @@ def _finding(place: Place, role: Role, claim: str, low: float, high: float) -> F
         because="the bounds are constants of the file",
         places=[place],
         details={"min": low, "max": high},
-        repairs=() if role == "information" else (by_hand("correct_bounds", f"correct the bounds of {place.name}"),),
+        repairs=()
+        if role == "information"
+        else (offer_by_hand("correct_bounds", f"correct the bounds of {place.name}"),),
     )
 
 
@@ -103,7 +106,7 @@ _OLD = """<ir_version: 8, opset_import: ["" : 6]> g (float[4] x) => (float[4] y)
 }"""
 
 
-def _bounds(low: float, high: float) -> dict[str, np.ndarray]:
+def _bounds_as_arrays(low: float, high: float) -> dict[str, np.ndarray]:
     return {"low": np.array(low, np.float32), "high": np.array(high, np.float32)}
 
 
@@ -112,17 +115,17 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_CLIP, constants=_bounds(6, 0), role="cause", node="Clip#0"),
-        Example(model=_OLD, role="cause"),
-        Example(model=_CLIP, constants=_bounds(math.nan, 6), role="cause"),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(6, 0), role="cause", node="Clip#0"),
+        RuleExample(model=_OLD, role="cause"),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(math.nan, 6), role="cause"),
         # 1 and 1.0001 are one number with 11 bits of precision.
-        Example(model=_CLIP, constants=_bounds(1, 1.0001), role="cause"),
-        Example(model=_CLIP, constants=_bounds(0, 1e5), role="information"),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(1, 1.0001), role="cause"),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(0, 1e5), role="information"),
     ),
     holds_not=(
-        Example(model=_CLIP, constants=_bounds(0, 6)),
-        Example(model=_CLIP, constants=_bounds(-3.4e38, 3.4e38)),
-        Example(model=_CLIP, constants=_bounds(0, 1e5), formats=("bf16",)),
-        Example(model=_CLIP, constants=_bounds(0, 1e5), role="cause"),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(0, 6)),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(-3.4e38, 3.4e38)),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(0, 1e5), formats=("bf16",)),
+        RuleExample(model=_CLIP, constants=_bounds_as_arrays(0, 1e5), role="cause"),
     ),
 )

@@ -14,7 +14,7 @@ from parityscope.testing.networks import write_network
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from parityscope.lint import Example, Rule
+    from parityscope.lint import Rule, RuleExample
     from parityscope.records import Finding
 
 __all__ = ["check_examples", "findings_of", "write_example"]
@@ -42,12 +42,12 @@ def check_examples(rule: Rule, folder: Path) -> None:
             raise AssertionError(f"{rule.code}: example {number} of holds_not is found: {wrong[0].claim}")
 
 
-def findings_of(rule: Rule, example: Example, folder: Path) -> list[Finding]:
+def findings_of(rule: Rule, example: RuleExample, folder: Path) -> list[Finding]:
     """What the rule finds in an example."""
     folder.mkdir(parents=True, exist_ok=True)
     return list(rule.look(read_sheet(write_example(example, folder / "model.onnx"), example.formats)))
 
 
-def write_example(example: Example, path: Path) -> Path:
+def write_example(example: RuleExample, path: Path) -> Path:
     """Writes an example's model, with its constants as initializers, to `path`."""
     return write_network(path, example.model, example.constants)

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.standard import DOMAINS
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import listed, named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, list_names, make_finding, name_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,11 +45,11 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     for domain, places in by_domain.items():
         ops = sorted({place.node.op_type for place in places})
         known = " (ONNX Runtime brings them; other engines may not)" if domain == "com.microsoft" else ""
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{plural(len(places), 'node')} of domain {domain}{known}: {listed(ops)}, e.g. {named(places)}",
+            f"{format_plural(len(places), 'node')} of domain {domain}{known}: {list_names(ops)}, e.g. {name_places(places)}",
             because="the domain is not one of the standard's, and the file defines no function of that name",
             places=places,
             details={"domain": domain, "operators": ops},
@@ -64,6 +64,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_CUSTOM, role="information", node="Twist#0"),),
-    holds_not=(Example(model=_CUSTOM.replace("my.own.Twist", "Neg")),),
+    holds=(RuleExample(model=_CUSTOM, role="information", node="Twist#0"),),
+    holds_not=(RuleExample(model=_CUSTOM.replace("my.own.Twist", "Neg")),),
 )

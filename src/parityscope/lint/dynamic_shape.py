@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._shapes import dims_of, written
-from parityscope.lint._telling import listed, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._shapes import dims_of, format_dimensions
+from parityscope.lint._telling import list_names, make_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,13 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     for value in graph.inputs:
         dims = dims_of(value)
         if value.name not in graph.initializers and (dims is None or any(not isinstance(dim, int) for dim in dims)):
-            dynamic[str(value.name)] = written(dims)
+            dynamic[str(value.name)] = format_dimensions(dims)
     if dynamic:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"dynamic inputs: {listed(f'{name} [{shape}]' for name, shape in dynamic.items())}. Test every size in use",
+            f"dynamic inputs: {list_names(f'{name} [{shape}]' for name, shape in dynamic.items())}. Test every size in use",
             because="these dimensions have no number in the file",
             details={"shapes": dynamic},
         )
@@ -59,6 +59,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_MODEL, role="information"),),
-    holds_not=(Example(model=_MODEL.replace("N,", "2,")),),
+    holds=(RuleExample(model=_MODEL, role="information"),),
+    holds_not=(RuleExample(model=_MODEL.replace("N,", "2,")),),
 )

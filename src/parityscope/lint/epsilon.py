@@ -28,10 +28,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._guards import Guard, guards
-from parityscope.lint._scan import becomes
-from parityscope.lint._telling import by_hand, diagnose, named, number, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._guards import EpsilonGuard, find_guards
+from parityscope.lint._scan import value_in_format
+from parityscope.lint._telling import (
+    format_number,
+    format_plural,
+    make_finding,
+    name_places,
+    offer_by_hand,
+    offer_proof,
+)
 from parityscope.lint._walk import float_attribute
 
 if TYPE_CHECKING:
@@ -49,20 +56,20 @@ _TITLE = "An epsilon vanishes in the number format"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for number_format in sheet.computing:
-        groups: dict[tuple[float, str, bool], list[Guard]] = {}
-        for guard in guards(sheet):
+        groups: dict[tuple[float, str, bool], list[EpsilonGuard]] = {}
+        for guard in find_guards(sheet):
             if guard.value < number_format.smallest_normal and not guard.kept:
                 groups.setdefault((guard.value, guard.before, guard.meets_zero), []).append(guard)
         for held in groups.values():
-            yield _constant(sheet, number_format, held)
-        yield from _attributes(sheet, number_format)
+            yield _finding_of_constant(sheet, number_format, held)
+        yield from _findings_of_attributes(sheet, number_format)
 
 
-def _constant(sheet: Sheet, number_format: Format, held: list[Guard]) -> Finding:
+def _finding_of_constant(sheet: Sheet, number_format: Format, held: list[EpsilonGuard]) -> Finding:
     first = held[0]
-    left = becomes(first.value, number_format)
+    left = value_in_format(first.value, number_format)
     role: Role = "information" if left else "cause" if first.meets_zero else "contributing"
-    fate = "0" if left == 0 else f"{number(left, digits=5)}, a subnormal number with fewer digits"
+    fate = "0" if left == 0 else f"{format_number(left, digits=5)}, a subnormal number with fewer digits"
     effect = ""
     if left == 0:
         effect = (
@@ -71,13 +78,16 @@ def _constant(sheet: Sheet, number_format: Format, held: list[Guard]) -> Finding
             else f". {first.before} meets 0 wherever the guarded value is 0 or underflows"
         )
     places = [guard.place for guard in held]
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{named(places)}: {number(first.value)} guards {first.before} and becomes {fate} in {number_format.title}{effect}",
-        because=f"{number_format.title}'s smallest normal number is {number(number_format.smallest_normal)}, its smallest "
-        f"number {number(number_format.smallest_subnormal)}; half of that and less rounds to 0",
+        (
+            f"{name_places(places)}: {format_number(first.value)} guards {first.before} and becomes {fate} in "
+            f"{number_format.title}{effect}"
+        ),
+        because=f"{number_format.title}'s smallest normal number is {format_number(number_format.smallest_normal)}, its smallest "
+        f"number {format_number(number_format.smallest_subnormal)}; half of that and less rounds to 0",
         places=places,
         details={
             "parameter": first.name,
@@ -86,35 +96,36 @@ def _constant(sheet: Sheet, number_format: Format, held: list[Guard]) -> Finding
             "becomes": left,
             "guards": first.before,
         },
-        repairs=() if role == "information" else _repairs(sheet, first, number_format),
+        repairs=() if role == "information" else _offer_repairs(sheet, first, number_format),
     )
 
 
-def _repairs(sheet: Sheet, guard: Guard, number_format: Format) -> tuple[OfferedRepair, ...]:
-    raised = number(number_format.smallest_normal)
+def _offer_repairs(sheet: Sheet, guard: EpsilonGuard, number_format: Format) -> tuple[OfferedRepair, ...]:
+    raised = format_number(number_format.smallest_normal)
     return (
-        by_hand("keep_in_fp32", f"keep {guard.place.name} and {guard.before} behind it in FP32, or use BF16"),
-        by_hand(
+        offer_by_hand("keep_in_fp32", f"keep {guard.place.name} and {guard.before} behind it in FP32, or use BF16"),
+        offer_by_hand(
             "raise_epsilon", f"raise {guard.name} to {raised} or more; this changes the function, so measure the task"
         ),
-        diagnose(sheet, "measure", "see whether it bites, on real samples", number_format),
+        offer_proof(sheet, "measure", "see whether it bites, on real samples", number_format),
     )
 
 
-def _attributes(sheet: Sheet, number_format: Format) -> Iterator[Finding]:
+def _findings_of_attributes(sheet: Sheet, number_format: Format) -> Iterator[Finding]:
     groups: dict[float, list[Place]] = {}
     for place in sheet.places:
         value = float_attribute(place.node, "epsilon")
         if value is not None and 0 < value < number_format.smallest_normal:
             groups.setdefault(value, []).append(place)
     for value, places in groups.items():
-        left = becomes(value, number_format)
-        yield told(
+        left = value_in_format(value, number_format)
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"epsilon {number(value)} of {plural(len(places), 'normalization')} ({named(places)}) would become "
-            f"{number(left, digits=5)} in {number_format.title}. Kernels of these operators hold it in FP32; it is lost "
+            f"epsilon {format_number(value)} of {format_plural(len(places), 'normalization')} "
+            f"({name_places(places)}) would become "
+            f"{format_number(left, digits=5)} in {number_format.title}. Kernels of these operators hold it in FP32; it is lost "
             "only where the operator is taken apart and computed in the format",
             because="the attribute is below the smallest normal number of the format",
             places=places,
@@ -153,17 +164,17 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_LOG, constants=_TWELVE, role="cause", node="Add#1"),
-        Example(model=_MAX, constants=_TWELVE, role="cause", node="Clip#1"),
-        Example(model=_NORM, constants=_TWELVE, role="contributing", node="Add#2"),
+        RuleExample(model=_LOG, constants=_TWELVE, role="cause", node="Add#1"),
+        RuleExample(model=_MAX, constants=_TWELVE, role="cause", node="Clip#1"),
+        RuleExample(model=_NORM, constants=_TWELVE, role="contributing", node="Add#2"),
         # 1e-6 is subnormal in FP16, and so far from zero that it still guards.
-        Example(model=_NORM, constants={"epsilon": np.array(1e-6, np.float32)}, role="information"),
-        Example(model=_LN, constants={"s": np.ones(8, np.float32)}, role="information"),
+        RuleExample(model=_NORM, constants={"epsilon": np.array(1e-6, np.float32)}, role="information"),
+        RuleExample(model=_LN, constants={"s": np.ones(8, np.float32)}, role="information"),
     ),
     holds_not=(
-        Example(model=_LOG, constants={"epsilon": np.array(1e-3, np.float32)}),
-        Example(model=_LOG, constants=_TWELVE, formats=("bf16",)),
-        Example(model=_NORM, constants=_TWELVE, role="cause"),
-        Example(model=_PLAIN, constants=_TWELVE),
+        RuleExample(model=_LOG, constants={"epsilon": np.array(1e-3, np.float32)}),
+        RuleExample(model=_LOG, constants=_TWELVE, formats=("bf16",)),
+        RuleExample(model=_NORM, constants=_TWELVE, role="cause"),
+        RuleExample(model=_PLAIN, constants=_TWELVE),
     ),
 )

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
-from parityscope.lint._shapes import dims_of, exchangeable, written
-from parityscope.lint._telling import by_hand, told
+from parityscope.lint._shapes import are_exchangeable, dims_of, format_dimensions
+from parityscope.lint._telling import make_finding, offer_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,32 +44,35 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     for value in graph.inputs:
         if value.name in graph.initializers or not type_of(value):
             continue
-        group = next((held for held in groups if _alike(held[0], value)), None)
+        group = next((held for held in groups if _are_alike(held[0], value)), None)
         if group is None:
             groups.append([value])
         else:
             group.append(value)
     for group in groups:
         if len(group) > 1:
-            yield _finding(group)
+            yield _show_finding(group)
 
 
-def _alike(one: ir.Value, other: ir.Value) -> bool:
-    return type_of(one) == type_of(other) and exchangeable(dims_of(one), dims_of(other))
+def _are_alike(one: ir.Value, other: ir.Value) -> bool:
+    return type_of(one) == type_of(other) and are_exchangeable(dims_of(one), dims_of(other))
 
 
-def _finding(group: list[ir.Value]) -> Finding:
+def _show_finding(group: list[ir.Value]) -> Finding:
     names = [str(value.name) for value in group]
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         "information",
-        f"inputs {', '.join(names)} are all {type_of(group[0])} [{written(dims_of(group[0]))}]: fed in another order, none "
+        f"inputs {', '.join(names)} are all {type_of(group[0])} [{format_dimensions(dims_of(group[0]))}]: fed in "
+        "another order, none "
         "of them is refused",
         because="types are equal and shapes fit each other",
         details={"inputs": names, "type": type_of(group[0])},
         repairs=(
-            by_hand("bind_by_name", f"bind by name; the file's order is {', '.join(names)}, an engine's may differ"),
+            offer_by_hand(
+                "bind_by_name", f"bind by name; the file's order is {', '.join(names)}, an engine's may differ"
+            ),
         ),
     )
 
@@ -82,9 +85,9 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_TWO, role="information"),),
+    holds=(RuleExample(model=_TWO, role="information"),),
     holds_not=(
-        Example(model=_TWO.replace("int64[N,S] mask", "int64[1] mask")),
-        Example(model=_TWO.replace("int64[N,S] mask", "int32[N,S] mask").replace("Mul(ids, mask)", "Neg(ids)")),
+        RuleExample(model=_TWO.replace("int64[N,S] mask", "int64[1] mask")),
+        RuleExample(model=_TWO.replace("int64[N,S] mask", "int32[N,S] mask").replace("Mul(ids, mask)", "Neg(ids)")),
     ),
 )

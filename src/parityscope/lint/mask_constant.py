@@ -29,18 +29,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._masks import goal_of
-from parityscope.lint._scan import becomes
-from parityscope.lint._telling import by_hand, number, plural, told
-from parityscope.lint._walk import readers
+from parityscope.lint._scan import value_in_format
+from parityscope.lint._telling import format_number, format_plural, make_finding, offer_by_hand
+from parityscope.lint._walk import computing_readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.arithmetic import Format
     from parityscope.lint._masks import Goal
-    from parityscope.lint._records import Constant, Place, Sheet
+    from parityscope.lint._records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]
@@ -51,46 +51,49 @@ _TITLE = "A constant stands for infinity"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
-        formats = [each for each in sheet.computing if _changes(constant, each)]
+        formats = [each for each in sheet.computing if _changes_constant(constant, each)]
         if not formats and not constant.numbers.infinite:
             continue
-        goals = [(sheet.place(node), goal_of(constant, node, position)) for node, position in readers(constant.value)]
+        goals = [
+            (sheet.place(node), goal_of(constant, node, position))
+            for node, position in computing_readers(constant.value)
+        ]
         held = [(place, goal) for place, goal in goals if goal is not None]
         if held:
-            yield _finding(constant, formats, held)
+            yield _show_finding(constant, formats, held)
 
 
-def _changes(constant: Constant, number_format: Format) -> bool:
+def _changes_constant(constant: FileConstant, number_format: Format) -> bool:
     loss = constant.numbers.losses.get(number_format.name)
     return loss is not None and loss.beyond > 0
 
 
-def _finding(constant: Constant, formats: list[Format], held: list[tuple[Place, Goal]]) -> Finding:
+def _show_finding(constant: FileConstant, formats: list[Format], held: list[tuple[Place, Goal]]) -> Finding:
     worst = float(constant.numbers.worst) if formats else -math.inf
-    role, why = _judged(formats, held)
+    role, why = _judge_goals(formats, held)
     first, goal = held[0]
-    fates = ", ".join(f"{number(becomes(worst, each))} in {each.title}" for each in formats)
+    fates = ", ".join(f"{format_number(value_in_format(worst, each))} in {each.title}" for each in formats)
     becoming = f" becomes {fates}" if fates else " is the same in every format"
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{first.node.op_type} {first.name} reads {constant.name!r} = {number(worst)} as infinity for "
+        f"{first.node.op_type} {first.name} reads {constant.name!r} = {format_number(worst)} as infinity for "
         f"{goal.node.op_type}; it{becoming}. {why}",
-        because=f"{constant.name} was followed through the graph to {plural(len(held), 'place')} where infinity "
+        because=f"{constant.name} was followed through the graph to {format_plural(len(held), 'place')} where infinity "
         f"does what a huge number does",
         places=list(dict.fromkeys(place for place, _ in held)),
         details={
             "parameter": constant.name,
             "inside": constant.inside,
             "value": worst,
-            "becomes": {each.name: becomes(worst, each) for each in formats},
+            "becomes": {each.name: value_in_format(worst, each) for each in formats},
             "multiplied": any(goal.multiplied for _, goal in held),
         },
         repairs=()
         if role == "information"
         else (
-            by_hand(
+            offer_by_hand(
                 "finite_mask",
                 f"replace {constant.name} by {'-' if worst < 0 else ''}10000, which every format holds and whose "
                 "exponential is 0 all the same; select with Where instead of multiplying",
@@ -99,7 +102,7 @@ def _finding(constant: Constant, formats: list[Format], held: list[tuple[Place, 
     )
 
 
-def _judged(formats: list[Format], held: list[tuple[Place, Goal]]) -> tuple[Role, str]:
+def _judge_goals(formats: list[Format], held: list[tuple[Place, Goal]]) -> tuple[Role, str]:
     if formats and any(goal.multiplied for _, goal in held):
         return "contributing", (
             "It is multiplied by what may be 0, and 0 times infinity is NaN for every element that is not masked; "
@@ -138,17 +141,19 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_ADD, constants={"low": np.array(-1e9, np.float32)}, role="contributing", node="Where#0"),
-        Example(
+        RuleExample(model=_ADD, constants={"low": np.array(-1e9, np.float32)}, role="contributing", node="Where#0"),
+        RuleExample(
             model=_ADD, constants={"low": np.array(np.finfo(np.float32).min)}, formats=("bf16",), role="contributing"
         ),
-        Example(model=_ADD, constants={"low": np.array(-np.inf, np.float32)}, role="information"),
-        Example(model=_MUL, constants={**_AXES, "low": np.array(-1e9, np.float32)}, role="contributing", node="Mul#1"),
-        Example(model=_TOP, constants={"low": np.array(-1e9, np.float32)}, role="information"),
+        RuleExample(model=_ADD, constants={"low": np.array(-np.inf, np.float32)}, role="information"),
+        RuleExample(
+            model=_MUL, constants={**_AXES, "low": np.array(-1e9, np.float32)}, role="contributing", node="Mul#1"
+        ),
+        RuleExample(model=_TOP, constants={"low": np.array(-1e9, np.float32)}, role="information"),
     ),
     holds_not=(
-        Example(model=_ADD, constants={"low": np.array(-1e4, np.float32)}),
-        Example(model=_ADD, constants={"low": np.array(-1e9, np.float32)}, formats=("bf16",)),
-        Example(model=_TOP.replace("ArgMax", "ArgMin"), constants={"low": np.array(-1e9, np.float32)}),
+        RuleExample(model=_ADD, constants={"low": np.array(-1e4, np.float32)}),
+        RuleExample(model=_ADD, constants={"low": np.array(-1e9, np.float32)}, formats=("bf16",)),
+        RuleExample(model=_TOP.replace("ArgMax", "ArgMin"), constants={"low": np.array(-1e9, np.float32)}),
     ),
 )

@@ -22,8 +22,8 @@ import shlex
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import listed, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, list_names, make_finding
 from parityscope.records import OfferedRepair
 
 if TYPE_CHECKING:
@@ -43,31 +43,37 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     shared = {name: count for (_, name), count in counts.items() if count > 1}
     if shared:
         places = [place for place in sheet.places if counts[place.inside, place.node.name or ""] > 1]
-        said = listed(f"{name!r} ({count} nodes)" for name, count in shared.items())
-        yield told(
+        said = list_names(f"{name!r} ({count} nodes)" for name, count in shared.items())
+        yield make_finding(
             _CODE,
             _TITLE,
             "contributing",
-            f"{plural(len(shared), 'node name')} stand for several nodes: {said}. A precision list by name catches all of them",
+            (
+                f"{format_plural(len(shared), 'node name')} stand for several nodes: {said}. A precision list by name "
+                "catches all of them"
+            ),
             because="names were counted in each graph",
             places=places,
             details={"shared": len(shared)},
-            repairs=(_rename(sheet),),
+            repairs=(_offer_renaming(sheet),),
         )
     unnamed = [place for place in sheet.places if not place.node.name]
     if unnamed:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{len(unnamed):,} of {plural(len(sheet.places), 'node')} have no name; this report calls them by operator and index",
+            (
+                f"{len(unnamed):,} of {format_plural(len(sheet.places), 'node')} have no name; this report calls them by "
+                "operator and index"
+            ),
             because="names were counted in each graph",
             places=unnamed,
-            repairs=(_rename(sheet),),
+            repairs=(_offer_renaming(sheet),),
         )
 
 
-def _rename(sheet: Sheet) -> OfferedRepair:
+def _offer_renaming(sheet: Sheet) -> OfferedRepair:
     target = sheet.path.with_suffix(".named.onnx")
     script = (
         "import onnx_ir as ir, sys; m = ir.load(sys.argv[1]); "
@@ -91,8 +97,8 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_SHARED, role="contributing", node="twice"),
-        Example(model=_UNNAMED, role="information", node="Neg#1"),
+        RuleExample(model=_SHARED, role="contributing", node="twice"),
+        RuleExample(model=_UNNAMED, role="information", node="Neg#1"),
     ),
-    holds_not=(Example(model=_NAMED),),
+    holds_not=(RuleExample(model=_NAMED),),
 )

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._masks import is_mask
 from parityscope.lint._roles import CHOOSE_ELEMENTS, stands_for_a_bound
-from parityscope.lint._telling import by_hand, told
-from parityscope.lint._walk import HOST, readers
+from parityscope.lint._telling import make_finding, offer_by_hand
+from parityscope.lint._walk import HOST, computing_readers
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.lint._records import Constant, Sheet
+    from parityscope.lint._records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]
@@ -49,12 +49,12 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
         if not (constant.numbers.nan or constant.numbers.infinite):
             continue
-        held = [(node, at) for node, at in readers(constant.value) if not _on_purpose(constant, node, at)]
+        held = [(node, at) for node, at in computing_readers(constant.value) if not _is_on_purpose(constant, node, at)]
         if held:
-            yield _finding(sheet, constant, held)
+            yield _show_finding(sheet, constant, held)
 
 
-def _on_purpose(constant: Constant, node: ir.Node, position: int) -> bool:
+def _is_on_purpose(constant: FileConstant, node: ir.Node, position: int) -> bool:
     if node.op_type in _CHOOSES:
         return True
     if constant.numbers.nan:
@@ -63,13 +63,13 @@ def _on_purpose(constant: Constant, node: ir.Node, position: int) -> bool:
     return bounded or is_mask(constant, node, position)
 
 
-def _finding(sheet: Sheet, constant: Constant, held: list[tuple[ir.Node, int]]) -> Finding:
+def _show_finding(sheet: Sheet, constant: FileConstant, held: list[tuple[ir.Node, int]]) -> Finding:
     node, position = held[0]
     first = sheet.place(node)
     role: Role = "cause" if constant.numbers.nan else "contributing"
     counted = [(constant.numbers.nan, "NaN"), (constant.numbers.infinite, "infinite")]
     what = " and ".join(f"{count:,} {word}" for count, word in counted if count)
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
@@ -84,7 +84,9 @@ def _finding(sheet: Sheet, constant: Constant, held: list[tuple[ir.Node, int]]) 
             "infinite": constant.numbers.infinite,
             "elements": constant.size,
         },
-        repairs=(by_hand("export_again", "export the model again from a checkpoint whose parameters are finite"),),
+        repairs=(
+            offer_by_hand("export_again", "export the model again from a checkpoint whose parameters are finite"),
+        ),
     )
 
 
@@ -92,7 +94,7 @@ _MATMUL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2] x) => (float
 _BOUND = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2] x) => (float[1,2] y) { y = Max(x, w) }"""
 
 
-def _weight(value: float) -> dict[str, np.ndarray]:
+def _weight_with(value: float) -> dict[str, np.ndarray]:
     return {"w": np.array([[1, value], [0, 1]], np.float32)}
 
 
@@ -101,11 +103,11 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_MATMUL, constants=_weight(np.nan), role="cause", node="MatMul#0"),
-        Example(model=_MATMUL, constants=_weight(np.inf), role="contributing"),
+        RuleExample(model=_MATMUL, constants=_weight_with(np.nan), role="cause", node="MatMul#0"),
+        RuleExample(model=_MATMUL, constants=_weight_with(np.inf), role="contributing"),
     ),
     holds_not=(
-        Example(model=_MATMUL, constants=_weight(70000.0)),
-        Example(model=_BOUND, constants={"w": np.array(-np.inf, np.float32)}),
+        RuleExample(model=_MATMUL, constants=_weight_with(70000.0)),
+        RuleExample(model=_BOUND, constants={"w": np.array(-np.inf, np.float32)}),
     ),
 )

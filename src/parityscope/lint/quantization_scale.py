@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import by_hand, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import make_finding, offer_by_hand
 from parityscope.operators import STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Constant, Place, Sheet
+    from parityscope.lint._records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]
@@ -45,10 +45,10 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
             value = place.node.inputs[position] if position < len(place.node.inputs) else None
             constant = sheet.constant(value)
             if constant is not None and constant.few is not None:
-                yield from _judge(place, constant, position)
+                yield from _judge_scales(place, constant, position)
 
 
-def _judge(place: Place, constant: Constant, position: int) -> Iterator[Finding]:
+def _judge_scales(place: Place, constant: FileConstant, position: int) -> Iterator[Finding]:
     scales = constant.few.astype(np.float64) if constant.few is not None else np.zeros(0)
     wrong = int((~(scales > 0) | ~np.isfinite(scales)).sum())
     if not wrong:
@@ -60,7 +60,7 @@ def _judge(place: Place, constant: Constant, position: int) -> Iterator[Finding]
         "its channels become zero whatever they hold" if role == "contributing" else "quantizing with it is undefined"
     )
     kinds = "zero" if zeros == wrong else "zero, negative or not finite"
-    yield told(
+    yield make_finding(
         _CODE,
         _TITLE,
         role,
@@ -68,7 +68,7 @@ def _judge(place: Place, constant: Constant, position: int) -> Iterator[Finding]
         because=f"{constant.name} was read",
         places=[place],
         details={"parameter": constant.name, "wrong": wrong, "zeros": zeros},
-        repairs=(by_hand("calibrate_again", "calibrate again, and give channels without values the scale 1"),),
+        repairs=(offer_by_hand("calibrate_again", "calibrate again, and give channels without values the scale 1"),),
     )
 
 
@@ -82,10 +82,10 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_Q, constants={"scale": np.array(0, np.float32)}, role="cause", node="QuantizeLinear#0"),
-        Example(model=_Q, constants={"scale": np.array(np.nan, np.float32)}, role="cause"),
-        Example(model=_DQ, constants={"scale": np.array([0.1, 0], np.float32)}, role="contributing"),
-        Example(model=_DQ, constants={"scale": np.array([0.1, -0.1], np.float32)}, role="cause"),
+        RuleExample(model=_Q, constants={"scale": np.array(0, np.float32)}, role="cause", node="QuantizeLinear#0"),
+        RuleExample(model=_Q, constants={"scale": np.array(np.nan, np.float32)}, role="cause"),
+        RuleExample(model=_DQ, constants={"scale": np.array([0.1, 0], np.float32)}, role="contributing"),
+        RuleExample(model=_DQ, constants={"scale": np.array([0.1, -0.1], np.float32)}, role="cause"),
     ),
-    holds_not=(Example(model=_DQ, constants={"scale": np.array([0.1, 1e-30], np.float32)}),),
+    holds_not=(RuleExample(model=_DQ, constants={"scale": np.array([0.1, 1e-30], np.float32)}),),
 )

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import closure
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import by_hand, named, plural, told
+from parityscope.case.graph import closure_of
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, make_finding, name_places, offer_by_hand
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
@@ -37,22 +37,27 @@ _RANDOM = of_kind("random")
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    needed = {id(node) for node in closure(sheet.model.graph.outputs)[0]}
+    needed = {id(node) for node in closure_of(sheet.model.graph.outputs)[0]}
     places = [
         place
         for place in sheet.places
         if place.node.op_type in _RANDOM and not place.node.domain and (place.inside or id(place.node) in needed)
     ]
     if places:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "contributing",
-            f"{plural(len(places), 'node')} that draw random numbers ({named(places)}): what depends on them is never the same",
+            (
+                f"{format_plural(len(places), 'node')} that draw random numbers ({name_places(places)}): what depends on "
+                "them is never the same"
+            ),
             because="the operator is random by definition",
             places=places,
             repairs=(
-                by_hand("noise_as_input", "make the noise an input of the model, so that both sides get the same"),
+                offer_by_hand(
+                    "noise_as_input", "make the noise an input of the model, so that both sides get the same"
+                ),
             ),
         )
 
@@ -66,6 +71,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_NOISE, role="contributing", node="RandomNormalLike#0"),),
-    holds_not=(Example(model=_NOISE.replace("Add(x, n)", "Neg(x)")),),
+    holds=(RuleExample(model=_NOISE, role="contributing", node="RandomNormalLike#0"),),
+    holds_not=(RuleExample(model=_NOISE.replace("Add(x, n)", "Neg(x)")),),
 )

@@ -16,7 +16,7 @@ itself keeps in FP32 (information).
 
 What it is confused with: an activation beyond range (RNG002), which depends on the data.
 
-How to repair: fold a BatchNormalization in FP32 (`diagnose` does it in a copy and measures it), scale the parameter
+How to repair: fold a BatchNormalization in FP32 (`offer_proof` does it in a copy and measures it), scale the parameter
 into range, keep the one node in FP32, or use BF16.
 
 Sources: IEEE 754-2019, section 7.4 (overflow); NVIDIA TensorRT, warnings on the conversion of weights ("converted them
@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._masks import is_mask
 from parityscope.lint._roles import CHOOSE_ELEMENTS, kept_in_fp32, stands_for_a_bound
-from parityscope.lint._scan import becomes
-from parityscope.lint._telling import by_hand, diagnose, number, told
-from parityscope.lint._walk import HOST, readers
+from parityscope.lint._scan import value_in_format
+from parityscope.lint._telling import format_number, make_finding, offer_by_hand, offer_proof
+from parityscope.lint._walk import HOST, computing_readers
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import Constant, Place, Sheet
+    from parityscope.lint._records import FileConstant, Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
 __all__ = ["RULE"]
@@ -56,64 +56,68 @@ _TITLE = "A parameter is beyond the range of the number format"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
-        beyond = [each for each in sheet.formats if _beyond(constant, each)]
+        beyond = [each for each in sheet.formats if _count_beyond(constant, each)]
         reading = (
-            [(sheet.place(node), at) for node, at in readers(constant.value) if not _harmless(constant, node, at)]
+            [
+                (sheet.place(node), at)
+                for node, at in computing_readers(constant.value)
+                if not _is_harmless(constant, node, at)
+            ]
             if beyond
             else []
         )
         kept = [one for one in reading if kept_in_fp32(sheet, one[0], one[1])]
         converted = [one for one in reading if one not in kept]
-        for role, formats in _by_role(beyond):
+        for role, formats in _formats_by_role(beyond):
             if converted:
                 meant = role == "cause" and all(_stands_for_infinity(constant, place) for place, _ in converted)
-                yield _finding(sheet, constant, formats, converted, "contributing" if meant else role)
+                yield _show_finding(sheet, constant, formats, converted, "contributing" if meant else role)
         if kept and not converted:
-            yield _finding(sheet, constant, beyond, kept, "information")
+            yield _show_finding(sheet, constant, beyond, kept, "information")
 
 
-def _beyond(constant: Constant, number_format: Format) -> int:
+def _count_beyond(constant: FileConstant, number_format: Format) -> int:
     loss = constant.numbers.losses.get(number_format.name)
     return loss.beyond if loss else 0
 
 
-def _harmless(constant: Constant, node: ir.Node, position: int) -> bool:
+def _is_harmless(constant: FileConstant, node: ir.Node, position: int) -> bool:
     return (node.op_type, position) in HOST or stands_for_a_bound(node, position) or is_mask(constant, node, position)
 
 
-def _stands_for_infinity(constant: Constant, place: Place) -> bool:
+def _stands_for_infinity(constant: FileConstant, place: Place) -> bool:
     """Whether elements are chosen from the constant that no trained parameter has: infinity does as well, mostly."""
     return place.node.op_type in CHOOSE_ELEMENTS and abs(float(constant.numbers.worst)) > _NO_PARAMETER
 
 
-def _by_role(formats: list[Format]) -> list[tuple[Role, list[Format]]]:
+def _formats_by_role(formats: list[Format]) -> list[tuple[Role, list[Format]]]:
     wide = [each for each in formats if each.bits > 8]
     narrow = [each for each in formats if each.bits <= 8]
     both: list[tuple[Role, list[Format]]] = [("cause", wide), ("contributing", narrow)]
     return [(role, held) for role, held in both if held]
 
 
-def _finding(
-    sheet: Sheet, constant: Constant, formats: list[Format], reading: list[tuple[Place, int]], role: Role
+def _show_finding(
+    sheet: Sheet, constant: FileConstant, formats: list[Format], reading: list[tuple[Place, int]], role: Role
 ) -> Finding:
     first, position = reading[0]
     worst = float(constant.numbers.worst)
-    limits = ", ".join(f"{each.title} (largest {number(each.largest)})" for each in formats)
-    count = _beyond(constant, formats[0])
+    limits = ", ".join(f"{each.title} (largest {format_number(each.largest)})" for each in formats)
+    count = _count_beyond(constant, formats[0])
     what = role_of(first.node.op_type, position)
     claim = (
-        f"{first.node.op_type} {first.name} reads {what} {constant.name!r}, which holds {number(worst)}: beyond {limits}, "
-        f"{count:,} of {constant.size:,} elements. {_fate(formats[0], worst, what)}"
+        f"{first.node.op_type} {first.name} reads {what} {constant.name!r}, which holds {format_number(worst)}: beyond {limits}, "
+        f"{count:,} of {constant.size:,} elements. {_describe_fate(formats[0], worst, what)}"
     )
     if role == "information":
         claim += " The model itself keeps this node in FP32, so nothing is lost as long as a converter respects that."
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
         claim,
-        because=f"{constant.name} ({constant.dtype}, {_shape(constant)}) was read: finite elements from "
-        f"{number(float(constant.numbers.lowest))} to {number(float(constant.numbers.highest))}",
+        because=f"{constant.name} ({constant.dtype}, {_format_shape(constant)}) was read: finite elements from "
+        f"{format_number(float(constant.numbers.lowest))} to {format_number(float(constant.numbers.highest))}",
         places=list(dict.fromkeys(place for place, _ in reading)),
         details={
             "parameter": constant.name,
@@ -121,38 +125,43 @@ def _finding(
             "role": what,
             "value": worst,
             "elements": constant.size,
-            "beyond": {each.name: _beyond(constant, each) for each in formats},
-            "becomes": {each.name: becomes(worst, each) for each in formats},
+            "beyond": {each.name: _count_beyond(constant, each) for each in formats},
+            "becomes": {each.name: value_in_format(worst, each) for each in formats},
             "saturated": {each.name: float(np.copysign(each.largest, worst)) for each in formats},
         },
-        repairs=() if role == "information" else _repairs(sheet, first, formats[0]),
+        repairs=() if role == "information" else _offer_repairs(sheet, first, formats[0]),
     )
 
 
-def _fate(number_format: Format, worst: float, what: str) -> str:
-    top = number(float(np.copysign(number_format.largest, worst)))
-    plain = number(becomes(worst, number_format))
+def _describe_fate(number_format: Format, worst: float, what: str) -> str:
+    top = format_number(float(np.copysign(number_format.largest, worst)))
+    plain = format_number(value_in_format(worst, number_format))
     sentence = f"It becomes {plain}, or {top} where the converter saturates"
     if what == "running variance":
         ratio = (abs(worst) / number_format.largest) ** 0.5
-        return f"{sentence}: the channel's normalized values become 0, or {number(ratio)} times too large."
+        return f"{sentence}: the channel's normalized values become 0, or {format_number(ratio)} times too large."
     return f"{sentence}."
 
 
-def _repairs(sheet: Sheet, place: Place, number_format: Format) -> tuple[OfferedRepair, ...]:
+def _offer_repairs(sheet: Sheet, place: Place, number_format: Format) -> tuple[OfferedRepair, ...]:
     offered = [
-        by_hand("keep_in_fp32", f"keep {place.name} in FP32 with its parameters, or use BF16, which has FP32's range")
+        offer_by_hand(
+            "keep_in_fp32", f"keep {place.name} in FP32 with its parameters, or use BF16, which has FP32's range"
+        )
     ]
     if place.node.op_type == "BatchNormalization":
         text = (
             f"fold {place.name} in FP32 before converting: scale / sqrt(variance + epsilon) usually fits although the "
             "variance does not; this tries it in a copy, measures it, and leaves repaired.onnx in the study"
         )
-        return (diagnose(sheet, "fold_batch_normalization", text, number_format), *offered)
-    return (*offered, diagnose(sheet, "measure", "see how much of the output it costs, on real samples", number_format))
+        return (offer_proof(sheet, "fold_batch_normalization", text, number_format), *offered)
+    return (
+        *offered,
+        offer_proof(sheet, "measure", "see how much of the output it costs, on real samples", number_format),
+    )
 
 
-def _shape(constant: Constant) -> str:
+def _format_shape(constant: FileConstant) -> str:
     return "x".join(str(dim) for dim in constant.shape) or "scalar"
 
 
@@ -181,36 +190,36 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(
+        RuleExample(
             model=_BN,
             constants={**_ROW, "variance": np.array([1.0, 97_903_600.0], np.float32)},
             role="cause",
             node="BatchNormalization#0",
         ),
-        Example(model=_NODE, role="cause", node="Mul#0"),
-        Example(model=_BODY, role="cause"),
+        RuleExample(model=_NODE, role="cause", node="Mul#0"),
+        RuleExample(model=_BODY, role="cause"),
         # 3.39e38 is BF16's largest finite value; float32's own largest rounds beyond it.
-        Example(
+        RuleExample(
             model=_BN,
             constants={**_ROW, "variance": np.array([1.0, np.finfo(np.float32).max], np.float32)},
             formats=("bf16",),
             role="cause",
         ),
-        Example(
+        RuleExample(
             model=_BN,
             constants={**_ROW, "variance": np.array([1.0, 1000.0], np.float32)},
             formats=("f8e4m3",),
             role="contributing",
         ),
-        Example(model=_MIXED, constants={"w": np.array([70000.0], np.float32)}, role="information"),
+        RuleExample(model=_MIXED, constants={"w": np.array([70000.0], np.float32)}, role="information"),
     ),
     holds_not=(
         # 65,519 rounds to 65,504; the first number that rounds beyond is 65,520.
-        Example(model=_BN, constants={**_ROW, "variance": np.array([1.0, 65_519.0], np.float32)}),
-        Example(
+        RuleExample(model=_BN, constants={**_ROW, "variance": np.array([1.0, 65_519.0], np.float32)}),
+        RuleExample(
             model=_BN, constants={**_ROW, "variance": np.array([1.0, 97_903_600.0], np.float32)}, formats=("bf16",)
         ),
-        Example(model=_BOUND, constants={"w": np.array([1e9], np.float32)}),
-        Example(model=_MIXED, constants={"w": np.array([70000.0], np.float32)}, role="cause"),
+        RuleExample(model=_BOUND, constants={"w": np.array([1e9], np.float32)}),
+        RuleExample(model=_MIXED, constants={"w": np.array([70000.0], np.float32)}, role="cause"),
     ),
 )

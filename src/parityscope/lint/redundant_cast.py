@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._casts import pairs, type_of
-from parityscope.lint._telling import named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._casts import cast_pairs, type_of
+from parityscope.lint._telling import format_plural, make_finding, name_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,14 +37,16 @@ _TITLE = "Casts that change nothing"
 def _look(sheet: Sheet) -> Iterator[Finding]:
     same = [place for place in sheet.places if _changes_nothing(place)]
     if same:
-        yield _finding(
-            same, f"{plural(len(same), 'Cast')} to the type that the input has", "the input's type is inferred"
+        yield _show_finding(
+            same, f"{format_plural(len(same), 'Cast')} to the type that the input has", "the input's type is inferred"
         )
-    back = [pair for pair in pairs(sheet) if not pair.loses and pair.types[0] == pair.types[2] != pair.types[1]]
+    back = [pair for pair in cast_pairs(sheet) if not pair.loses and pair.types[0] == pair.types[2] != pair.types[1]]
     if back:
         places = [pair.second for pair in back]
         because = "the type between holds every number of the one before and after"
-        yield _finding(places, f"{plural(len(back), 'Cast')} back to the type before the Cast before", because)
+        yield _show_finding(
+            places, f"{format_plural(len(back), 'Cast')} back to the type before the Cast before", because
+        )
 
 
 def _changes_nothing(place: Place) -> bool:
@@ -54,8 +56,8 @@ def _changes_nothing(place: Place) -> bool:
     return type_of(node.inputs[0]) == type_of(node.outputs[0]) != ""
 
 
-def _finding(places: list[Place], claim: str, because: str) -> Finding:
-    return told(_CODE, _TITLE, "information", f"{claim}: {named(places)}", because=because, places=places)
+def _show_finding(places: list[Place], claim: str, because: str) -> Finding:
+    return make_finding(_CODE, _TITLE, "information", f"{claim}: {name_places(places)}", because=because, places=places)
 
 
 _SAME = """<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float[4] y) { y = Cast <to = 1> (x) }"""
@@ -74,8 +76,8 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_SAME, role="information", node="Cast#0"),
-        Example(model=_BACK, role="information", node="Cast#1"),
+        RuleExample(model=_SAME, role="information", node="Cast#0"),
+        RuleExample(model=_BACK, role="information", node="Cast#1"),
     ),
-    holds_not=(Example(model=_NEEDED),),
+    holds_not=(RuleExample(model=_NEEDED),),
 )

@@ -29,9 +29,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._steps import Step, steps
-from parityscope.lint._telling import by_hand, diagnose, named, number, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._steps import OverflowStep, find_steps
+from parityscope.lint._telling import (
+    format_number,
+    format_plural,
+    make_finding,
+    name_places,
+    offer_by_hand,
+    offer_proof,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,19 +60,19 @@ _FUSED = {
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    found: dict[str, list[Step]] = {}
-    for step in steps(sheet):
+    found: dict[str, list[OverflowStep]] = {}
+    for step in find_steps(sheet):
         if not step.kept:
             found.setdefault(step.part_of, []).append(step)
     for number_format in sheet.computing:
         if number_format.emax >= 127:  # the range of FP32: the step overflows there no earlier than in the reference
             continue
         for part_of, held in found.items():
-            yield _finding(sheet, number_format, part_of, held)
+            yield _show_finding(sheet, number_format, part_of, held)
 
 
-def _finding(sheet: Sheet, number_format: Format, part_of: str, held: list[Step]) -> Finding:
-    limit = _limit(held[0], number_format)
+def _show_finding(sheet: Sheet, number_format: Format, part_of: str, held: list[OverflowStep]) -> Finding:
+    limit = _largest_safe_input(held[0], number_format)
     harmless = part_of == "GELU"
     role: Role = "information" if harmless or part_of == "a square" else "contributing"
     places = [step.place for step in held]
@@ -73,29 +80,31 @@ def _finding(sheet: Sheet, number_format: Format, part_of: str, held: list[Step]
     after = " That is harmless: tanh of infinity is 1, as of any number above 9." if harmless else ""
     opset = f" (this file has opset {sheet.opset})" if sheet.opset else ""
     fused = _FUSED.get(part_of)
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{plural(len(held), 'time')} {noun} ({named(places)}): the {_words(held[0])} overflows in {number_format.title} from "
-        f"{'x' if held[0].power == 0 else '|x|'} = {limit:.4g} on, although x fits up to {number(number_format.largest)}.{after}",
-        because=f"the {_words(held[0])} of {limit:.4g} is {number_format.title}'s largest finite value",
+        f"{format_plural(len(held), 'time')} {noun} ({name_places(places)}): the {_name_power(held[0])} overflows in "
+        f"{number_format.title} from "
+        f"{'x' if held[0].power == 0 else '|x|'} = {limit:.4g} on, although x fits up to "
+        f"{format_number(number_format.largest)}.{after}",
+        because=f"the {_name_power(held[0])} of {limit:.4g} is {number_format.title}'s largest finite value",
         places=places,
         details={"part_of": part_of, "format": number_format.name, "overflows_from": limit},
         repairs=()
         if role == "information"
         else (
-            by_hand("fused_operator", f"{fused or 'keep these nodes in FP32'}{opset if fused else ''}"),
-            diagnose(sheet, "measure", "see whether real samples reach it", number_format),
+            offer_by_hand("fused_operator", f"{fused or 'keep these nodes in FP32'}{opset if fused else ''}"),
+            offer_proof(sheet, "measure", "see whether real samples reach it", number_format),
         ),
     )
 
 
-def _limit(step: Step, number_format: Format) -> float:
+def _largest_safe_input(step: OverflowStep, number_format: Format) -> float:
     return math.log(number_format.largest) if step.power == 0 else number_format.largest ** (1.0 / step.power)
 
 
-def _words(step: Step) -> str:
+def _name_power(step: OverflowStep) -> str:
     return {0: "exponential", 2: "square", 3: "cube"}[step.power]
 
 
@@ -135,19 +144,19 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_LN, constants=_CONSTANTS, role="contributing", node="Pow#2"),
-        Example(model=_SOFTMAX, constants=_AXES, role="contributing", node="Exp#0"),
-        Example(
+        RuleExample(model=_LN, constants=_CONSTANTS, role="contributing", node="Pow#2"),
+        RuleExample(model=_SOFTMAX, constants=_AXES, role="contributing", node="Exp#0"),
+        RuleExample(
             model=_GELU,
             constants={"three": np.array(3, np.float32), "small": np.array(0.044715, np.float32)},
             role="information",
         ),
     ),
     holds_not=(
-        Example(model=_LN, constants=_CONSTANTS, formats=("bf16",)),
-        Example(model=_STABLE, constants=_AXES),
-        Example(model=_BOUNDED, constants={**_AXES, "floor": np.array(-np.inf, np.float32)}),
-        Example(
+        RuleExample(model=_LN, constants=_CONSTANTS, formats=("bf16",)),
+        RuleExample(model=_STABLE, constants=_AXES),
+        RuleExample(model=_BOUNDED, constants={**_AXES, "floor": np.array(-np.inf, np.float32)}),
+        RuleExample(
             model=_GELU,
             constants={"three": np.array(3, np.float32), "small": np.array(0.044715, np.float32)},
             role="contributing",

@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from parityscope.case.graph import constant_value
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import listed, named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, list_names, make_finding, name_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +123,7 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
 
 def _refused(found: dict[str, list[Place]], matrix: _Matrix) -> Finding:
     places = [place for each in found.values() for place in each]
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         "information",
@@ -142,7 +142,7 @@ def _newest(needed: dict[str, dict[str, list[Place]]], matrix: _Matrix) -> Findi
     older = "; ".join(f"{one} for {_sentence(needed[one])}" for one in order[::-1] if one in needed and one != version)
     first = f"a TensorRT {version}" if version == _LATER else f"TensorRT {version} or newer"
     source = matrix.sources.get(version, _PARSER)
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         "information",
@@ -157,10 +157,10 @@ def _newest(needed: dict[str, dict[str, list[Place]]], matrix: _Matrix) -> Findi
 
 def _sentence(found: dict[str, list[Place]]) -> str:
     parts = [
-        f"{words} ({plural(len(places), 'node')}, e.g. {named(places)})" if places else words
+        f"{words} ({format_plural(len(places), 'node')}, e.g. {name_places(places)})" if places else words
         for words, places in sorted(found.items())
     ]
-    return listed(parts)
+    return list_names(parts)
 
 
 def _need_opset(sheet: Sheet, matrix: _Matrix, needs: _Needs) -> None:
@@ -250,12 +250,12 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_UNIQUE, role="information", node="Unique#0"),
-        Example(model=_GELU, role="information", node="Gelu#0"),
-        Example(model=_INDICES, role="information", node="MaxPool#0"),
+        RuleExample(model=_UNIQUE, role="information", node="Unique#0"),
+        RuleExample(model=_GELU, role="information", node="Gelu#0"),
+        RuleExample(model=_INDICES, role="information", node="MaxPool#0"),
     ),
     holds_not=(
-        Example(model=_UNIQUE.replace("Unique", "Neg")),
-        Example(model=_INDICES.replace(", int64[1,1,2,2] i", "").replace("y, i", "y")),
+        RuleExample(model=_UNIQUE.replace("Unique", "Neg")),
+        RuleExample(model=_INDICES.replace(", int64[1,1,2,2] i", "").replace("y, i", "y")),
     ),
 )

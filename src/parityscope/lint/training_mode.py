@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import by_hand, named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, make_finding, name_places, offer_by_hand
 from parityscope.lint._walk import int_attribute, number_of
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ _RATIO = 0.5  # Dropout's default
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    dropping = [place for place in sheet.places if _drops(sheet, place)]
+    dropping = [place for place in sheet.places if _drops_at_random(sheet, place)]
     if dropping:
-        yield _finding(dropping, "cause", "every run puts other random zeros in")
-    learning = [place for place in sheet.places if _learns(sheet, place)]
+        yield _show_finding(dropping, "cause", "every run puts other random zeros in")
+    learning = [place for place in sheet.places if _updates_statistics(sheet, place)]
     if learning:
-        yield _finding(
+        yield _show_finding(
             learning, "contributing", "the statistics of the batch at hand take the place of the trained ones"
         )
 
 
-def _drops(sheet: Sheet, place: Place) -> bool:
+def _drops_at_random(sheet: Sheet, place: Place) -> bool:
     node = place.node
     if node.op_type != "Dropout" or node.domain:
         return False
@@ -62,7 +62,7 @@ def _drops(sheet: Sheet, place: Place) -> bool:
     return ratio != 0.0
 
 
-def _learns(sheet: Sheet, place: Place) -> bool:
+def _updates_statistics(sheet: Sheet, place: Place) -> bool:
     node = place.node
     if node.op_type != "BatchNormalization" or node.domain:
         return False
@@ -71,15 +71,15 @@ def _learns(sheet: Sheet, place: Place) -> bool:
     return int_attribute(node, "training_mode", 0) == 1 or (sheet.opset < 14 and len(node.outputs) > 1)
 
 
-def _finding(places: list[Place], role: Role, effect: str) -> Finding:
-    return told(
+def _show_finding(places: list[Place], role: Role, effect: str) -> Finding:
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{plural(len(places), 'node')} in training mode ({named(places)}): {effect}",
+        f"{format_plural(len(places), 'node')} in training mode ({name_places(places)}): {effect}",
         because="the file says so",
         places=places,
-        repairs=(by_hand("export_for_inference", "call model.eval() and export again"),),
+        repairs=(offer_by_hand("export_for_inference", "call model.eval() and export again"),),
     )
 
 
@@ -92,7 +92,7 @@ _BN = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,2,4,4] x) => (float
 _ROW = {name: np.ones(2, np.float32) for name in ("scale", "bias", "mean", "variance")}
 
 
-def _dropout(ratio: float, *, training: bool) -> dict[str, np.ndarray]:
+def _dropout_constants(ratio: float, *, training: bool) -> dict[str, np.ndarray]:
     return {"ratio": np.array(ratio, np.float32), "training": np.array(training)}
 
 
@@ -101,11 +101,11 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_DROPOUT, constants=_dropout(0.1, training=True), role="cause", node="Dropout#0"),
-        Example(model=_BN, constants=_ROW, role="contributing", node="BatchNormalization#0"),
+        RuleExample(model=_DROPOUT, constants=_dropout_constants(0.1, training=True), role="cause", node="Dropout#0"),
+        RuleExample(model=_BN, constants=_ROW, role="contributing", node="BatchNormalization#0"),
     ),
     holds_not=(
-        Example(model=_DROPOUT, constants=_dropout(0.1, training=False)),
-        Example(model=_DROPOUT, constants=_dropout(0, training=True)),
+        RuleExample(model=_DROPOUT, constants=_dropout_constants(0.1, training=False)),
+        RuleExample(model=_DROPOUT, constants=_dropout_constants(0, training=True)),
     ),
 )

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
-from parityscope.lint._telling import named, told
+from parityscope.lint._telling import make_finding, name_places
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         places = [place for place in sheet.places if _computes_in(place, dtype)]
         inside = [place for place in places if place.inside]
         body = f", {len(inside):,} of them inside of control flow or functions" if inside else ""
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{len(places):,} of {len(sheet.places):,} nodes compute in {dtype}{body}, e.g. {named(places)}: this file is no "
+            f"{len(places):,} of {len(sheet.places):,} nodes compute in {dtype}{body}, e.g. {name_places(places)}: "
+            "this file is no "
             "FP32 reference, and what it keeps in float32 is meant to stay there",
             because="element types were inferred through the whole graph",
             places=places,
@@ -72,6 +73,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_HALF, role="information", node="Mul#0"),),
-    holds_not=(Example(model=_STORED, constants={"w": np.ones(2, np.float16)}),),
+    holds=(RuleExample(model=_HALF, role="information", node="Mul#0"),),
+    holds_not=(RuleExample(model=_STORED, constants={"w": np.ones(2, np.float16)}),),
 )

@@ -29,11 +29,11 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._roles import kept_in_fp32
-from parityscope.lint._telling import by_hand, diagnose, number, told
-from parityscope.lint._walk import HOST, float_attribute, readers
-from parityscope.operators import multiplies, role_of
+from parityscope.lint._telling import format_number, make_finding, offer_by_hand, offer_proof
+from parityscope.lint._walk import HOST, computing_readers, float_attribute
+from parityscope.operators import does_multiply, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import Constant, Place, Sheet
+    from parityscope.lint._records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]
@@ -52,22 +52,26 @@ _TITLE = "Parameters lose digits or vanish in the number format"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     for constant in sheet.constants:
-        losing = [each for each in sheet.computing if _underflow(constant, each) > each.unit_roundoff]
-        reading = [(sheet.place(node), at) for node, at in readers(constant.value)] if losing else []
+        losing = [each for each in sheet.computing if _share_of_underflow(constant, each) > each.unit_roundoff]
+        reading = [(sheet.place(node), at) for node, at in computing_readers(constant.value)] if losing else []
         for number_format in losing:
-            held = [(place, at) for place, at in reading if _matters(sheet, constant, place, at, number_format)]
+            held = [
+                (place, at) for place, at in reading if _underflow_matters(sheet, constant, place, at, number_format)
+            ]
             if held:
-                yield _finding(sheet, constant, number_format, held)
+                yield _show_finding(sheet, constant, number_format, held)
 
 
-def _underflow(constant: Constant, number_format: Format) -> float:
+def _share_of_underflow(constant: FileConstant, number_format: Format) -> float:
     loss = constant.numbers.losses.get(number_format.name)
     return loss.underflow if loss else 0.0
 
 
-def _matters(sheet: Sheet, constant: Constant, place: Place, position: int, number_format: Format) -> bool:
+def _underflow_matters(
+    sheet: Sheet, constant: FileConstant, place: Place, position: int, number_format: Format
+) -> bool:
     node = place.node
-    if not multiplies(node.op_type, position) or (node.op_type, position) in HOST:
+    if not does_multiply(node.op_type, position) or (node.op_type, position) in HOST:
         return False
     if kept_in_fp32(sheet, place, position):
         return False
@@ -76,7 +80,7 @@ def _matters(sheet: Sheet, constant: Constant, place: Place, position: int, numb
     return True
 
 
-def _variance_matters(constant: Constant, node: ir.Node, number_format: Format) -> bool:
+def _variance_matters(constant: FileConstant, node: ir.Node, number_format: Format) -> bool:
     if constant.few is None:
         return True
     epsilon = float_attribute(node, "epsilon")
@@ -87,11 +91,13 @@ def _variance_matters(constant: Constant, node: ir.Node, number_format: Format) 
     return bool((np.abs(ratio[np.isfinite(ratio)] - 1.0) > number_format.unit_roundoff).any())
 
 
-def _finding(sheet: Sheet, constant: Constant, number_format: Format, held: list[tuple[Place, int]]) -> Finding:
+def _show_finding(
+    sheet: Sheet, constant: FileConstant, number_format: Format, held: list[tuple[Place, int]]
+) -> Finding:
     first, position = held[0]
     loss = constant.numbers.losses[number_format.name]
-    largest = number(abs(float(constant.numbers.worst)))
-    return told(
+    largest = format_number(abs(float(constant.numbers.worst)))
+    return make_finding(
         _CODE,
         _TITLE,
         "contributing",
@@ -111,12 +117,12 @@ def _finding(sheet: Sheet, constant: Constant, number_format: Format, held: list
             "relative_change": loss.underflow,
         },
         repairs=(
-            by_hand(
+            offer_by_hand(
                 "scale_into_range",
                 f"multiply {constant.name} by a power of two and divide the output of {first.name} by it, or keep "
                 f"{first.name} in FP32",
             ),
-            diagnose(sheet, "measure", "see how much of the output it costs, on real samples", number_format),
+            offer_proof(sheet, "measure", "see how much of the output it costs, on real samples", number_format),
         ),
     )
 
@@ -135,14 +141,14 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_MATMUL, constants={"w": _TINY}, role="contributing", node="MatMul#0"),
-        Example(model=_MATMUL, constants={"w": np.full((4, 4), 1e-9, np.float32)}, role="contributing"),
+        RuleExample(model=_MATMUL, constants={"w": _TINY}, role="contributing", node="MatMul#0"),
+        RuleExample(model=_MATMUL, constants={"w": np.full((4, 4), 1e-9, np.float32)}, role="contributing"),
     ),
     holds_not=(
-        Example(model=_MATMUL, constants={"w": _MIXED}),
-        Example(model=_MATMUL, constants={"w": _TINY}, formats=("bf16",)),
-        Example(model=_ADD, constants={"w": np.full((4,), 1e-9, np.float32)}),
+        RuleExample(model=_MATMUL, constants={"w": _MIXED}),
+        RuleExample(model=_MATMUL, constants={"w": _TINY}, formats=("bf16",)),
+        RuleExample(model=_ADD, constants={"w": np.full((4,), 1e-9, np.float32)}),
         # A variance far below epsilon: 1 / sqrt(variance + 1e-5) stays as it is.
-        Example(model=_BN, constants={**_ROW, "variance": np.full(2, 1e-9, np.float32)}),
+        RuleExample(model=_BN, constants={**_ROW, "variance": np.full(2, 1e-9, np.float32)}),
     ),
 )

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.graph import closure
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import listed, named, plural, told
+from parityscope.case.graph import closure_of
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, list_names, make_finding, name_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,54 +41,54 @@ _TITLE = "Parts that nothing needs"
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
     graph = sheet.model.graph
-    yield from _named(
-        "input", [value for value in graph.inputs if value.name not in graph.initializers and _unused(value)]
+    yield from _finding_of_unused(
+        "input", [value for value in graph.inputs if value.name not in graph.initializers and _is_unused(value)]
     )
-    yield from _named("initializer", [value for value in graph.initializers.values() if _unused(value)])
-    needed, _ = closure(graph.outputs)
+    yield from _finding_of_unused("initializer", [value for value in graph.initializers.values() if _is_unused(value)])
+    needed, _ = closure_of(graph.outputs)
     alive = {id(node) for node in needed}
     dead = [place for place in sheet.places if not place.inside and place.index >= 0 and id(place.node) not in alive]
     if dead:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{plural(len(dead), 'node')} that no output needs: {named(dead)}",
+            f"{format_plural(len(dead), 'node')} that no output needs: {name_places(dead)}",
             because="outputs were followed back through the graph",
             places=dead,
         )
-    fixed = [str(value.name) for value in graph.outputs if not _depends(value, graph)]
+    fixed = [str(value.name) for value in graph.outputs if not _depends_on_input(value, graph)]
     if fixed:
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{plural(len(fixed), 'output')} the same for every sample: {listed(fixed)}",
+            f"{format_plural(len(fixed), 'output')} the same for every sample: {list_names(fixed)}",
             because="no input is reached from there",
             details={"outputs": fixed},
         )
 
 
-def _unused(value: ir.Value) -> bool:
+def _is_unused(value: ir.Value) -> bool:
     return not value.uses() and not value.is_graph_output()
 
 
-def _named(kind: str, values: list[ir.Value]) -> Iterator[Finding]:
+def _finding_of_unused(kind: str, values: list[ir.Value]) -> Iterator[Finding]:
     if values:
         names = [str(value.name) for value in values]
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
-            f"{plural(len(names), kind)} that nothing reads: {listed(names)}",
+            f"{format_plural(len(names), kind)} that nothing reads: {list_names(names)}",
             because="uses were counted through all bodies",
             details={f"{kind}s": names[:200]},
         )
 
 
-def _depends(output: ir.Value, graph: ir.Graph) -> bool:
+def _depends_on_input(output: ir.Value, graph: ir.Graph) -> bool:
     fed = {id(value) for value in graph.inputs if value.name not in graph.initializers}
-    nodes, free = closure([output])
+    nodes, free = closure_of([output])
     random = any(node.op_type.startswith("Random") for node in nodes)
     return random or any(id(value) in fed for value in free)
 
@@ -105,9 +105,9 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_MODEL, role="information"),
-        Example(model=_MODEL.replace("Neg(x)", "Add(x, z)"), constants=_W, role="information"),
-        Example(model=_FIXED, constants=_W, role="information"),
+        RuleExample(model=_MODEL, role="information"),
+        RuleExample(model=_MODEL.replace("Neg(x)", "Add(x, z)"), constants=_W, role="information"),
+        RuleExample(model=_FIXED, constants=_W, role="information"),
     ),
-    holds_not=(Example(model=_MODEL.replace("Neg(x)", "Add(x, z)")),),
+    holds_not=(RuleExample(model=_MODEL.replace("Neg(x)", "Add(x, z)")),),
 )

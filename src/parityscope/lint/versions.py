@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import make_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         notes.append(f"IR version {ir_version}: tools of 2024 and older read up to {_NEWEST_IR}")
     if notes:
         opsets = {domain or "ai.onnx": int(version) for domain, version in sheet.model.opset_imports.items()}
-        yield told(
+        yield make_finding(
             _CODE,
             _TITLE,
             "information",
@@ -65,9 +65,11 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_OLD, role="information"),
-        Example(model=_OLD.replace(": 11", ": 13"), role="information"),
-        Example(model=_OLD.replace("ir_version: 8", "ir_version: 11").replace(": 11]", ": 17]"), role="information"),
+        RuleExample(model=_OLD, role="information"),
+        RuleExample(model=_OLD.replace(": 11", ": 13"), role="information"),
+        RuleExample(
+            model=_OLD.replace("ir_version: 8", "ir_version: 11").replace(": 11]", ": 17]"), role="information"
+        ),
     ),
-    holds_not=(Example(model=_OLD.replace(": 11", ": 17")),),
+    holds_not=(RuleExample(model=_OLD.replace(": 11", ": 17")),),
 )

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import listed, plural, told
-from parityscope.lint._walk import readers
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, list_names, make_finding
+from parityscope.lint._walk import computing_readers
 from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Constant, Sheet
+    from parityscope.lint._records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]
@@ -45,24 +45,24 @@ _ARITHMETIC = with_trait("affine") | of_kind("comparison", "bits") | {"Mod", "Po
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    harmless: list[tuple[Constant, str]] = []
+    harmless: list[tuple[FileConstant, str]] = []
     for constant in sheet.constants:
         if (
             constant.dtype not in {"int64", "uint64", "uint32"}
             or _LOW <= constant.numbers.lowest <= constant.numbers.highest <= _HIGH
         ):
             continue
-        ops = list(dict.fromkeys(node.op_type for node, _ in readers(constant.value)))
+        ops = list(dict.fromkeys(node.op_type for node, _ in computing_readers(constant.value)))
         computing = [op for op in ops if op in _ARITHMETIC]
         if computing and not _stands_for_the_end(constant):
-            yield _finding(sheet, [(constant, ", ".join(computing))], "contributing")
+            yield _show_finding(sheet, [(constant, ", ".join(computing))], "contributing")
         else:
             harmless.append((constant, ", ".join(ops) or "nothing"))
     if harmless:
-        yield _finding(sheet, harmless, "information")
+        yield _show_finding(sheet, harmless, "information")
 
 
-def _stands_for_the_end(constant: Constant) -> bool:
+def _stands_for_the_end(constant: FileConstant) -> bool:
     """Whether the numbers beyond int32 are only the ends of int64, which clamping maps to the ends of int32."""
     if constant.few is None:
         return False
@@ -71,27 +71,27 @@ def _stands_for_the_end(constant: Constant) -> bool:
     return all(each >= 2**63 - 2 for each in beyond)
 
 
-def _finding(sheet: Sheet, held: list[tuple[Constant, str]], role: Role) -> Finding:
+def _show_finding(sheet: Sheet, held: list[tuple[FileConstant, str]], role: Role) -> Finding:
     constant, read_by = held[0]
     effect = (
         "a runtime that computes in int32 clamps or wraps it, and the arithmetic changes"
         if role == "contributing"
         else "clamping to int32 changes nothing there"
     )
-    places = list(dict.fromkeys(sheet.place(node) for each, _ in held for node, _ in readers(each.value)))
-    return told(
+    places = list(dict.fromkeys(sheet.place(node) for each, _ in held for node, _ in computing_readers(each.value)))
+    return make_finding(
         _CODE,
         _TITLE,
         role,
-        f"{plural(len(held), 'integer constant')} beyond int32, e.g. {constant.name!r} with {_worst(constant)}, "
+        f"{format_plural(len(held), 'integer constant')} beyond int32, e.g. {constant.name!r} with {_name_worst(constant)}, "
         f"read by {read_by}: {effect}",
         because="integer constants were read; int32 ends at 2,147,483,647",
         places=places,
-        details={"parameters": listed(each.name for each, _ in held), "count": len(held)},
+        details={"parameters": list_names(each.name for each, _ in held), "count": len(held)},
     )
 
 
-def _worst(constant: Constant) -> str:
+def _name_worst(constant: FileConstant) -> str:
     worst = int(constant.numbers.worst)
     return {2**63 - 1: "INT64_MAX", -(2**63): "INT64_MIN"}.get(worst, f"{worst:,}")
 
@@ -105,13 +105,13 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_SLICE, constants={**_START, "end": np.array([2**63 - 1], np.int64)}, role="information"),
-        Example(
+        RuleExample(model=_SLICE, constants={**_START, "end": np.array([2**63 - 1], np.int64)}, role="information"),
+        RuleExample(
             model=_HASH, constants={"end": np.array(6364136223846793005, np.int64)}, role="contributing", node="Mul#0"
         ),
     ),
     holds_not=(
-        Example(model=_SLICE, constants={**_START, "end": np.array([2**31 - 1], np.int64)}),
-        Example(model=_SLICE, constants={**_START, "end": np.array([2**63 - 1], np.int64)}, role="contributing"),
+        RuleExample(model=_SLICE, constants={**_START, "end": np.array([2**31 - 1], np.int64)}),
+        RuleExample(model=_SLICE, constants={**_START, "end": np.array([2**63 - 1], np.int64)}, role="contributing"),
     ),
 )

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import round_to
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.lint._roles import kept_in_fp32
-from parityscope.lint._telling import by_hand, number, told
+from parityscope.lint._telling import format_number, make_finding, offer_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Constant, Place, Sheet
+    from parityscope.lint._records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]
@@ -46,14 +46,14 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
         constant = sheet.constant(place.node.inputs[1])
         if constant is None or constant.few is None or constant.few.dtype.kind in "bSUO":
             continue
-        yield from _judge(sheet, place, constant, constant.few.reshape(-1))
+        yield from _judge_divisors(sheet, place, constant, constant.few.reshape(-1))
 
 
-def _judge(sheet: Sheet, place: Place, constant: Constant, divisors: np.ndarray) -> Iterator[Finding]:
+def _judge_divisors(sheet: Sheet, place: Place, constant: FileConstant, divisors: np.ndarray) -> Iterator[Finding]:
     zeros = int((divisors == 0).sum())
     if zeros:
         claim = f"{place.node.op_type} {place.name} divides by {constant.name!r}, which holds {zeros:,} zeros"
-        yield _finding(place, constant, claim.replace("1 zeros", "a zero") if zeros == 1 else claim)
+        yield _show_finding(place, constant, claim.replace("1 zeros", "a zero") if zeros == 1 else claim)
         return
     if constant.dtype not in {"float32", "float64"} or kept_in_fp32(sheet, place, 1):
         return
@@ -61,13 +61,13 @@ def _judge(sheet: Sheet, place: Place, constant: Constant, divisors: np.ndarray)
     for each in sheet.computing:
         gone = exact[round_to(exact, each) == 0]
         if gone.size:
-            fate = f"{constant.name!r} = {number(float(gone[0]))}, which becomes 0 in {each.title}"
+            fate = f"{constant.name!r} = {format_number(float(gone[0]))}, which becomes 0 in {each.title}"
             claim = f"{place.node.op_type} {place.name} divides by {fate}"
-            yield _finding(place, constant, claim)
+            yield _show_finding(place, constant, claim)
 
 
-def _finding(place: Place, constant: Constant, claim: str) -> Finding:
-    return told(
+def _show_finding(place: Place, constant: FileConstant, claim: str) -> Finding:
+    return make_finding(
         _CODE,
         _TITLE,
         "cause",
@@ -76,7 +76,7 @@ def _finding(place: Place, constant: Constant, claim: str) -> Finding:
         places=[place],
         details={"parameter": constant.name, "elements": constant.size},
         repairs=(
-            by_hand("reciprocal", f"multiply by the reciprocal of {constant.name}, or keep {place.name} in FP32"),
+            offer_by_hand("reciprocal", f"multiply by the reciprocal of {constant.name}, or keep {place.name} in FP32"),
         ),
     )
 
@@ -89,14 +89,14 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_DIV, constants={"w": np.array([1, 0, 2, 3], np.float32)}, role="cause", node="Div#0"),
-        Example(model=_DIV, constants={"w": np.array(1e-8, np.float32)}, role="cause"),
-        Example(model=_INTEGERS, constants={"w": np.array(0, np.int64)}, role="cause"),
+        RuleExample(model=_DIV, constants={"w": np.array([1, 0, 2, 3], np.float32)}, role="cause", node="Div#0"),
+        RuleExample(model=_DIV, constants={"w": np.array(1e-8, np.float32)}, role="cause"),
+        RuleExample(model=_INTEGERS, constants={"w": np.array(0, np.int64)}, role="cause"),
     ),
     holds_not=(
-        Example(model=_DIV, constants={"w": np.array(1e-8, np.float32)}, formats=("bf16",)),
+        RuleExample(model=_DIV, constants={"w": np.array(1e-8, np.float32)}, formats=("bf16",)),
         # 6e-8 is FP16's smallest number.
-        Example(model=_DIV, constants={"w": np.array(6e-8, np.float32)}),
-        Example(model=_INTEGERS, constants={"w": np.array(2, np.int64)}),
+        RuleExample(model=_DIV, constants={"w": np.array(6e-8, np.float32)}),
+        RuleExample(model=_INTEGERS, constants={"w": np.array(2, np.int64)}),
     ),
 )

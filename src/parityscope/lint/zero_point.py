@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.lint import Example, Rule
-from parityscope.lint._telling import named, plural, told
+from parityscope.lint import Rule, RuleExample
+from parityscope.lint._telling import format_plural, make_finding, name_places
 from parityscope.operators import STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
@@ -54,18 +54,19 @@ def _look(sheet: Sheet) -> Iterator[Finding]:
             if constant.dtype == "uint8":
                 unsigned.append(place)
     if shifted:
-        yield _finding(shifted, "have a zero point that is not 0")
+        yield _show_finding(shifted, "have a zero point that is not 0")
     if unsigned:
-        yield _finding(unsigned, "are uint8")
+        yield _show_finding(unsigned, "are uint8")
 
 
-def _finding(places: list[Place], what: str) -> Finding:
+def _show_finding(places: list[Place], what: str) -> Finding:
     once = list(dict.fromkeys(places))
-    return told(
+    return make_finding(
         _CODE,
         _TITLE,
         "information",
-        f"{plural(len(once), 'quantized node')} {what}: {named(once)}. TensorRT takes symmetric int8 only; ONNX Runtime and "
+        f"{format_plural(len(once), 'quantized node')} {what}: {name_places(once)}. TensorRT takes symmetric int8 "
+        "only; ONNX Runtime and "
         "OpenVINO take it as it is",
         because="constant zero points were read",
         places=once,
@@ -80,8 +81,10 @@ RULE = Rule(
     title=_TITLE,
     look=_look,
     holds=(
-        Example(model=_DQ, constants={**_S, "z": np.array(3, np.int8)}, role="information", node="DequantizeLinear#0"),
-        Example(model=_DQ.replace("int8[", "uint8["), constants={**_S, "z": np.array(0, np.uint8)}),
+        RuleExample(
+            model=_DQ, constants={**_S, "z": np.array(3, np.int8)}, role="information", node="DequantizeLinear#0"
+        ),
+        RuleExample(model=_DQ.replace("int8[", "uint8["), constants={**_S, "z": np.array(0, np.uint8)}),
     ),
-    holds_not=(Example(model=_DQ, constants={**_S, "z": np.array(0, np.int8)}),),
+    holds_not=(RuleExample(model=_DQ, constants={**_S, "z": np.array(0, np.int8)}),),
 )

@@ -1,7 +1,7 @@
 """Comparison + replay -> Localization: where the error begins, and how much of the output error each place causes.
 
 * `replay`    : what each tensor's region introduces and what it inherits, by the severed replay;
-* `injection` : what one suspect alone does to the outputs;
+* `inject_errors` : what one suspect alone does to the outputs;
 * `leading`   : which suspects are worth an explanation and experiments;
 * `cuts`      : exact additive shares of the output error over cuts through the network;
 * `sides`     : both traces with their pairing;
@@ -11,11 +11,20 @@
 
 from __future__ import annotations
 
-from parityscope.localization.cuts import attribute
-from parityscope.localization.injection import injection
+from parityscope.localization.cuts import attribute_error
+from parityscope.localization.injection import inject_errors
 from parityscope.localization.leading import MOST, leading_suspects
 from parityscope.localization.reading import reads_of
-from parityscope.localization.replay import Options, localize
+from parityscope.localization.replay import LocalizationOptions, localize
 from parityscope.localization.sides import Sides
 
-__all__ = ["MOST", "Options", "Sides", "attribute", "injection", "leading_suspects", "localize", "reads_of"]
+__all__ = [
+    "MOST",
+    "LocalizationOptions",
+    "Sides",
+    "attribute_error",
+    "inject_errors",
+    "leading_suspects",
+    "localize",
+    "reads_of",
+]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     # Inputs by name -> outputs by name.
     Call = Callable[[Arrays], Arrays]
 
-__all__ = ["CURVED", "HONEST", "Growth", "Step", "beyond", "growth_of"]
+__all__ = ["CURVED", "HONEST", "CallStep", "Growth", "first_beyond", "growth_of"]
 
 # A loop carries the rounding of its first calls on; two honest evaluations part as their roundings happen to fall. Chosen:
 # four times what one of them does at the same call, and never less than four roundings to float32 a call.
@@ -39,7 +39,7 @@ CURVED = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class CallStep:
     """One call: relative L2 errors of the state behind it, worst of all states; `curved` is 0 in a linear call.
 
     `expected` is the error that an honest deployment of the declared arithmetic has at this call (NaN: not known).
@@ -58,7 +58,7 @@ class Step:
 class Growth:
     """The calls in their order, and what was fed back (input -> the output that becomes it)."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CallStep, ...]
     states: Mapping[str, str]
 
     @property
@@ -95,23 +95,23 @@ def growth_of(
         ValueError: a state's output has not the shape of its input.
     """
     ours = theirs = other = {name: inputs[0][name] for name in states}
-    steps: list[Step] = []
+    steps: list[CallStep] = []
     before = 0.0
     for call, arrays in enumerate(inputs, start=1):
-        right = _states(reference({**arrays, **ours}), states, ours)
-        found = _states(candidate({**arrays, **theirs}), states, theirs)
-        severed = _states(reference({**arrays, **theirs}), states, theirs)
-        error, inherited = _worst(right, found), _worst(right, severed)
+        right = _next_states(reference({**arrays, **ours}), states, ours)
+        found = _next_states(candidate({**arrays, **theirs}), states, theirs)
+        severed = _next_states(reference({**arrays, **theirs}), states, theirs)
+        error, inherited = _worst_distance(right, found), _worst_distance(right, severed)
         # |g(c) - f(c)| over |f(r)|, so that both parts have one denominator.
-        introduced = max(_size(found[name], severed[name], right[name]) for name in states)
-        curved = _curved(reference, arrays, (ours, theirs), (right, severed), states)
+        introduced = max(_scaled_distance(found[name], severed[name], right[name]) for name in states)
+        curved = _curvature_of_call(reference, arrays, (ours, theirs), (right, severed), states)
         expected = math.nan
         if honest is not None:
-            other = _states(honest({**arrays, **other}), states, other)
-            expected = _worst(right, other)
+            other = _next_states(honest({**arrays, **other}), states, other)
+            expected = _worst_distance(right, other)
         gain = inherited / before if before > 0 else math.nan
         steps.append(
-            Step(
+            CallStep(
                 call=call,
                 error=error,
                 introduced=introduced,
@@ -125,7 +125,7 @@ def growth_of(
     return Growth(steps=tuple(steps), states=dict(states))
 
 
-def beyond(growth: Growth) -> Step | None:
+def first_beyond(growth: Growth) -> CallStep | None:
     """The first call whose error is beyond what honest arithmetic does there; None if there is none."""
     for step in growth.steps:
         honest = 0.0 if math.isnan(step.expected) else step.expected
@@ -134,7 +134,7 @@ def beyond(growth: Growth) -> Step | None:
     return None
 
 
-def _states(outputs: Arrays, states: Mapping[str, str], held: Arrays) -> dict[str, np.ndarray]:
+def _next_states(outputs: Arrays, states: Mapping[str, str], held: Arrays) -> dict[str, np.ndarray]:
     """The next states; their shapes may grow (a cache) but not their rank."""
     found = {}
     for name, output in states.items():
@@ -150,19 +150,19 @@ def _states(outputs: Arrays, states: Mapping[str, str], held: Arrays) -> dict[st
     return found
 
 
-def _worst(reference: Arrays, candidate: Arrays) -> float:
+def _worst_distance(reference: Arrays, candidate: Arrays) -> float:
     """The worst relative L2 distance (share of unequal elements for what is no float) over all states."""
-    return max(_distance(array, candidate[name]) for name, array in reference.items())
+    return max(_distance_of_state(array, candidate[name]) for name, array in reference.items())
 
 
-def _distance(reference: np.ndarray, candidate: np.ndarray) -> float:
+def _distance_of_state(reference: np.ndarray, candidate: np.ndarray) -> float:
     if reference.shape != candidate.shape:
         return math.inf
     found = measure_pair(reference, candidate, channel_axis=None)
     return found.rel_l2 if found.is_float else found.mismatch_share
 
 
-def _size(first: np.ndarray, second: np.ndarray, unit: np.ndarray) -> float:
+def _scaled_distance(first: np.ndarray, second: np.ndarray, unit: np.ndarray) -> float:
     """|first - second| / |unit| in L2; the share of unequal elements for what is no float."""
     if first.shape != second.shape:
         return math.inf
@@ -176,7 +176,7 @@ def _size(first: np.ndarray, second: np.ndarray, unit: np.ndarray) -> float:
     return apart / size if size > 0 and math.isfinite(apart) else math.inf
 
 
-def _curved(
+def _curvature_of_call(
     reference: Call,
     arrays: Arrays,
     before: tuple[Arrays, Arrays],
@@ -193,7 +193,7 @@ def _curved(
         name: ((ours[name].astype(np.float64) + theirs[name].astype(np.float64)) / 2).astype(ours[name].dtype)
         for name in states
     }
-    halfway = _states(reference({**arrays, **middle}), states, middle)
+    halfway = _next_states(reference({**arrays, **middle}), states, middle)
     worst = 0.0
     for name in states:
         r, c, m = (each[name].astype(np.float64) for each in (right, severed, halfway))

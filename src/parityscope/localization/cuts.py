@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.backends.recording import Progress, silent
-from parityscope.case.crossing import crossings
+from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.case.crossing import all_crossings
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import Program, program_of
 from parityscope.evaluation.sessions import Sessions
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parityscope.case.crossing import Crossing
     from parityscope.localization.sides import Sides
 
-__all__ = ["attribute"]
+__all__ = ["attribute_error"]
 
 # A stretch that moves the output by less than a tenth of its error is not looked into: it cannot be the main cause.
 _WORTH_DIVIDING = 0.1
@@ -58,8 +58,8 @@ class _Point:
     errors: Mapping[str, np.ndarray]
 
 
-def attribute(
-    sides: Sides, sample: int, *, evaluations: int = _EVALUATIONS, progress: Progress = silent
+def attribute_error(
+    sides: Sides, sample: int, *, evaluations: int = _EVALUATIONS, progress: Progress = ignore_progress
 ) -> tuple[Stretch, ...]:
     """The output error of one sample as shares of stretches of the network, in topological order; they sum to one.
 
@@ -67,11 +67,11 @@ def attribute(
     """
     scales = {name: sides.scale(sample, name) for name in sides.float_outputs(sample)}
     errors = {name: sides.error(sample, name) / scale for name, scale in scales.items()}
-    cuts = _clean(sides)
+    cuts = _clean_cuts(sides)
     if not cuts or not any(np.any(error != 0) for error in errors.values()):  # NaN differs from 0 too
         return ()
     runs = _Runs(program=program_of(sides.model), sessions=Sessions())
-    total = _norm(errors)
+    total = _finite_norm(errors)
     start = _Point(place=-1, phi=0.0, errors={name: np.zeros_like(error) for name, error in errors.items()})
     end = _Point(place=len(cuts), phi=1.0, errors=errors)
     points = [start, end]
@@ -82,15 +82,15 @@ def attribute(
         progress("attributing", used, evaluations)
         left, right = chosen
         place = (left.place + right.place) // 2
-        found = _suffix(sides, runs, cuts[place], sample, scales)
-        middle = _Point(place=place, phi=_phi(found, errors), errors=found)
+        found = _errors_behind_cut(sides, runs, cuts[place], sample, scales)
+        middle = _Point(place=place, phi=_phi_of_cut(found, errors), errors=found)
         points.append(middle)
         queue.push(left, middle)
         queue.push(middle, right)
         used += 1
     progress("attributing", evaluations, evaluations)
     points.sort(key=lambda point: point.place)
-    return tuple(_stretch(cuts, left, right, total) for left, right in itertools.pairwise(points))
+    return tuple(_stretch_between(cuts, left, right, total) for left, right in itertools.pairwise(points))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class _Runs:
     sessions: Sessions
 
 
-def _clean(sides: Sides) -> list[Crossing]:
+def _clean_cuts(sides: Sides) -> list[Crossing]:
     """The cuts at which every float tensor that crosses was observed.
 
     Others that cross (shapes, indices) are recomputed from the reference's inputs where they were not observed.
@@ -109,7 +109,9 @@ def _clean(sides: Sides) -> list[Crossing]:
     graph = sides.model.graph()
     infer_types(graph)
     observed = set(sides.observed())
-    return [cut for cut in crossings(graph) if all(value.name in observed or _is_index(value) for value in cut.values)]
+    return [
+        cut for cut in all_crossings(graph) if all(value.name in observed or _is_index(value) for value in cut.values)
+    ]
 
 
 def _is_index(value: ir.Value) -> bool:
@@ -128,7 +130,7 @@ class _Queue:
     def push(self, left: _Point, right: _Point) -> None:
         """Adds a stretch if there is a cut inside and its jump is worth it."""
         # What phi gains or loses, or the distance itself: two errors inside may cancel in phi.
-        jump = max(abs(right.phi - left.phi), _moved(left, right, self._total))
+        jump = max(abs(right.phi - left.phi), _moved_share(left, right, self._total))
         if right.place - left.place > 1 and jump >= _WORTH_DIVIDING:
             heapq.heappush(self._heap, (-jump, self._count, (left, right)))
             self._count += 1
@@ -138,22 +140,22 @@ class _Queue:
         return heapq.heappop(self._heap)[2] if self._heap else None
 
 
-def _moved(left: _Point, right: _Point, total: float) -> float:
+def _moved_share(left: _Point, right: _Point, total: float) -> float:
     with np.errstate(invalid="ignore"):
         differences = {name: right.errors[name] - before for name, before in left.errors.items()}
-    return _norm(differences) / total if total else 0.0
+    return _finite_norm(differences) / total if total else 0.0
 
 
-def _norm(errors: Mapping[str, np.ndarray]) -> float:
+def _finite_norm(errors: Mapping[str, np.ndarray]) -> float:
     """L2 over the finite elements of all outputs."""
     return math.sqrt(sum(float(np.sum(np.square(error[np.isfinite(error)]))) for error in errors.values()))
 
 
-def _suffix(
+def _errors_behind_cut(
     sides: Sides, runs: _Runs, cut: Crossing, sample: int, scales: Mapping[str, float]
 ) -> dict[str, np.ndarray]:
     """(Y(cut) - r) / scale in float64: outputs in front of the cut are the candidate's own."""
-    values = {name: sides.its(sample, name, reader=name) for name in scales if name in cut.done}
+    values = {name: sides.candidate_tensor(sample, name, reader=name) for name in scales if name in cut.done}
     behind = [name for name in scales if name not in cut.done]
     if behind:
         known = set(sides.observed())
@@ -170,7 +172,7 @@ def _suffix(
         }
 
 
-def _phi(found: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> float:
+def _phi_of_cut(found: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> float:
     broken = {name: ~np.isfinite(error) for name, error in actual.items()}
     count = sum(int(mask.sum()) for mask in broken.values())
     if count:
@@ -183,18 +185,20 @@ def _phi(found: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> f
     return dot / square
 
 
-def _stretch(cuts: Sequence[Crossing], left: _Point, right: _Point, total: float) -> Stretch:
-    first, enters = (0, ()) if left.place < 0 else (cuts[left.place].index, _names(cuts[left.place]))
-    last, leaves = (-1, ()) if right.place == len(cuts) else (cuts[right.place].index - 1, _names(cuts[right.place]))
+def _stretch_between(cuts: Sequence[Crossing], left: _Point, right: _Point, total: float) -> Stretch:
+    first, enters = (0, ()) if left.place < 0 else (cuts[left.place].index, _crossing_names(cuts[left.place]))
+    last, leaves = (
+        (-1, ()) if right.place == len(cuts) else (cuts[right.place].index - 1, _crossing_names(cuts[right.place]))
+    )
     return Stretch(
         first=first,
         last=last,
         enters=enters,
         leaves=leaves,
         share=right.phi - left.phi,
-        moved=_moved(left, right, total),
+        moved=_moved_share(left, right, total),
     )
 
 
-def _names(cut: Crossing) -> tuple[str, ...]:
+def _crossing_names(cut: Crossing) -> tuple[str, ...]:
     return tuple(str(value.name) for value in cut.values)

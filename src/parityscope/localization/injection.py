@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.localization.keeping import Programs
-from parityscope.localization.replay import Options, by_introduced, replayed_values
+from parityscope.localization.replay import LocalizationOptions, introduced_to_sort_by, replayed_values
 from parityscope.localization.sides import Sides
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parityscope.records import Localization, Suspect
     from parityscope.trace import Trace
 
-__all__ = ["injection"]
+__all__ = ["inject_errors"]
 
 _PLAIN = "plain"
 _TOGETHER = 4  # suspects whose effects are followed at once. Chosen: each holds what is live behind it
@@ -52,7 +52,7 @@ class Added:
             return np.asarray(array + self._error, array.dtype)
 
 
-def injection(
+def inject_errors(
     model: Model,
     inputs: Inputs,
     reference: Trace,
@@ -60,20 +60,20 @@ def injection(
     pairing: Mapping[str, str],
     localization: Localization,
     sample: int,
-    options: Options | None = None,
-    progress: Progress = silent,
+    options: LocalizationOptions | None = None,
+    progress: Progress = ignore_progress,
 ) -> Localization:
     """`localization` with the leading suspects' shares of the output error on one sample, ranked by them.
 
     The output error is the one of the run whose tensors were captured.
     """
-    options = options or Options()
+    options = options or LocalizationOptions()
     sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
     outputs = sides.float_outputs(sample)
     programs = Programs.of(sides, sides.observed())
     # What makes NaN or Inf of numbers may be next to nothing in size: an epsilon that is zero, before a logarithm.
-    first = _before_broken(sides, programs, sample)
-    leads = [suspect.site.tensor for suspect in localization.suspects if _leads(suspect)]
+    first = _finite_before_broken(sides, programs, sample)
+    leads = [suspect.site.tensor for suspect in localization.suspects if _is_leading(suspect)]
     leading = [*first, *(name for name in leads if name not in first)][: options.injected]
     if not leading or not outputs:
         return localization
@@ -104,7 +104,7 @@ def injection(
         names = leading[len(shares) :][: _TOGETHER if shares or options.thorough else 1]
         alone = effects([[name] for name in names])
         for name, effect in zip(names, alone, strict=True):
-            shares[name] = (_share(sides, actual, effect, sample), _norm(sides, effect, sample))
+            shares[name] = (_reproduced_share(sides, actual, effect, sample), _worst_norm(sides, effect, sample))
         together = alone[0] if len(shares) == 1 else effects([list(shares)])[0]
         left = _left_over(sides, actual, together, sample)
     progress("injecting", len(leading), len(leading))
@@ -114,7 +114,7 @@ def injection(
         else suspect
         for suspect in localization.suspects
     ]
-    suspects.sort(key=_by_share)
+    suspects.sort(key=_share_to_sort_by)
     return replace(localization, suspects=tuple(suspects), unexplained=left)
 
 
@@ -140,27 +140,29 @@ def _introduced_errors(
     return errors
 
 
-def _before_broken(sides: Sides, programs: Programs, sample: int) -> list[str]:
+def _finite_before_broken(sides: Sides, programs: Programs, sample: int) -> list[str]:
     """What the first tensor reads that has NaN or Inf of the candidate's alone, where all of it is finite."""
     for name in sides.observed():
-        mine, its = sides.reference.get(sample, name), sides.candidate.get(sample, sides.pairing[name])
-        if mine.dtype.kind == "f" and bool((~np.isfinite(its) & np.isfinite(mine)).any()):
+        reference, candidate = sides.reference.get(sample, name), sides.candidate.get(sample, sides.pairing[name])
+        if reference.dtype.kind == "f" and bool((~np.isfinite(candidate) & np.isfinite(reference)).any()):
             reads = [read for read in programs.regions[name].reads if read in programs.regions]
             entering = [sides.candidate.get(sample, sides.pairing[read]) for read in reads]
             return reads if all(np.isfinite(array).all() for array in entering if array.dtype.kind == "f") else []
     return []
 
 
-def _by_share(suspect: Suspect) -> tuple[bool, float, tuple[bool, float, int]]:
+def _share_to_sort_by(suspect: Suspect) -> tuple[bool, float, tuple[bool, float, int]]:
     known = suspect.share is not None
-    return (not known, -(suspect.share or 0.0), by_introduced(suspect))
+    return (not known, -(suspect.share or 0.0), introduced_to_sort_by(suspect))
 
 
-def _leads(suspect: Suspect) -> bool:
+def _is_leading(suspect: Suspect) -> bool:
     return suspect.introduced > suspect.floor or suspect.introduced_nonfinite > 0
 
 
-def _share(sides: Sides, actual: Mapping[str, np.ndarray], alone: Mapping[str, np.ndarray], sample: int) -> float:
+def _reproduced_share(
+    sides: Sides, actual: Mapping[str, np.ndarray], alone: Mapping[str, np.ndarray], sample: int
+) -> float:
     """The part of the actual output error that one suspect alone reproduces (module docstring)."""
     broken = {name: ~np.isfinite(error) for name, error in actual.items()}
     count = sum(int(mask.sum()) for mask in broken.values())
@@ -175,7 +177,7 @@ def _share(sides: Sides, actual: Mapping[str, np.ndarray], alone: Mapping[str, n
     return dot / square if square else 0.0
 
 
-def _norm(sides: Sides, errors: Mapping[str, np.ndarray], sample: int) -> float:
+def _worst_norm(sides: Sides, errors: Mapping[str, np.ndarray], sample: int) -> float:
     """The relative L2 error of the worst output; inf where an element is not finite."""
     worst = 0.0
     for name, error in errors.items():

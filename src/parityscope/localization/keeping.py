@@ -16,8 +16,8 @@ import numpy as np
 from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
-from parityscope.arithmetic.opsets import OLDEST, prepared
-from parityscope.evaluation.program import Program, Region, compile_program, program_of, regions_of
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
+from parityscope.evaluation.program import ObservedRegion, Program, compile_program, program_of, regions_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Programs:
 
     plain: Program
     keeping: Program | None
-    regions: dict[str, Region]
+    regions: dict[str, ObservedRegion]
     hands_on: frozenset[str]
 
     @classmethod
@@ -75,7 +75,7 @@ def _holds_nan(sides: Sides, name: str) -> bool:
 
 
 def _handing_on(model: Model) -> Program:
-    graph = prepared(model.graph(), OLDEST)
+    graph = prepare_copy(model.graph(), OLDEST)
     infer_types(graph)
     propagate_nans(graph, Names(graph))
     return compile_program(graph)

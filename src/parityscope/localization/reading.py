@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import dependencies
+from parityscope.case.graph import dependencies_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ def reads_of(model: ir.Model, pairing: Mapping[str, str], wanted: Collection[str
     nearest: dict[int, dict[str, None]] = {}
     found: dict[str, dict[str, None]] = {}
     for node in model.graph:
-        above = {name: None for value in dependencies(node) for name in nearest.get(id(value), ())}
+        above = {name: None for value in dependencies_of(node) for name in nearest.get(id(value), ())}
         for value in node.outputs:
             partner = pairing.get(str(value.name))
             if partner in wanted and partner is not None:

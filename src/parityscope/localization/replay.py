@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.comparison import ReplayStatistics, channel_axis, measure_replay
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation import FLOAT32_ROUNDING
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Given",
-    "Options",
-    "by_introduced",
+    "LocalizationOptions",
+    "introduced_to_sort_by",
     "localize",
     "observed_tensors",
-    "replay",
+    "replay_tensors",
     "replayed_values",
 ]
 
@@ -55,7 +55,7 @@ _REPLAYED, _KEEPING = "replayed", "replayed, NaN handed on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class LocalizationOptions:
     """How to localize: threads for arithmetic, how many suspects to inject, and whether those that nothing is left for."""
 
     threads: int = 2
@@ -69,8 +69,8 @@ def localize(
     reference: Trace,
     candidate: Trace,
     pairing: Mapping[str, str],
-    options: Options | None = None,
-    progress: Progress = silent,
+    options: LocalizationOptions | None = None,
+    progress: Progress = ignore_progress,
 ) -> Localization:
     """Introduced and inherited error of every tensor in `pairing`, and the leading suspects' share of the output error.
 
@@ -78,21 +78,21 @@ def localize(
     tensors of the reference's graph to the candidate's. Suspects come worst first: by share where it was measured,
     then by introduced error.
     """
-    options = options or Options()
+    options = options or LocalizationOptions()
     sides = Sides(model=model, inputs=inputs, reference=reference, candidate=candidate, pairing=pairing)
     places = model.sites
     observed, skipped = observed_tensors(sides)
     if not observed:
         return Localization(suspects=(), method="none", observed=0, windows=0, skipped=tuple(skipped))
     programs = Programs.of(sides, observed)
-    skipped += _mixed(sides, programs)
+    skipped += _skips_of_mixed_runs(sides, programs)
     totals: dict[str, list[ReplayStatistics]] = {name: [] for name in observed}
-    for found in replay(sides, programs, observed, options, progress):
+    for found in replay_tensors(sides, programs, observed, options, progress):
         totals[found.tensor].append(found.statistics)
     parts = len({sides.part(name) for name in observed})
     relative = {name: _relative_error(parts) for name, parts in totals.items()}
-    suspects = [_suspect(places[name], each, programs, model, relative) for name, each in totals.items()]
-    suspects.sort(key=by_introduced)
+    suspects = [_make_suspect(places[name], each, programs, model, relative) for name, each in totals.items()]
+    suspects.sort(key=introduced_to_sort_by)
     return Localization(
         suspects=tuple(suspects),
         method="severed replay" if parts == 1 else f"severed replay in {parts} parts",
@@ -133,7 +133,7 @@ class Given(Mapping[str, "np.ndarray"]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._names:
             raise KeyError(name)
-        return self._sides.its(self._sample, name, reader=self._reader)
+        return self._sides.candidate_tensor(self._sample, name, reader=self._reader)
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -145,8 +145,12 @@ class Given(Mapping[str, "np.ndarray"]):
         return len(self._names)
 
 
-def replay(
-    sides: Sides, programs: Programs, wanted: Sequence[str], options: Options, progress: Progress = silent
+def replay_tensors(
+    sides: Sides,
+    programs: Programs,
+    wanted: Sequence[str],
+    options: LocalizationOptions,
+    progress: Progress = ignore_progress,
 ) -> Iterator[Replayed]:
     """Replays the tensors of `wanted`, sample by sample and part by part, and measures each against both sides."""
     sessions = Sessions(threads=options.threads)
@@ -179,12 +183,12 @@ def replayed_values(
         worlds = [World(name=_REPLAYED, program=programs.plain, given=given)]
         if programs.keeping is not None:
             worlds.append(World(name=_KEEPING, program=programs.keeping, given=given))
-        for moment in evaluate(worlds, feeds, names, sessions):
+        for moment in evaluate_worlds(worlds, feeds, names, sessions):
             for site in moment.sites:
                 yield site, moment.computed(_KEEPING if site in programs.hands_on else _REPLAYED, site)
 
 
-def _mixed(sides: Sides, programs: Programs) -> Iterator[Skip]:
+def _skips_of_mixed_runs(sides: Sides, programs: Programs) -> Iterator[Skip]:
     """Where c and c_in are of different runs after all: the candidate did not give an input back with its output."""
     for name, region in programs.regions.items():
         apart = next((read for read in region.reads if sides.apart(read, reader=name)), None)
@@ -196,7 +200,7 @@ def _mixed(sides: Sides, programs: Programs) -> Iterator[Skip]:
             )
 
 
-def _suspect(
+def _make_suspect(
     site: Site,
     parts: Sequence[ReplayStatistics],
     programs: Programs,
@@ -229,7 +233,7 @@ def _relative_error(parts: Sequence[ReplayStatistics]) -> float:
     return total.total
 
 
-def by_introduced(suspect: Suspect) -> tuple[bool, float, int]:
+def introduced_to_sort_by(suspect: Suspect) -> tuple[bool, float, int]:
     """Sorts the largest introduced error first, an infinite one before all."""
     size = suspect.introduced
     return (not math.isinf(size), -size if math.isfinite(size) else 0.0, suspect.site.index)

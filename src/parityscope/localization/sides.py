@@ -54,7 +54,7 @@ class Sides:
             return f"its shape is {list(shape)} in the reference and {list(its_shape)} in the candidate"
         if dtype.startswith(("str", "object")):
             return "strings have no error"
-        if _family(dtype) != _family(its_dtype):
+        if _dtype_family(dtype) != _dtype_family(its_dtype):
             return f"it is {dtype} in the reference and {its_dtype} in the candidate"
         return ""
 
@@ -73,14 +73,14 @@ class Sides:
             for name in names
             if name in self.pairing
             and not self.unlike(sample, name)
-            and _family(self.reference.info(sample, name)[0]) == "float"
+            and _dtype_family(self.reference.info(sample, name)[0]) == "float"
         ]
 
     def part(self, name: str) -> int:
         """The part of the candidate's recording that its tensor is from: tensors of one part are of one run."""
         return self.candidate.parts.get(self.pairing[name], 0)
 
-    def its(self, sample: int, name: str, *, reader: str) -> np.ndarray:
+    def candidate_tensor(self, sample: int, name: str, *, reader: str) -> np.ndarray:
         """The candidate's tensor as it was in the run that gave `reader`, in the dtype of the reference's graph.
 
         `reader` is what is computed from it, or the tensor itself.
@@ -105,7 +105,7 @@ class Sides:
         return float(np.linalg.norm(array[np.isfinite(array)])) or 1.0
 
 
-def _family(dtype: str) -> str:
+def _dtype_family(dtype: str) -> str:
     if dtype == "bool":
         return "bool"
     return "integer" if dtype.startswith(("int", "uint")) else "float"

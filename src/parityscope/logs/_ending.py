@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parityscope.logs._opening import Source
     from parityscope.logs._taking import Read
 
-__all__ = ["endings", "refuse_binary", "refuse_other"]
+__all__ = ["endings_of_log", "refuse_binary", "refuse_other"]
 
 _VERBOSE = (
     "build again with verbose output: trtexec --verbose, polygraphy run --verbose, or trt.Logger(trt.Logger.VERBOSE)"
@@ -72,9 +72,9 @@ def refuse_other(path: Path, lines: str) -> None:
     )
 
 
-def endings(read: Read, source: Source) -> Iterator[Skip]:
+def endings_of_log(read: Read, source: Source) -> Iterator[Skip]:
     """What cannot be said because the log begins late, ends early or has too few lines."""
-    yield from _cuts(read, source)
+    yield from _cuts_of_log(read, source)
     if not read.severities.get("V"):
         yield Skip(
             what="fusions, tactics, the engine's layers and the names of weights",
@@ -90,7 +90,7 @@ def endings(read: Read, source: Source) -> Iterator[Skip]:
         )
 
 
-def _cuts(read: Read, source: Source) -> Iterator[Skip]:
+def _cuts_of_log(read: Read, source: Source) -> Iterator[Skip]:
     if source.damage:
         yield Skip(what="the end of the log", reason=f"the compressed file is damaged: {source.damage}", fix=_WHOLE)
     elif not source.whole:

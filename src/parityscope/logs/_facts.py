@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["FACTS", "Fact", "banner", "flags_of", "performance", "profile_row", "version_of"]
+__all__ = ["FACTS", "Fact", "flags_of", "parse_banner", "parse_performance", "profile_row", "version_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,38 +18,40 @@ class Fact:
     version: bool = False
 
 
-def _fact(key: str, hint: str, pattern: str, *, version: bool = False) -> Fact:
+def _make_fact(key: str, hint: str, pattern: str, *, version: bool = False) -> Fact:
     return Fact(key=key, hint=hint, pattern=re.compile(pattern), version=version)
 
 
 FACTS = (
-    _fact("TensorRT", "TensorRT version: ", r"TensorRT version: (\S+)", version=True),
-    _fact("TensorRT", "Loaded Module: tensorrt ", r"Loaded Module: tensorrt\s+\| Version: (\S+)", version=True),
-    _fact("TensorRT-RTX", "Loaded Module: tensorrt_rtx", r"Module: tensorrt_rtx\s+\| Version: (\S+)", version=True),
-    _fact("Polygraphy", "Loaded Module: polygraphy", r"Module: polygraphy\s+\| Version: (\S+)", version=True),
-    _fact("ONNX Runtime", "Loaded Module: onnxruntime", r"Module: onnxruntime\s+\| Version: (\S+)", version=True),
-    _fact("cuDNN", "Using cuDNN v", r"Using cuDNN v(\S+)", version=True),
-    _fact("GPU", "Selected Device: ", r"Selected Device: (.+)"),
-    _fact("compute capability", "Compute Capability: ", r"Compute Capability: (\S+)"),
-    _fact("GPU memory", "Device Global Memory: ", r"Device Global Memory: (.+)"),
-    _fact("model", "Input filename:", r"Input filename:\s+(\S.*)"),
-    _fact("model", "Model: ", r"^Model: (\S.*)"),
-    _fact("opset", "Opset version:", r"Opset version:\s+(\S+)"),
-    _fact("producer", "Producer name:", r"Producer name:\s+(\S.*)"),
-    _fact("precision asked for", "Precision: ", r"^Precision: (\S.*)"),
-    _fact("layer precisions", "LayerPrecisions: ", r"^LayerPrecisions: (\S.*)"),
-    _fact("layer output types", "LayerOutputTypes: ", r"^LayerOutputTypes: (\S.*)"),
-    _fact("precision constraints", "recision constraints", r"[Pp]recision [Cc]onstraints: (\S.*)"),
-    _fact("builder flags", "Flags ", r"^\s*Flags\s+\| \[(.*)\]"),
-    _fact("tactic sources", "actic Sources", r"Tactic Sources\s+\| \[([^\[\]]*)\]|Tactic sources: (\S.*)"),
-    _fact("profiling verbosity", "rofiling", r"Profiling [Vv]erbosity\s*[:|]\s*(\S.*)"),
-    _fact("sparsity", "Sparsity: ", r"^Sparsity: (\S.*)"),
-    _fact("engine built in", "Engine built in ", r"Engine built in (.+?)\.?$"),
-    _fact("engine built in", "Finished engine building in", r"Finished engine building in (.+)"),
-    _fact("engine generated in", "Engine generation completed in", r"completed in (.+?)\.?$"),
-    _fact("activation memory", "Total Activation Memory: ", r"Total Activation Memory: (.+)"),
-    _fact("weights memory", "Total Weights Memory: ", r"Total Weights Memory: (.+)"),
-    _fact("throughput", "Throughput: ", r"^Throughput: ([\d.]+ qps)"),
+    _make_fact("TensorRT", "TensorRT version: ", r"TensorRT version: (\S+)", version=True),
+    _make_fact("TensorRT", "Loaded Module: tensorrt ", r"Loaded Module: tensorrt\s+\| Version: (\S+)", version=True),
+    _make_fact(
+        "TensorRT-RTX", "Loaded Module: tensorrt_rtx", r"Module: tensorrt_rtx\s+\| Version: (\S+)", version=True
+    ),
+    _make_fact("Polygraphy", "Loaded Module: polygraphy", r"Module: polygraphy\s+\| Version: (\S+)", version=True),
+    _make_fact("ONNX Runtime", "Loaded Module: onnxruntime", r"Module: onnxruntime\s+\| Version: (\S+)", version=True),
+    _make_fact("cuDNN", "Using cuDNN v", r"Using cuDNN v(\S+)", version=True),
+    _make_fact("GPU", "Selected Device: ", r"Selected Device: (.+)"),
+    _make_fact("compute capability", "Compute Capability: ", r"Compute Capability: (\S+)"),
+    _make_fact("GPU memory", "Device Global Memory: ", r"Device Global Memory: (.+)"),
+    _make_fact("model", "Input filename:", r"Input filename:\s+(\S.*)"),
+    _make_fact("model", "Model: ", r"^Model: (\S.*)"),
+    _make_fact("opset", "Opset version:", r"Opset version:\s+(\S+)"),
+    _make_fact("producer", "Producer name:", r"Producer name:\s+(\S.*)"),
+    _make_fact("precision asked for", "Precision: ", r"^Precision: (\S.*)"),
+    _make_fact("layer precisions", "LayerPrecisions: ", r"^LayerPrecisions: (\S.*)"),
+    _make_fact("layer output types", "LayerOutputTypes: ", r"^LayerOutputTypes: (\S.*)"),
+    _make_fact("precision constraints", "recision constraints", r"[Pp]recision [Cc]onstraints: (\S.*)"),
+    _make_fact("builder flags", "Flags ", r"^\s*Flags\s+\| \[(.*)\]"),
+    _make_fact("tactic sources", "actic Sources", r"Tactic Sources\s+\| \[([^\[\]]*)\]|Tactic sources: (\S.*)"),
+    _make_fact("profiling verbosity", "rofiling", r"Profiling [Vv]erbosity\s*[:|]\s*(\S.*)"),
+    _make_fact("sparsity", "Sparsity: ", r"^Sparsity: (\S.*)"),
+    _make_fact("engine built in", "Engine built in ", r"Engine built in (.+?)\.?$"),
+    _make_fact("engine built in", "Finished engine building in", r"Finished engine building in (.+)"),
+    _make_fact("engine generated in", "Engine generation completed in", r"completed in (.+?)\.?$"),
+    _make_fact("activation memory", "Total Activation Memory: ", r"Total Activation Memory: (.+)"),
+    _make_fact("weights memory", "Total Weights Memory: ", r"Total Weights Memory: (.+)"),
+    _make_fact("throughput", "Throughput: ", r"^Throughput: ([\d.]+ qps)"),
 )
 
 _BANNER = re.compile(r"&&&& (RUNNING|PASSED|FAILED) ([\w.-]+) \[(TensorRT(?:-RTX)?) v(\d{1,9})\](?: \[\w+\])* # (.*)")
@@ -74,7 +76,7 @@ def version_of(number: str) -> str:
     return f"{value // 10000}.{value // 100 % 100}.{value % 100}"
 
 
-def banner(text: str) -> tuple[str, str, str, str, str] | None:
+def parse_banner(text: str) -> tuple[str, str, str, str, str] | None:
     """(state, program, product, version, command) of a line `&&&& RUNNING TensorRT.trtexec [TensorRT v8601] # ...`."""
     found = _BANNER.match(text)
     if found is None:
@@ -87,7 +89,7 @@ def flags_of(command: str) -> dict[str, str]:
     return {found[1]: found[2] or "" for found in _FLAG.finditer(command)}
 
 
-def performance(text: str) -> tuple[str, dict[str, float]] | None:
+def parse_performance(text: str) -> tuple[str, dict[str, float]] | None:
     """(what, milliseconds by quantity) of a line such as `GPU Compute Time: min = 5.3 ms, ..., median = 7.1 ms`."""
     if " ms" not in text:
         return None

@@ -82,8 +82,8 @@ def detailed_layer(text: str, line: int) -> EngineLayer | None:
     return EngineLayer(
         name=name,
         kind=kind,
-        inputs=tuple(_tensors(inputs.partition("], Constants: [")[0])),
-        outputs=tuple(_tensors(outputs)),
+        inputs=tuple(_tensors_in_text(inputs.partition("], Constants: [")[0])),
+        outputs=tuple(_tensors_in_text(outputs)),
         nodes=nodes or name_nodes(name),
         told=bool(nodes),
         tactic=tactic[1].strip() if tactic else "",
@@ -114,7 +114,7 @@ def _plain_tensors(text: str) -> Iterator[EngineTensor]:
             yield EngineTensor(name=name, dtype=found[1], dimensions=found[2])
 
 
-def _tensors(text: str) -> Iterator[EngineTensor]:
+def _tensors_in_text(text: str) -> Iterator[EngineTensor]:
     for found in filter(None, map(_TENSOR.match, text.split(_TENSOR_MARK)[1:])):
         dtype = _DATATYPE.search(found[3])
         yield EngineTensor(name=found[1], dtype=type_word(dtype[1].strip()) if dtype else "", dimensions=found[2])

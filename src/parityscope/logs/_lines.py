@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["bare", "is_noise", "lines_of", "split_prefix", "text_of"]
+__all__ = ["is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
 
 _LONGEST = 1 << 22  # bytes of a line that are kept (chosen): as much as one block of a log
 
@@ -78,7 +78,7 @@ _WORDED = re.compile(
 )
 
 
-def bare(line: bytes) -> bytes:
+def strip_prefixes(line: bytes) -> bytes:
     """A line without what a container, a service or a shell put before it."""
     if line.startswith(b"[") and not line.startswith(b"[pod/"):
         return line

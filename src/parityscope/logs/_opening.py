@@ -37,7 +37,7 @@ class Source:
 
     def head(self) -> bytes:
         """The first bytes, unpacked, in the file's own encoding."""
-        return next(self._raw(HEAD), b"")
+        return next(self._raw_blocks(HEAD), b"")
 
     def encoding(self) -> Literal["utf-8", "utf-16-le", "utf-16-be"]:
         """How the text is written: from its mark, or without one from the zero bytes that every other letter has."""
@@ -53,7 +53,7 @@ class Source:
         encoding = self.encoding()
         decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding != "utf-8" else None
         first = True
-        for raw in self._raw(BLOCK):
+        for raw in self._raw_blocks(BLOCK):
             block = decoder.decode(raw).encode("utf-8", "replace") if decoder else raw
             if first:
                 block = block.removeprefix(_UTF8_MARK)
@@ -62,13 +62,13 @@ class Source:
                 self.whole = block.endswith(b"\n")
                 yield block
 
-    def _raw(self, size: int) -> Iterator[bytes]:
+    def _raw_blocks(self, size: int) -> Iterator[bytes]:
         with open_regular_file(self.path, "the log", limit=_MOST) as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
-            yield from self._unpacked(file, size) if packed else iter(lambda: file.read(size), b"")
+            yield from self._unpack_blocks(file, size) if packed else iter(lambda: file.read(size), b"")
 
-    def _unpacked(self, file: IO[bytes], size: int) -> Iterator[bytes]:
+    def _unpack_blocks(self, file: IO[bytes], size: int) -> Iterator[bytes]:
         most = min(_MOST, max(_ALWAYS, _TIMES * self.path.stat().st_size))
         given = 0
         with gzip.GzipFile(fileobj=file) as unpacked:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from parityscope.logs._records import IOTensor, Unparsed
 
-__all__ = ["network_tensor", "unparsed"]
+__all__ = ["network_tensor", "refused_node"]
 
 _ADDED = re.compile(r"Adding network input: (.+?) with dtype: (\w+), dimensions: \(([^()]*)\)")
 _MARKED = re.compile(r"Marking (?:.+?) as output: (.+)$")
@@ -30,7 +30,7 @@ def network_tensor(text: str) -> IOTensor | None:
     return None
 
 
-def unparsed(text: str) -> Unparsed | None:
+def refused_node(text: str) -> Unparsed | None:
     """The node that the parser refused; None for other lines.
 
     For example `In node 3 with name: n and operator: Foo (importer): UNSUPPORTED_NODE: why`.

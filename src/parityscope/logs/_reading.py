@@ -10,12 +10,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.logs._ending import endings, refuse_binary, refuse_other
+from parityscope.logs._ending import endings_of_log, refuse_binary, refuse_other
 from parityscope.logs._facts import flags_of
-from parityscope.logs._lines import bare, is_noise, lines_of, split_prefix, text_of
+from parityscope.logs._lines import is_noise, lines_of, split_prefix, strip_prefixes, text_of
 from parityscope.logs._opening import Source
 from parityscope.logs._records import MOST, Log
-from parityscope.logs._taking import Read, take
+from parityscope.logs._taking import Read, take_line
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -48,24 +48,24 @@ def read_log(path: Path) -> Log:
         if is_noise(raw):
             noise += 1
             continue
-        line = bare(raw)
+        line = strip_prefixes(raw)
         if line is not raw and is_noise(line):
             noise += 1
             continue
         severity, text = split_prefix(text_of(line))
         if severity:
             read.severities[severity] += 1
-        take(read, severity, text)
+        take_line(read, severity, text)
     read.severities["V"] += noise
     read.known += noise
     if not read.known:
         refuse_other(path, f"{'first ' * (read.number >= _STRANGE)}{read.number}")
-    return _log(source, read)
+    return _make_log(source, read)
 
 
-def _log(source: Source, read: Read) -> Log:
+def _make_log(source: Source, read: Read) -> Log:
     path, flags = source.path, flags_of(read.command)
-    skipped = list(endings(read, source))
+    skipped = list(endings_of_log(read, source))
     capped = sorted(read.capped | ({"names of weights"} if read.weights.left_out else set()))
     skipped += [Skip(what=kind, reason=f"more than {MOST:,} of them: the rest is left out") for kind in capped]
     return Log(
@@ -75,7 +75,7 @@ def _log(source: Source, read: Read) -> Log:
         tool=read.tool or ("polygraphy" if "Polygraphy" in read.versions else "logger"),
         versions=MappingProxyType(read.versions),
         facts=MappingProxyType(read.facts),
-        tf32=_tf32(read, flags),
+        tf32=_tf32_fact(read, flags),
         flags=tuple(f"--{name}" + (f"={value}" if value else "") for name, value in flags.items()),
         command=read.command,
         outcome=read.outcome,
@@ -105,7 +105,7 @@ def _log(source: Source, read: Read) -> Log:
     )
 
 
-def _tf32(read: Read, flags: dict[str, str]) -> str:
+def _tf32_fact(read: Read, flags: dict[str, str]) -> str:
     """Says "on" or "off" with the line or option that tells it; empty when the log does not."""
     notes = read.notes.held
     if "noTF32" in flags:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST",
+    "BuilderFusion",
     "EngineLayer",
     "EngineTensor",
-    "Fusion",
     "IOTensor",
-    "Line",
     "Log",
+    "LogLine",
+    "LogTiming",
     "Meaning",
     "Noted",
-    "Timing",
     "Unparsed",
     "WeightIssue",
 ]
@@ -33,7 +33,7 @@ MOST = 50_000  # entries of one kind that are kept (chosen): the largest network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class LogLine:
     """One line: its number from 1, its severity ("V", "I", "W", "E", "" when it has none) and its text without prefix."""
 
     number: int
@@ -124,7 +124,7 @@ class EngineLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fusion:
+class BuilderFusion:
     """Layers that the builder fused: the rule's name and the names of the parts, as the log writes them."""
 
     rule: str
@@ -142,7 +142,7 @@ class IOTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class LogTiming:
     """A time that the log gives; `what` is the log's own word for it ("GPU Compute Time, median")."""
 
     what: str
@@ -186,10 +186,10 @@ class Log:
     finished: int = 0
     unfinished: bool = False
     noted: tuple[Noted, ...] = ()
-    unexplained: tuple[Line, ...] = ()
+    unexplained: tuple[LogLine, ...] = ()
     weights: tuple[WeightIssue, ...] = ()
     layers: tuple[EngineLayer, ...] = ()
-    fusions: tuple[Fusion, ...] = ()
+    fusions: tuple[BuilderFusion, ...] = ()
     removed: tuple[str, ...] = ()
     layer_counts: tuple[tuple[str, int], ...] = ()
     reformats: int = 0
@@ -199,7 +199,7 @@ class Log:
     made: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     refused: tuple[Unparsed, ...] = ()
-    timings: tuple[Timing, ...] = ()
+    timings: tuple[LogTiming, ...] = ()
     layer_times: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     skipped: tuple[Skip, ...] = ()
 

@@ -17,7 +17,7 @@ from parityscope.logs._records import MOST, WeightIssue
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Weights", "kind_of"]
+__all__ = ["WeightLines", "kind_of"]
 
 _COUNTED = re.compile(r"\s*- (\d{1,12}) weights are affected by this issue: (.*)")
 _LISTED = re.compile(r"\s*List of affected weights: ?(.*)")
@@ -33,7 +33,7 @@ class _Issue:
 
 
 @dataclass(slots=True)
-class Weights:
+class WeightLines:
     """What was read so far, by kind and format; `add` takes one line, and says whether it was about weights."""
 
     found: dict[tuple[str, str], _Issue] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Weights:
         self.lists_next = False
         if counted := _COUNTED.match(text):
             self.open_key = (kind_of(counted[2]), _format_in(counted[2]))
-            self._issue(number).count += int(counted[1])
+            self._issue_of_line(number).count += int(counted[1])
             return True
         if listed := _LISTED.match(text):
             self._names(listed[1])
@@ -62,7 +62,7 @@ class Weights:
         if self.open_name is not None and text.lstrip().startswith("- "):
             name, form = self.open_name
             self.open_key = (kind_of(text), form)
-            issue = self._issue(number)
+            issue = self._issue_of_line(number)
             self._name(issue, name)
             issue.count = len(issue.names)
             return True
@@ -79,13 +79,13 @@ class Weights:
                         kind=kind, format=form, count=issue.count, names=tuple(issue.names), line=issue.line
                     )
 
-    def _issue(self, number: int) -> _Issue:
+    def _issue_of_line(self, number: int) -> _Issue:
         if self.open_key is None:
             self.open_key = ("subnormal", "FP16")
         return self.found.setdefault(self.open_key, _Issue(line=number))
 
     def _names(self, text: str) -> None:
-        issue = self._issue(0)
+        issue = self._issue_of_line(0)
         for name in filter(None, (each.strip() for each in text.split(", "))):
             self._name(issue, name)
 

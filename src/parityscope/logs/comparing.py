@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from parityscope.logs._records import EngineLayer, Log
 
-__all__ = ["Difference", "LogPair", "NodePair", "compare_logs", "layer_of"]
+__all__ = ["LogDifference", "LogPair", "NodePair", "compare_logs", "layer_of"]
 
 # What differs between any two builds and says nothing about numbers.
 _UNREMARKABLE = frozenset({"engine generated in", "engine built in", "throughput", "GPU memory"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class LogDifference:
     """A fact that the two logs tell differently ("" where one does not tell it)."""
 
     what: str
@@ -66,7 +66,7 @@ class LogPair:
 
     reference: Log
     candidate: Log
-    differences: tuple[Difference, ...]
+    differences: tuple[LogDifference, ...]
     nodes: tuple[NodePair, ...]
     only_reference: tuple[str, ...]
     only_candidate: tuple[str, ...]
@@ -79,7 +79,7 @@ def compare_logs(reference: Log, candidate: Log) -> LogPair:
     return LogPair(
         reference=reference,
         candidate=candidate,
-        differences=tuple(_differences(reference, candidate)),
+        differences=tuple(_list_differences(reference, candidate)),
         nodes=tuple(
             NodePair(node=node, reference=layer, candidate=theirs[node])
             for node, layer in ours.items()
@@ -87,7 +87,7 @@ def compare_logs(reference: Log, candidate: Log) -> LogPair:
         ),
         only_reference=tuple(node for node in ours if node not in theirs),
         only_candidate=tuple(node for node in theirs if node not in ours),
-        skipped=tuple(_skips(reference, candidate, ours, theirs)),
+        skipped=tuple(_skips_of_pair(reference, candidate, ours, theirs)),
     )
 
 
@@ -96,7 +96,7 @@ def layer_of(log: Log) -> dict[str, EngineLayer]:
     return {node: layer for layer in log.layers for node in layer.nodes}
 
 
-def _differences(reference: Log, candidate: Log) -> Iterator[Difference]:
+def _list_differences(reference: Log, candidate: Log) -> Iterator[LogDifference]:
     def told(log: Log) -> dict[str, str]:
         facts = {key: value for key, value in log.facts.items() if key not in _UNREMARKABLE}
         return {
@@ -104,8 +104,8 @@ def _differences(reference: Log, candidate: Log) -> Iterator[Difference]:
             **facts,
             "TF32": log.tf32,
             "options": " ".join(sorted(log.flags)),
-            "inputs in engine order": _names(log, "input"),
-            "outputs in engine order": _names(log, "output"),
+            "inputs in engine order": _names_in_order(log, "input"),
+            "outputs in engine order": _names_in_order(log, "output"),
             "types that layers write": log.precision,
             "layers": str(len(log.layers)) if log.layers else "",
             "reformats": str(log.reformats) if log.layers else "",
@@ -118,15 +118,15 @@ def _differences(reference: Log, candidate: Log) -> Iterator[Difference]:
     for key in dict.fromkeys((*ours, *theirs)):
         pair = ours.get(key, ""), theirs.get(key, "")
         if pair[0] != pair[1]:
-            yield Difference(what=key, reference=pair[0], candidate=pair[1])
+            yield LogDifference(what=key, reference=pair[0], candidate=pair[1])
 
 
-def _names(log: Log, mode: str) -> str:
+def _names_in_order(log: Log, mode: str) -> str:
     tensors = log.tensors or log.parsed
     return ", ".join(tensor.name for tensor in tensors if tensor.mode == mode)
 
 
-def _skips(
+def _skips_of_pair(
     reference: Log, candidate: Log, ours: Mapping[str, EngineLayer], theirs: Mapping[str, EngineLayer]
 ) -> Iterator[Skip]:
     for side, log, layers in (("reference", reference, ours), ("candidate", candidate, theirs)):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from parityscope.logs._records import EngineLayer, Log, Noted, WeightIssue
     from parityscope.logs.comparing import LogPair
 
-__all__ = ["find", "find_between", "find_pair"]
+__all__ = ["find_between", "find_in_log", "find_pair"]
 
 _TYPE_NAMES = {"fp32": "Float", "fp16": "Half", "bf16": "BFloat16", "int8": "Int8"}
 _NETWORK = "parityscope network model.onnx"
@@ -43,30 +43,30 @@ _KINDS: Mapping[str, tuple[str, str, str, str]] = {
 }
 
 
-def find(log: Log) -> tuple[Finding, ...]:
+def find_in_log(log: Log) -> tuple[Finding, ...]:
     """The findings of one log."""
     found = [
-        *(_weights(issue) for issue in log.weights),
-        *_refused(log),
-        *_not_honoured(log),
-        *_kernels(log),
-        *(_noted(noted) for noted in log.noted if noted.meaning.code),
+        *(_finding_of_weights(issue) for issue in log.weights),
+        *_findings_of_refused(log),
+        *_findings_of_not_honoured(log),
+        *_findings_of_kernels(log),
+        *(_finding_of_meaning(noted) for noted in log.noted if noted.meaning.code),
     ]
-    found += _failed(log, explained=any(finding.role == "cause" for finding in found))
+    found += _findings_of_failure(log, explained=any(finding.role == "cause" for finding in found))
     return tuple(sorted(found, key=lambda finding: ROLES.index(finding.role)))
 
 
 def find_pair(pair: LogPair) -> tuple[Finding, ...]:
     """The findings of both logs, each with the log that it is from, those of both once; then what differs between them."""
-    ours, theirs = find(pair.reference), find(pair.candidate)
-    claims = ({(one.code, one.claim) for one in ours}, {(one.code, one.claim) for one in theirs})
+    reference, candidate = find_in_log(pair.reference), find_in_log(pair.candidate)
+    claims = ({(one.code, one.claim) for one in reference}, {(one.code, one.claim) for one in candidate})
     found = []
-    for one in ours:
+    for one in reference:
         both = (one.code, one.claim) in claims[1]
         found.append(replace(one, title=f"{one.title} ({'both logs' if both else pair.reference.path.name})"))
     found += [
         replace(one, title=f"{one.title} ({pair.candidate.path.name})")
-        for one in theirs
+        for one in candidate
         if (one.code, one.claim) not in claims[0]
     ]
     return tuple(sorted((*found, *find_between(pair)), key=lambda finding: ROLES.index(finding.role)))
@@ -79,17 +79,17 @@ def find_between(pair: LogPair) -> tuple[Finding, ...]:
         told = bool(difference.reference and difference.candidate)
         if difference.what == "TF32" and told and difference.reference[:3] != difference.candidate[:3]:
             claim = f"TF32 is {difference.reference} in one build and {difference.candidate} in the other"
-            found.append(_finding("ACC202", "TF32 differs between the builds", "contributing", claim, {}))
+            found.append(_make_finding("ACC202", "TF32 differs between the builds", "contributing", claim, {}))
         if (
             difference.what == "inputs in engine order"
             and told
-            and _permuted(difference.reference, difference.candidate)
+            and _is_permuted(difference.reference, difference.candidate)
         ):
             claim = (
                 f"the engines have their inputs in another order: {difference.reference}, and {difference.candidate}; a program "
                 "that binds by position feeds one of them wrongly"
             )
-            found.append(_finding("BND202", "inputs in another order", "contributing", claim, {}))
+            found.append(_make_finding("BND202", "inputs in another order", "contributing", claim, {}))
     retyped = [node for node in pair.nodes if node.retyped]
     if retyped:
         shown = ", ".join(
@@ -97,16 +97,17 @@ def find_between(pair: LogPair) -> tuple[Finding, ...]:
             for each in retyped[:_SHOWN]
         )
         claim = (
-            f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: {shown}{_more(retyped)}"
+            f"{len(retyped)} of {len(pair.nodes)} nodes write another type in the second build: "
+            f"{shown}{_more_than_shown(retyped)}"
         )
         details = {"nodes": [each.node for each in retyped]}
-        found.append(_finding("CST205", "other types in the engine", "information", claim, details))
+        found.append(_make_finding("CST205", "other types in the engine", "information", claim, details))
     return tuple(found)
 
 
-def _weights(issue: WeightIssue) -> Finding:
+def _finding_of_weights(issue: WeightIssue) -> Finding:
     code, role, what, why = _KINDS[issue.kind]
-    names = f" ({', '.join(issue.names[:_SHOWN])}{_more(issue.names)})" if issue.names else ""
+    names = f" ({', '.join(issue.names[:_SHOWN])}{_more_than_shown(issue.names)})" if issue.names else ""
     count = "1 weight has" if issue.count == 1 else f"{issue.count:,} weights have"
     claim = f"{count} elements {what.format(form=issue.format)}{names}; {why}"
     repairs: tuple[OfferedRepair, ...] = ()
@@ -119,16 +120,16 @@ def _weights(issue: WeightIssue) -> Finding:
             ),
         )
     details = {"line": issue.line, "weights": list(issue.names), "format": issue.format}
-    return _finding(code, f"weights: {issue.kind} in {issue.format}", role, claim, details, repairs)
+    return _make_finding(code, f"weights: {issue.kind} in {issue.format}", role, claim, details, repairs)
 
 
-def _refused(log: Log) -> Iterator[Finding]:
+def _findings_of_refused(log: Log) -> Iterator[Finding]:
     for node in log.refused:
         claim = f"the parser refused {node.node}{f' ({node.operator})' if node.operator else ''}: {node.reason}"
-        yield _finding("EXP201", "node refused by the parser", "cause", claim, {"node": node.node})
+        yield _make_finding("EXP201", "node refused by the parser", "cause", claim, {"node": node.node})
 
 
-def _failed(log: Log, *, explained: bool) -> Iterator[Finding]:
+def _findings_of_failure(log: Log, *, explained: bool) -> Iterator[Finding]:
     """A run that ended with FAILED, or a build with errors and no end; no cause beside another one or if the last run passed."""
     errors = log.severities.get("E", 0)
     if log.failed_runs:
@@ -147,10 +148,10 @@ def _failed(log: Log, *, explained: bool) -> Iterator[Finding]:
     claim = f"{what}: {meant}{said}"
     advice = OfferedRepair(repair="network", text="see which node is refused, and why, without a GPU", command=_NETWORK)
     details = {"errors": errors, "runs": log.runs, "failed": log.failed_runs}
-    yield _finding("RUN202", "the run failed", role, claim, details, (advice,))
+    yield _make_finding("RUN202", "the run failed", role, claim, details, (advice,))
 
 
-def _not_honoured(log: Log) -> Iterator[Finding]:
+def _findings_of_not_honoured(log: Log) -> Iterator[Finding]:
     """Layers that were asked for a type with --layerPrecisions and whose fused layer writes others."""
     asked = next((flag.partition("=")[2] for flag in log.flags if flag.startswith("--layerPrecisions=")), "")
     layers = layer_of(log)
@@ -170,41 +171,42 @@ def _not_honoured(log: Log) -> Iterator[Finding]:
             f"{node} (asked {wanted}, writes {'/'.join(layer.types)})" for node, wanted, layer in missed[:_SHOWN]
         )
         claim = (
-            f"{len(missed)} nodes do not have the precision that was asked for in the engine: {shown}{_more(missed)}"
+            f"{len(missed)} nodes do not have the precision that was asked for in the engine: "
+            f"{shown}{_more_than_shown(missed)}"
         )
         details = {"nodes": [node for node, _, _ in missed], "layers": sorted({layer.name for _, _, layer in missed})}
-        yield _finding("CST204", "precision not honoured inside a fused layer", "contributing", claim, details)
+        yield _make_finding("CST204", "precision not honoured inside a fused layer", "contributing", claim, details)
 
 
-def _kernels(log: Log) -> Iterator[Finding]:
+def _findings_of_kernels(log: Log) -> Iterator[Finding]:
     """Layers whose kernel's own name says that it rounds to TF32, or that it sums in FP16."""
     rounding = [layer for layer in log.layers if "tf32" in layer.tactic.lower()]
     if rounding:
         claim = f"{len(rounding)} layers run kernels that round to TF32: {_names_of(rounding)}"
         details = {"layers": [layer.name for layer in rounding]}
-        yield _finding("ACC203", "kernels in TF32", "contributing", claim, details)
+        yield _make_finding("ACC203", "kernels in TF32", "contributing", claim, details)
     # NVIDIA's kernels name their types, the sum's last: f16f16_f16f32_f32 sums in FP32, f16f16_f16f16_f16 in FP16.
     summing = [layer for layer in log.layers if "f16f16_f16f16_f16" in layer.tactic.lower()]
     if summing:
         claim = f"{len(summing)} layers run kernels whose names say that they sum in FP16: {_names_of(summing)}"
         details = {"layers": [layer.name for layer in summing]}
-        yield _finding("ACC204", "sums in FP16", "contributing", claim, details)
+        yield _make_finding("ACC204", "sums in FP16", "contributing", claim, details)
 
 
 def _names_of(layers: list[EngineLayer]) -> str:
-    return ", ".join(layer.name for layer in layers[:_SHOWN]) + _more(layers)
+    return ", ".join(layer.name for layer in layers[:_SHOWN]) + _more_than_shown(layers)
 
 
-def _noted(noted: Noted) -> Finding:
+def _finding_of_meaning(noted: Noted) -> Finding:
     meaning = noted.meaning
-    names = f": {', '.join(noted.facts[:_SHOWN])}{_more(noted.facts)}" if noted.facts else ""
+    names = f": {', '.join(noted.facts[:_SHOWN])}{_more_than_shown(noted.facts)}" if noted.facts else ""
     claim = f"{meaning.means}{names}; {meaning.why}"
     repairs = (OfferedRepair(repair=meaning.name, text=meaning.fix, command=meaning.command),) if meaning.fix else ()
     details = {"line": noted.line, "lines": noted.count, "names": list(noted.facts)}
-    return _finding(meaning.code, meaning.name, meaning.role, claim, details, repairs)
+    return _make_finding(meaning.code, meaning.name, meaning.role, claim, details, repairs)
 
 
-def _finding(
+def _make_finding(
     code: str,
     title: str,
     role: Any,
@@ -224,10 +226,10 @@ def _finding(
     )
 
 
-def _permuted(one: str, other: str) -> bool:
+def _is_permuted(one: str, other: str) -> bool:
     return sorted(one.split(", ")) == sorted(other.split(", "))
 
 
-def _more(items: object) -> str:
+def _more_than_shown(items: object) -> str:
     left = len(items) - _SHOWN  # type: ignore[arg-type] # any sized thing
     return f" and {left} more" if left > 0 else ""

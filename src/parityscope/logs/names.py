@@ -42,21 +42,21 @@ def metadata_nodes(text: str) -> tuple[str, ...]:
 
 def parts_of(name: str) -> tuple[str, ...]:
     """The layers that a fused layer's name is built of; what is wrapped more than `_DEEPEST` times stays as it is."""
-    return _parts(name, _DEEPEST)
+    return _split_layer_name(name, _DEEPEST)
 
 
-def _parts(name: str, left: int) -> tuple[str, ...]:
+def _split_layer_name(name: str, left: int) -> tuple[str, ...]:
     text = name.strip()
     if not text or not left:
         return (text,) if text else ()
     if text.startswith("{ForeignNode[") and text.endswith("]}"):
         first, _, last = text[len("{ForeignNode[") : -2].partition("...")
-        return tuple(dict.fromkeys((*_parts(first, left - 1), *_parts(last, left - 1))))
-    pieces = _split(text)
+        return tuple(dict.fromkeys((*_split_layer_name(first, left - 1), *_split_layer_name(last, left - 1))))
+    pieces = _split_outside_parentheses(text)
     if len(pieces) > 1:
-        return tuple(dict.fromkeys(part for piece in pieces for part in _parts(piece, left - 1)))
+        return tuple(dict.fromkeys(part for piece in pieces for part in _split_layer_name(piece, left - 1)))
     if _WRAPPED.match(text) and text.endswith(")"):
-        return _parts(text[4:-1], left - 1)
+        return _split_layer_name(text[4:-1], left - 1)
     return (text,)
 
 
@@ -77,7 +77,7 @@ def is_reformat(name: str) -> bool:
     return name.startswith("Reformatting CopyNode")
 
 
-def _split(text: str) -> list[str]:
+def _split_outside_parentheses(text: str) -> list[str]:
     """Splits at " + ", ", " and 0x1E outside of parentheses."""
     pieces, depth, start = [], 0, 0
     for found in _MARK.finditer(text):

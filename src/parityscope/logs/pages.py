@@ -89,12 +89,12 @@ def log_page(code: str) -> str:
     if code in _COMPOSED:
         title, harm, *fixes = _COMPOSED[code]
         fix = "".join(one.removeprefix("To do: ") for one in fixes)
-        return _page(title, harm, "several lines of a log together, or two logs", fix, "")
+        return _make_page(title, harm, "several lines of a log together, or two logs", fix, "")
     told = [meaning for meaning in MEANINGS if meaning.code == code]
     if not told:
         raise KeyError(code)
     return "\n\n".join(
-        _page(
+        _make_page(
             f"{one.name}: {one.means}.",
             f"{one.effect}: {one.why}.",
             f'a line of a log with "{one.hint}"',
@@ -105,7 +105,7 @@ def log_page(code: str) -> str:
     )
 
 
-def _page(title: str, harm: str, example: str, fix: str, source: str) -> str:
+def _make_page(title: str, harm: str, example: str, fix: str, source: str) -> str:
     """The parts that every page has, under the names that they have on the pages of checks and rules."""
     return "\n\n".join(
         (

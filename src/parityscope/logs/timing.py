@@ -37,18 +37,18 @@ def node_times(pair: LogPair) -> NodeTimes:
     Raises:
         ParityError: a build has no times or no nodes, or the second is in no narrower type than FP32.
     """
-    ours, theirs = _by_node(pair.reference), _by_node(pair.candidate)
+    reference, candidate = _times_by_node(pair.reference), _times_by_node(pair.candidate)
     found = next((_FORMATS[word] for word in pair.candidate.precision.split(", ") if word in _FORMATS), "")
     if not found:
         raise ParityError(
             f"{pair.candidate.path.name} has no layer in FP16, BF16 or FP8",
             fix="give the build in FP32 first, and the one in the narrower type second",
         )
-    both = {name: (seconds, theirs[0][name]) for name, seconds in ours[0].items() if name in theirs[0]}
-    return NodeTimes(format=found, nodes=both, unattributed=(ours[1], theirs[1]))
+    both = {name: (seconds, candidate[0][name]) for name, seconds in reference[0].items() if name in candidate[0]}
+    return NodeTimes(format=found, nodes=both, unattributed=(reference[1], candidate[1]))
 
 
-def _by_node(log: Log) -> tuple[dict[str, float], float]:
+def _times_by_node(log: Log) -> tuple[dict[str, float], float]:
     found: dict[str, float] = {}
     left = 0.0
     for layer in log.layers:

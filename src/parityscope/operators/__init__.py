@@ -37,10 +37,10 @@ __all__ = [
     "STANDARD",
     "Operator",
     "base_of",
-    "moving",
-    "multiplies",
+    "does_multiply",
     "of_exactness",
     "of_kind",
+    "operators_that_move",
     "role_of",
     "with_trait",
 ]
@@ -74,7 +74,7 @@ def of_exactness(exactness: Exactness) -> frozenset[str]:
 
 
 @functools.cache
-def moving(*moves: Moves) -> frozenset[str]:
+def operators_that_move(*moves: Moves) -> frozenset[str]:
     """The standard's operators that place the elements of their first input so."""
     return frozenset(one.name for one in STANDARD.values() if one.moves in moves)
 
@@ -84,7 +84,7 @@ def base_of(op_type: str) -> str:
     return (OPERATORS[op_type].base if op_type in OPERATORS else "") or op_type
 
 
-def multiplies(op_type: str, position: int) -> bool:
+def does_multiply(op_type: str, position: int) -> bool:
     """Whether an operator multiplies with, or divides by, its input `position`."""
     positions = OPERATORS[op_type].multiplies if op_type in OPERATORS else ()
     return positions is None or position in positions

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["OPERATORS"]
 
 
-def _mover(
+def _moving_operator(
     name: str,
     moves: Moves,
     *inputs: str,
@@ -34,17 +34,17 @@ def _mover(
 
 
 OPERATORS = (
-    _mover("CenterCropPad", "", "input", "shape"),
-    _mover("Compress", "picked"),
-    _mover("Concat", "", scales_with=None, traits=("chooses elements",)),
-    _mover("DepthToSpace", "permuted"),
-    _mover("Expand", "repeated", "input", "shape"),
-    _mover("Flatten", "in order"),
-    _mover("Gather", "picked", "table", "indices"),
-    _mover("GatherElements", "picked", "input", "indices"),
-    _mover("GatherND", "picked", "input", "indices"),
-    _mover("Identity", "in order", traits=("passes on", "computes nothing")),
-    _mover(
+    _moving_operator("CenterCropPad", "", "input", "shape"),
+    _moving_operator("Compress", "picked"),
+    _moving_operator("Concat", "", scales_with=None, traits=("chooses elements",)),
+    _moving_operator("DepthToSpace", "permuted"),
+    _moving_operator("Expand", "repeated", "input", "shape"),
+    _moving_operator("Flatten", "in order"),
+    _moving_operator("Gather", "picked", "table", "indices"),
+    _moving_operator("GatherElements", "picked", "input", "indices"),
+    _moving_operator("GatherND", "picked", "input", "indices"),
+    _moving_operator("Identity", "in order", traits=("passes on", "computes nothing")),
+    _moving_operator(
         "Pad",
         "",
         "input",
@@ -55,10 +55,10 @@ OPERATORS = (
         traits=("chooses elements",),
         computes_with=("value",),
     ),
-    _mover("Reshape", "in order", "input", "shape"),
-    _mover("ReverseSequence", "permuted"),
+    _moving_operator("Reshape", "in order", "input", "shape"),
+    _moving_operator("ReverseSequence", "permuted"),
     Operator("Scatter", "movement", exactness="exact"),
-    _mover(
+    _moving_operator(
         "ScatterElements",
         "",
         "input",
@@ -68,7 +68,7 @@ OPERATORS = (
         traits=("chooses elements",),
         computes_with=("reduction",),
     ),
-    _mover(
+    _moving_operator(
         "ScatterND",
         "",
         "input",
@@ -78,15 +78,15 @@ OPERATORS = (
         traits=("chooses elements",),
         computes_with=("reduction",),
     ),
-    _mover("Slice", "picked", "input", "starts", "ends", "axes", "steps"),
-    _mover("SpaceToDepth", "permuted"),
-    _mover("Split", "picked", "input", "sizes"),
-    _mover("Squeeze", "in order", "input", "axes"),
+    _moving_operator("Slice", "picked", "input", "starts", "ends", "axes", "steps"),
+    _moving_operator("SpaceToDepth", "permuted"),
+    _moving_operator("Split", "picked", "input", "sizes"),
+    _moving_operator("Squeeze", "in order", "input", "axes"),
     Operator("TensorScatter", "movement", exactness="exact"),
-    _mover("Tile", "repeated", "input", "repeats"),
-    _mover("Transpose", "permuted"),
-    _mover("Trilu", "", "input", "diagonal"),
-    _mover("Unsqueeze", "in order", "input", "axes"),
+    _moving_operator("Tile", "repeated", "input", "repeats"),
+    _moving_operator("Transpose", "permuted"),
+    _moving_operator("Trilu", "", "input", "diagonal"),
+    _moving_operator("Unsqueeze", "in order", "input", "axes"),
     Operator("Cast", "conversion", exactness="exact", traits=("passes on", "computes nothing"), typed_by="to"),
     Operator("CastLike", "conversion", exactness="exact", traits=("passes on", "computes nothing")),
     Operator("BitCast", "other", exactness="exact", typed_by="to"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Finding
 
-__all__ = ["Advice", "Repair", "advice", "repairs"]
+__all__ = ["Advice", "Repair", "known_advice", "known_repairs"]
 
 _UNDO = "keep the original file; the repair only ever writes a copy"
 
@@ -57,11 +57,11 @@ class Advice:
     undo: str = "take the written lines out again"
 
 
-def repairs() -> dict[str, Repair]:
+def known_repairs() -> dict[str, Repair]:
     """Every repair there is, by name."""
-    return {found.name: found for found, _ in discover("parityscope.repairs", "REPAIR", Repair).values()}
+    return {found.name: found for found, _ in discover_plugins("parityscope.repairs", "REPAIR", Repair).values()}
 
 
-def advice() -> dict[str, Advice]:
+def known_advice() -> dict[str, Advice]:
     """Every piece of advice there is, by name."""
-    return {found.name: found for found, _ in discover("parityscope.repairs", "ADVICE", Advice).values()}
+    return {found.name: found for found, _ in discover_plugins("parityscope.repairs", "ADVICE", Advice).values()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, integers, number, text
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
 from parityscope.repairs._editing import array_of, set_input
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Affine:
 def into_previous(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
     """Puts an affine map of the output of `node` into its weight and bias; False, nothing changed, if it cannot."""
     weight = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
-    old = _bias(node, affine.gain.size)
+    old = _bias_of(node, affine.gain.size)
     if weight is None or old is None or node.domain:
         return False
     shift = affine.shift
@@ -43,18 +43,18 @@ def into_previous(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
         scaled = weight * affine.gain.reshape(-1, *[1] * (weight.ndim - 1))
     elif node.op_type == "ConvTranspose":
         # (inputs, outputs / groups, ...): the inputs of a group meet the outputs of the same group.
-        groups = integer(node, "group", 1)
+        groups = integer_attribute(node, "group", 1)
         gain = affine.gain.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
         scaled = (weight.reshape(groups, -1, *weight.shape[1:]) * gain).reshape(weight.shape)
     elif node.op_type == "Gemm":
-        beta = number(node, "beta", 1.0)
+        beta = float_attribute(node, "beta", 1.0)
         if beta == 0.0:
             return False
-        scaled = weight * (affine.gain[:, None] if integer(node, "transB", 0) else affine.gain)
+        scaled = weight * (affine.gain[:, None] if integer_attribute(node, "transB", 0) else affine.gain)
         shift = shift / beta
     else:
         return False
-    _write(model, node, scaled, old * affine.gain + shift, weight.dtype)
+    _write_parameters(model, node, scaled, old * affine.gain + shift, weight.dtype)
     return True
 
 
@@ -64,30 +64,30 @@ def into_next(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
     if weight is None or node.domain or node.op_type not in {"Conv", "Gemm"}:
         return False
     if node.op_type == "Conv":
-        if affine.shift.any() and _padded(node):
+        if affine.shift.any() and _is_padded(node):
             return False
-        groups, taps = integer(node, "group", 1), [1] * (weight.ndim - 2)
+        groups, taps = integer_attribute(node, "group", 1), [1] * (weight.ndim - 2)
         outputs = weight.shape[0]
         gain, shift = (each.reshape(groups, 1, -1, *taps) for each in (affine.gain, affine.shift))
         grouped = weight.astype(np.float64).reshape(groups, outputs // groups, *weight.shape[1:])
         scaled = (grouped * gain).reshape(weight.shape)
         added = (grouped * shift).reshape(outputs, -1).sum(axis=1)
     else:
-        turned, beta = integer(node, "transB", 0), number(node, "beta", 1.0)
-        if integer(node, "transA", 0) or beta == 0.0:
+        turned, beta = integer_attribute(node, "transB", 0), float_attribute(node, "beta", 1.0)
+        if integer_attribute(node, "transA", 0) or beta == 0.0:
             return False
         outputs = weight.shape[0 if turned else 1]
         scaled = weight * (affine.gain if turned else affine.gain[:, None])
         product = weight.astype(np.float64) * (affine.shift if turned else affine.shift[:, None])
-        added = product.sum(axis=1 if turned else 0) * number(node, "alpha", 1.0) / beta
-    old = _bias(node, outputs)
+        added = product.sum(axis=1 if turned else 0) * float_attribute(node, "alpha", 1.0) / beta
+    old = _bias_of(node, outputs)
     if old is None:
         return False
-    _write(model, node, scaled, old + added, weight.dtype)
+    _write_parameters(model, node, scaled, old + added, weight.dtype)
     return True
 
 
-def _bias(node: ir.Node, channels: int) -> np.ndarray | None:
+def _bias_of(node: ir.Node, channels: int) -> np.ndarray | None:
     """float64, (channels,), zeros where there is none; None where it is computed or has another shape."""
     if len(node.inputs) < 3 or node.inputs[2] is None:
         return np.zeros(channels)
@@ -97,11 +97,13 @@ def _bias(node: ir.Node, channels: int) -> np.ndarray | None:
     return np.broadcast_to(array.ravel().astype(np.float64), (channels,))
 
 
-def _write(model: ir.Model, node: ir.Node, weight: np.ndarray, bias: np.ndarray, dtype: np.dtype[np.generic]) -> None:
+def _write_parameters(
+    model: ir.Model, node: ir.Node, weight: np.ndarray, bias: np.ndarray, dtype: np.dtype[np.generic]
+) -> None:
     name = node.outputs[0].name
     set_input(model, node, 1, weight.astype(dtype), f"{name}::folded_weight")
     set_input(model, node, 2, bias.astype(dtype), f"{name}::folded_bias")
 
 
-def _padded(node: ir.Node) -> bool:
-    return text(node, "auto_pad", "NOTSET").startswith("SAME") or any(integers(node, "pads", ()))
+def _is_padded(node: ir.Node) -> bool:
+    return string_attribute(node, "auto_pad", "NOTSET").startswith("SAME") or any(integers_attribute(node, "pads", ()))

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.arithmetic import Format
-    from parityscope.repairs._exponents import Scaling
+    from parityscope.repairs._exponents import ExponentScaling
 
-__all__ = ["balanced"]
+__all__ = ["balance_exponent"]
 
 
-def balanced(least: int, scaling: Scaling, reached: float, number_format: Format) -> int:
+def balance_exponent(least: int, scaling: ExponentScaling, reached: float, number_format: Format) -> int:
     """The exponent to scale a tensor by: `least`, or one further below it.
 
     `scaling` is what scaling by 2^least takes, and `reached` the largest magnitude of the tensor as it stands.
@@ -43,7 +43,7 @@ def balanced(least: int, scaling: Scaling, reached: float, number_format: Format
     floor, top = math.log2(number_format.smallest_normal), math.log2(number_format.largest)
     powers = [exponent / least for exponent in scaling.values.values() if exponent < 0]
     further = [math.log2(reached) + least - floor / power for power in powers]
-    for size, exponent in _sizes(scaling):
+    for size, exponent in _sizes_of_constants(scaling):
         now, power = math.log2(size) + exponent, exponent / least
         further.append((now - floor) / power if power > 0 else (top - now) / -power)
     # Every exponent of the segment stays an integer.
@@ -51,7 +51,7 @@ def balanced(least: int, scaling: Scaling, reached: float, number_format: Format
     return least - step * max(0, math.floor(min(further) / 2 / step))
 
 
-def _too_small(scaling: Scaling, number_format: Format) -> bool:
+def _too_small(scaling: ExponentScaling, number_format: Format) -> bool:
     """Whether a typical element of a weight that grows is subnormal still."""
     for (node, (kind, position)), exponent in scaling.constants.items():
         array = array_of(node.inputs[int(position)]) if kind == "in" and exponent > 0 else None
@@ -62,7 +62,7 @@ def _too_small(scaling: Scaling, number_format: Format) -> bool:
     return False
 
 
-def _sizes(scaling: Scaling) -> Iterator[tuple[float, int]]:
+def _sizes_of_constants(scaling: ExponentScaling) -> Iterator[tuple[float, int]]:
     """The largest magnitude of every constant and attribute that takes part (those that are not 0), and its exponent."""
     for (node, (kind, position)), exponent in scaling.constants.items():
         array = array_of(node.inputs[int(position)]) if kind == "in" else np.float64(attribute_of(node, str(position)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.graph import computing, constant_value, node_name
+from parityscope.case.graph import computing_nodes, constant_value, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
 
 __all__ = [
+    "add_constant",
     "array_of",
-    "consents",
-    "constant",
-    "insert",
+    "has_consent",
+    "insert_before",
     "nodes_of",
     "only_reader",
-    "prune",
+    "remove_unread",
     "replace_value",
     "scalar_of",
     "set_input",
@@ -41,10 +41,10 @@ def nodes_of(model: ir.Model, finding: Finding) -> list[ir.Node]:
         wanted = {str(name) for name in details["nodes"]}
     else:
         wanted = {finding.site.node} if finding.site is not None else set()
-    return [node for index, node in enumerate(computing(model)) if node_name(node, index) in wanted]
+    return [node for index, node in enumerate(computing_nodes(model)) if node_name(node, index) in wanted]
 
 
-def consents(finding: Finding, name: str) -> bool:
+def has_consent(finding: Finding, name: str) -> bool:
     """Whether the reader agreed to repair `name`: details "consents" is a list of names of repairs."""
     return name in finding.details.get("consents", ())
 
@@ -69,7 +69,7 @@ def only_reader(value: ir.Value) -> ir.Node | None:
     return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
 
 
-def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
+def add_constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
     """A new initializer of the shape and dtype of `array`; its name is made one that the graph does not have."""
     import onnx_ir as ir
 
@@ -89,7 +89,7 @@ def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, 
 
     The constant has the shape and dtype of `array`; an old one that nothing reads any more goes.
     """
-    value = constant(model, array, name)
+    value = add_constant(model, array, name)
     old = node.inputs[position] if position < len(node.inputs) else None
     if position >= len(node.inputs):
         node.resize_inputs(position + 1)
@@ -98,7 +98,7 @@ def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, 
         _drop_if_unread(model, old)
 
 
-def insert(
+def insert_before(
     before: ir.Node,
     operator: str,
     inputs: Sequence[ir.Value | None],
@@ -134,7 +134,7 @@ def replace_value(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
         new.shape = old.shape
 
 
-def prune(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
+def remove_unread(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
     """Removes those of `nodes`, and of the nodes before them, whose outputs nobody reads any more."""
     waiting = list(nodes)
     while waiting:

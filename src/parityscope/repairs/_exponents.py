@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic._attributes import float_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs._editing import array_of
-from parityscope.repairs._homogeneity import ADDITIVE, equations
+from parityscope.repairs._homogeneity import ADDITIVE, equations_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.repairs._homogeneity import Equation, Slot
 
-__all__ = ["HEADROOM", "Scaling", "attribute_of", "scaled", "solve"]
+__all__ = ["HEADROOM", "ExponentScaling", "attribute_of", "scale_exactly", "solve_scaling"]
 
 HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
 _CHOICES = 4  # chosen: sixteen attempts at most, each as fast as looking at the segment once
@@ -41,7 +41,7 @@ Place = tuple[int, str, "int | str"]  # id of a node, and a slot of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class ExponentScaling:
     """Exponents of computed values, and of constants and attributes where a node reads them."""
 
     values: Mapping[ir.Value, int]
@@ -49,7 +49,7 @@ class Scaling:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _ScalingWork:
     graph: ir.Graph
     exponents: dict[ir.Value, Fraction]
     frozen: set[Place]
@@ -59,10 +59,10 @@ class _Work:
     open: list[tuple[ir.Node, Equation]] = field(default_factory=list)  # more than one value is free
 
 
-def solve(graph: ir.Graph, begin: Mapping[ir.Value, int], number_format: Format) -> Scaling | None:
+def solve_scaling(graph: ir.Graph, begin: Mapping[ir.Value, int], number_format: Format) -> ExponentScaling | None:
     """The scaling that `begin` asks for, or None; `number_format` bounds what a scaled constant may become."""
     for choices in range(2**_CHOICES):
-        found, made = _solve(graph, begin, number_format, choices)
+        found, made = _solve_with_choices(graph, begin, number_format, choices)
         if found is not None:
             return found
         if choices + 1 >= 2**made:  # every way of the choices that there were has been tried
@@ -70,32 +70,34 @@ def solve(graph: ir.Graph, begin: Mapping[ir.Value, int], number_format: Format)
     return None
 
 
-def _solve(
+def _solve_with_choices(
     graph: ir.Graph, begin: Mapping[ir.Value, int], number_format: Format, choices: int
-) -> tuple[Scaling | None, int]:
+) -> tuple[ExponentScaling | None, int]:
     """The scaling that these choices lead to, and how many choices there were."""
     frozen: set[Place] = set()
     while True:
-        work = _Work(graph=graph, exponents={}, frozen=frozen, choices=choices)
-        if not all(_assign(work, value, Fraction(exponent)) for value, exponent in begin.items()) or not _spread(work):
+        work = _ScalingWork(graph=graph, exponents={}, frozen=frozen, choices=choices)
+        if not all(
+            _assign_exponent(work, value, Fraction(exponent)) for value, exponent in begin.items()
+        ) or not _spread_exponents(work):
             return None, work.chosen
-        constants = _constants(work)
+        constants = _scaled_constants(work)
         if constants is None:
             return None, work.chosen
         misfits = {
             (id(node), *slot)
             for (node, slot), exponent in constants.items()
-            if slot[0] == "in" and not _fits(node, slot, exponent, number_format)
+            if slot[0] == "in" and not _fits_format(node, slot, exponent, number_format)
         }
         if not misfits:
             values = {value: int(exponent) for value, exponent in work.exponents.items() if exponent}
-            return Scaling(values=values, constants=constants), work.chosen
+            return ExponentScaling(values=values, constants=constants), work.chosen
         if misfits <= frozen:
             return None, work.chosen
         frozen |= misfits
 
 
-def scaled(array: np.ndarray, exponent: int) -> np.ndarray | None:
+def scale_exactly(array: np.ndarray, exponent: int) -> np.ndarray | None:
     """The array times 2^exponent, in its own dtype and shape; None where that is not exact."""
     wide = array.astype(np.float64)
     with np.errstate(over="ignore", under="ignore"):
@@ -104,7 +106,7 @@ def scaled(array: np.ndarray, exponent: int) -> np.ndarray | None:
     return result if exact else None
 
 
-def _assign(work: _Work, value: ir.Value, exponent: Fraction) -> bool:
+def _assign_exponent(work: _ScalingWork, value: ir.Value, exponent: Fraction) -> bool:
     known = work.exponents.get(value)
     if known is not None:
         return known == exponent
@@ -122,7 +124,7 @@ def _assign(work: _Work, value: ir.Value, exponent: Fraction) -> bool:
     return True
 
 
-def _spread(work: _Work) -> bool:
+def _spread_exponents(work: _ScalingWork) -> bool:
     while work.waiting or work.open:
         if not work.waiting:
             # Nothing follows any more by itself: one choice is made, and what follows from it comes first again.
@@ -131,16 +133,16 @@ def _spread(work: _Work) -> bool:
                 return False
             continue
         node = work.waiting.pop(0)
-        for equation in equations(node):
+        for equation in equations_of(node):
             if not _solve_one(work, node, equation, choose=False):
                 return False
     return True
 
 
-def _solve_one(work: _Work, node: ir.Node, equation: Equation, *, choose: bool) -> bool:
-    if any(_flexible(work, node, slot) for slot in equation):
+def _solve_one(work: _ScalingWork, node: ir.Node, equation: Equation, *, choose: bool) -> bool:
+    if any(_is_flexible(work, node, slot) for slot in equation):
         return True
-    terms = _terms(node, equation)
+    terms = _unknown_terms(node, equation)
     rest = sum((terms[value] * work.exponents[value] for value in terms if value in work.exponents), Fraction(0))
     free = [value for value in terms if value not in work.exponents and terms[value]]
     if not free:
@@ -153,23 +155,23 @@ def _solve_one(work: _Work, node: ir.Node, equation: Equation, *, choose: bool) 
     # The output carries the scale on; going back, one of the inputs, those first that can be scaled at all.
     chosen = next((value for value in free if value.producer() is node), None)
     if chosen is None:
-        ordered = sorted(free, key=_rigid)
+        ordered = sorted(free, key=_is_rigid)
         turned = len(ordered) > 1 and work.choices >> work.chosen & 1
         work.chosen += len(ordered) > 1
         chosen = ordered[1 if turned else 0]
-    return _assign(work, chosen, -rest / terms[chosen])
+    return _assign_exponent(work, chosen, -rest / terms[chosen])
 
 
-def _terms(node: ir.Node, equation: Equation) -> dict[ir.Value, Fraction]:
+def _unknown_terms(node: ir.Node, equation: Equation) -> dict[ir.Value, Fraction]:
     terms: dict[ir.Value, Fraction] = {}
     for slot, coefficient in equation.items():
-        value = _value(node, slot)
+        value = _shared_value(node, slot)
         if value is not None:
             terms[value] = terms.get(value, Fraction(0)) + coefficient
     return terms
 
 
-def _value(node: ir.Node, slot: Slot) -> ir.Value | None:
+def _shared_value(node: ir.Node, slot: Slot) -> ir.Value | None:
     """The value in a slot whose exponent is shared with other nodes; None for constants, attributes and what is absent."""
     kind, position = slot
     if kind == "attr" or not isinstance(position, int):
@@ -179,7 +181,7 @@ def _value(node: ir.Node, slot: Slot) -> ir.Value | None:
     return None if value is None or (kind == "in" and array_of(value) is not None) else value
 
 
-def _flexible(work: _Work, node: ir.Node, slot: Slot) -> bool:
+def _is_flexible(work: _ScalingWork, node: ir.Node, slot: Slot) -> bool:
     kind, position = slot
     if (id(node), *slot) in work.frozen:
         return False
@@ -191,12 +193,12 @@ def _flexible(work: _Work, node: ir.Node, slot: Slot) -> bool:
     return array is not None and array.dtype.kind in "fV"
 
 
-def _rigid(value: ir.Value) -> bool:
+def _is_rigid(value: ir.Value) -> bool:
     producer = value.producer()
-    return producer is None or all(len(equation) == 1 for equation in equations(producer))
+    return producer is None or all(len(equation) == 1 for equation in equations_of(producer))
 
 
-def _constants(work: _Work) -> dict[tuple[ir.Node, Slot], int] | None:
+def _scaled_constants(work: _ScalingWork) -> dict[tuple[ir.Node, Slot], int] | None:
     found: dict[tuple[ir.Node, Slot], int] = {}
     around: dict[ir.Node, None] = {}
     for value, exponent in work.exponents.items():
@@ -204,12 +206,12 @@ def _constants(work: _Work) -> dict[tuple[ir.Node, Slot], int] | None:
         if exponent:
             around.update(dict.fromkeys([node for node, _ in value.uses()] + ([producer] if producer else [])))
     for node in around:
-        for equation in equations(node):
-            terms = _terms(node, equation)
+        for equation in equations_of(node):
+            terms = _unknown_terms(node, equation)
             rest = sum((terms[value] * work.exponents.get(value, Fraction(0)) for value in terms), Fraction(0))
             if not rest:
                 continue
-            slot = next((slot for slot in equation if _flexible(work, node, slot)), None)
+            slot = next((slot for slot in equation if _is_flexible(work, node, slot)), None)
             if slot is None:
                 return None
             exponent = -rest / equation[slot]
@@ -219,17 +221,17 @@ def _constants(work: _Work) -> dict[tuple[ir.Node, Slot], int] | None:
     return found
 
 
-def _fits(node: ir.Node, slot: Slot, exponent: int, number_format: Format) -> bool:
+def _fits_format(node: ir.Node, slot: Slot, exponent: int, number_format: Format) -> bool:
     """Whether the scaled constant keeps what it says in the format.
 
     The largest weight stays a normal number, so that what the others lose is at most a unit roundoff of it (half of the
     smallest subnormal is 2^-precision times the smallest normal number). What is added may become small, not zero.
     """
     array = array_of(node.inputs[int(slot[1])])
-    result = None if array is None else scaled(array, exponent)
+    result = None if array is None else scale_exactly(array, exponent)
     if array is None or result is None:
         return False
-    before, after = (_largest(each) for each in (array, result))
+    before, after = (_largest_magnitude(each) for each in (array, result))
     if after > number_format.largest and (exponent > 0 or before <= number_format.largest):
         return False
     if after > number_format.largest or before == 0 or exponent >= 0:
@@ -241,11 +243,11 @@ def _fits(node: ir.Node, slot: Slot, exponent: int, number_format: Format) -> bo
     return after >= min(number_format.smallest_normal, before)
 
 
-def _largest(array: np.ndarray) -> float:
+def _largest_magnitude(array: np.ndarray) -> float:
     values = np.abs(array.astype(np.float64))
     return float(values[np.isfinite(values)].max(initial=0.0))
 
 
 def attribute_of(node: ir.Node, name: str) -> float:
     """The value of a float attribute, or the default of epsilon."""
-    return number(node, name, DEFAULT_EPSILON)
+    return float_attribute(node, name, DEFAULT_EPSILON)

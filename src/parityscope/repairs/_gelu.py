@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.standard import GELU_CUBIC
 from parityscope.repairs._editing import scalar_of
-from parityscope.repairs._patterns import operands, producer_of
+from parityscope.repairs._patterns import both_operand_orders, producer_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["gelu"]
+__all__ = ["find_gelu"]
 
 _CLOSE = 1e-4  # relative; exporters write the constants with four digits or more
 _TANH_SCALE = math.sqrt(2.0 / math.pi)
 
 
-def gelu(last: ir.Node) -> tuple[ir.Value, str, tuple[ir.Node, ...]] | None:
+def find_gelu(last: ir.Node) -> tuple[ir.Value, str, tuple[ir.Node, ...]] | None:
     """(x, "none" or "tanh", the nodes) of the GELU whose last product is `last`."""
-    factors, products, scale = _factors(last)
+    factors, products, scale = _product_factors(last)
     for position, value in enumerate(factors):
-        found = _bracket(value)
+        found = _find_bracket(value)
         others = [factor for index, factor in enumerate(factors) if index != position]
-        if found is None or len(others) != 1 or not _close(scale, 0.5):
+        if found is None or len(others) != 1 or not _is_close(scale, 0.5):
             continue
         x, approximate, nodes = found
         if others[0] is x:
@@ -39,7 +39,7 @@ def gelu(last: ir.Node) -> tuple[ir.Value, str, tuple[ir.Node, ...]] | None:
     return None
 
 
-def _factors(last: ir.Node) -> tuple[list[ir.Value], list[ir.Node], float]:
+def _product_factors(last: ir.Node) -> tuple[list[ir.Value], list[ir.Node], float]:
     """What a tree of products multiplies: values, the nodes, and the product of its constants."""
     values: list[ir.Value] = []
     nodes: list[ir.Node] = []
@@ -64,9 +64,9 @@ def _factors(last: ir.Node) -> tuple[list[ir.Value], list[ir.Node], float]:
     return values, nodes, scale
 
 
-def _bracket(value: ir.Value) -> tuple[ir.Value, str, tuple[ir.Node, ...]] | None:
+def _find_bracket(value: ir.Value) -> tuple[ir.Value, str, tuple[ir.Node, ...]] | None:
     add = producer_of(value, "Add")
-    for inner, one in operands(add):
+    for inner, one in both_operand_orders(add):
         curve = producer_of(inner, "Erf", "Tanh")
         if curve is None or add is None or scalar_of(one) != 1.0:
             continue
@@ -81,23 +81,23 @@ def _erf_argument(curve: ir.Node) -> tuple[ir.Value, tuple[ir.Node, ...]] | None
     node = producer_of(curve.inputs[0], "Mul", "Div")
     if node is None:
         return None
-    for x, factor in operands(node):
+    for x, factor in both_operand_orders(node):
         number = scalar_of(factor)
         if number is None or (node.op_type == "Div" and node.inputs[1] is not factor):
             continue
-        if _close(number, math.sqrt(2.0) if node.op_type == "Div" else math.sqrt(0.5)):
+        if _is_close(number, math.sqrt(2.0) if node.op_type == "Div" else math.sqrt(0.5)):
             return x, (node,)
     return None
 
 
 def _tanh_argument(curve: ir.Node) -> tuple[ir.Value, tuple[ir.Node, ...]] | None:
     outer = producer_of(curve.inputs[0], "Mul")
-    for inner, factor in operands(outer):
+    for inner, factor in both_operand_orders(outer):
         number = scalar_of(factor)
         add = producer_of(inner, "Add")
-        if number is None or outer is None or not _close(number, _TANH_SCALE):
+        if number is None or outer is None or not _is_close(number, _TANH_SCALE):
             continue
-        for x, term in operands(add):
+        for x, term in both_operand_orders(add):
             cubic = _cube_of(x, term)
             if cubic is not None and add is not None:
                 return x, (*cubic, add, outer)
@@ -107,8 +107,8 @@ def _tanh_argument(curve: ir.Node) -> tuple[ir.Value, tuple[ir.Node, ...]] | Non
 def _cube_of(x: ir.Value, term: ir.Value) -> tuple[ir.Node, ...] | None:
     """The nodes of 0.044715 x^3, the cube written as a power or as products in any order."""
     last = producer_of(term, "Mul")
-    values, products, scale = _factors(last) if last is not None else ([], [], 0.0)
-    if not _close(scale, GELU_CUBIC):
+    values, products, scale = _product_factors(last) if last is not None else ([], [], 0.0)
+    if not _is_close(scale, GELU_CUBIC):
         return None
     if len(values) == 3 and all(value is x for value in values):
         return tuple(products)
@@ -118,5 +118,5 @@ def _cube_of(x: ir.Value, term: ir.Value) -> tuple[ir.Node, ...] | None:
     return (power, *products)
 
 
-def _close(value: float, wanted: float) -> bool:
+def _is_close(value: float, wanted: float) -> bool:
     return math.isclose(value, wanted, rel_tol=_CLOSE)

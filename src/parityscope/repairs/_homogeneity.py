@@ -17,14 +17,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.operators import CONTRACTIONS, STANDARD, of_kind, with_trait
 from parityscope.repairs._editing import scalar_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ADDITIVE", "Equation", "Slot", "equations"]
+__all__ = ["ADDITIVE", "Equation", "Slot", "equations_of"]
 
 Slot = tuple[str, int | str]  # ("in", position), ("out", position) or ("attr", name)
 Equation = dict[Slot, Fraction]
@@ -43,9 +43,9 @@ _BLIND = with_trait("ignores scale")
 _WHITEN = with_trait("whitens")
 
 
-def equations(node: ir.Node) -> list[Equation]:
+def equations_of(node: ir.Node) -> list[Equation]:
     """The equations of one node; those of what it has no equation for say that nothing may be scaled."""
-    found = None if node.domain not in {"", "ai.onnx"} else _known(node)
+    found = None if node.domain not in {"", "ai.onnx"} else _known_equations(node)
     if found is None:
         slots: list[Slot] = [("in", index) for index in range(len(node.inputs))]
         slots += [("out", index) for index in range(len(node.outputs))]
@@ -53,40 +53,40 @@ def equations(node: ir.Node) -> list[Equation]:
     return found
 
 
-def _known(node: ir.Node) -> list[Equation] | None:
+def _known_equations(node: ir.Node) -> list[Equation] | None:
     op, outs = node.op_type, range(len(node.outputs))
     if op in _FIRST:
-        return [_same(("in", 0), ("out", index)) for index in outs if op != "TopK" or index == 0]
+        return [_same_exponent(("in", 0), ("out", index)) for index in outs if op != "TopK" or index == 0]
     if op in _TIED:
         positions = _TIED[op] or range(len(node.inputs))
-        return [_same(("in", index), ("out", 0)) for index in positions if index < len(node.inputs)]
+        return [_same_exponent(("in", index), ("out", 0)) for index in positions if index < len(node.inputs)]
     if op == "Clip":
         slots: list[Slot] = [("in", index) for index in range(len(node.inputs))]
-        return [_same(slot, ("out", 0)) for slot in (*slots, *_attributes(node, "min", "max"))]
+        return [_same_exponent(slot, ("out", 0)) for slot in (*slots, *_attribute_slots(node, "min", "max"))]
     if op == "ThresholdedRelu":
-        return [_same(("in", 0), ("out", 0)), _same(("attr", "alpha"), ("out", 0))]
+        return [_same_exponent(("in", 0), ("out", 0)), _same_exponent(("attr", "alpha"), ("out", 0))]
     if op == "Resize":
         extrapolated = "extrapolation_value" in node.attributes
-        return None if extrapolated else [_same(("in", 0), ("out", 0))]
+        return None if extrapolated else [_same_exponent(("in", 0), ("out", 0))]
     if op == "Cast":
-        return [_same(("in", 0), ("out", 0))] if _between_floats(node) else None
+        return [_same_exponent(("in", 0), ("out", 0))] if _between_floats(node) else None
     if op in _COMPARE:
-        return [_same(("in", 0), ("in", 1))]
+        return [_same_exponent(("in", 0), ("in", 1))]
     if op in _BLIND:
         return []
-    return _products(node) or _powers(node) or _normalizations(node)
+    return _product_equations(node) or _power_equations(node) or _normalization_equations(node)
 
 
-def _products(node: ir.Node) -> list[Equation] | None:
+def _product_equations(node: ir.Node) -> list[Equation] | None:
     if node.op_type == "Div":
-        return [_sum((("in", 0), 1), (("in", 1), -1), (("out", 0), -1))]
+        return [_sum_of_exponents((("in", 0), 1), (("in", 1), -1), (("out", 0), -1))]
     if node.op_type not in _PRODUCTS:
         return None
-    product = [_sum((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))]
-    return [*product, _same(("in", 2), ("out", 0))] if len(node.inputs) > 2 else product
+    product = [_sum_of_exponents((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))]
+    return [*product, _same_exponent(("in", 2), ("out", 0))] if len(node.inputs) > 2 else product
 
 
-def _powers(node: ir.Node) -> list[Equation] | None:
+def _power_equations(node: ir.Node) -> list[Equation] | None:
     power = {"Sqrt": Fraction(1, 2), "Reciprocal": Fraction(-1), "ReduceSumSquare": Fraction(2)}.get(node.op_type)
     if node.op_type == "Pow":
         exponent = scalar_of(node.inputs[1])
@@ -94,26 +94,39 @@ def _powers(node: ir.Node) -> list[Equation] | None:
     return None if power is None else [{("in", 0): power, ("out", 0): Fraction(-1)}]
 
 
-def _normalizations(node: ir.Node) -> list[Equation] | None:
-    parameters = [_same(("in", index), ("out", 0)) for index in (1, 2) if index < len(node.inputs)]
+def _normalization_equations(node: ir.Node) -> list[Equation] | None:
+    parameters = [_same_exponent(("in", index), ("out", 0)) for index in (1, 2) if index < len(node.inputs)]
     if node.op_type in _WHITEN:
         # (a x - mean(a x)) / sqrt(var(a x) + a^2 epsilon): the scale cancels, and only the parameters set a new one.
-        return [_sum((("in", 0), 2), (("attr", "epsilon"), -1)), *parameters] if len(node.outputs) == 1 else None
-    if node.op_type == "BatchNormalization" and len(node.outputs) == 1 and not integer(node, "training_mode", 0):
-        gain = _sum((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))
-        return [gain, _same(("in", 2), ("out", 0)), _same(("in", 3), ("in", 0)), {("in", 4): Fraction(1)}]
+        return (
+            [_sum_of_exponents((("in", 0), 2), (("attr", "epsilon"), -1)), *parameters]
+            if len(node.outputs) == 1
+            else None
+        )
+    if (
+        node.op_type == "BatchNormalization"
+        and len(node.outputs) == 1
+        and not integer_attribute(node, "training_mode", 0)
+    ):
+        gain = _sum_of_exponents((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))
+        return [
+            gain,
+            _same_exponent(("in", 2), ("out", 0)),
+            _same_exponent(("in", 3), ("in", 0)),
+            {("in", 4): Fraction(1)},
+        ]
     return [{("out", 0): Fraction(1)}] if node.op_type == "LpNormalization" else None
 
 
-def _same(one: Slot, other: Slot) -> Equation:
+def _same_exponent(one: Slot, other: Slot) -> Equation:
     return {one: Fraction(1), other: Fraction(-1)}
 
 
-def _sum(*terms: tuple[Slot, int]) -> Equation:
+def _sum_of_exponents(*terms: tuple[Slot, int]) -> Equation:
     return {slot: Fraction(coefficient) for slot, coefficient in terms}
 
 
-def _attributes(node: ir.Node, *names: str) -> list[Slot]:
+def _attribute_slots(node: ir.Node, *names: str) -> list[Slot]:
     return [("attr", name) for name in names if name in node.attributes]
 
 

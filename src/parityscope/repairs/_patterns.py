@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import input_at, integer
+from parityscope.arithmetic._attributes import input_at, integer_attribute
 from parityscope.arithmetic.standard import opset_of
-from parityscope.repairs._editing import constant, insert, scalar_of
+from parityscope.repairs._editing import add_constant, insert_before, scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,14 +28,14 @@ __all__ = [
     "Quotient",
     "Softmax",
     "axes_of",
+    "both_operand_orders",
     "chain_axes",
+    "find_quotient",
+    "find_softmax",
+    "insert_reduction",
     "keeps_dims",
     "mean_removed",
-    "operands",
     "producer_of",
-    "quotient",
-    "reduced",
-    "softmax",
     "squared_by",
 ]
 
@@ -84,7 +84,7 @@ def producer_of(value: ir.Value | None, *operators: str) -> ir.Node | None:
     return node if node is not None and node.op_type in operators and not node.domain else None
 
 
-def operands(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
+def both_operand_orders(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
     """Both orders of the two inputs of a sum or product."""
     if node is not None and len(node.inputs) == 2:
         one, other = node.inputs
@@ -93,46 +93,46 @@ def operands(node: ir.Node | None) -> Iterator[tuple[ir.Value, ir.Value]]:
             yield other, one
 
 
-def quotient(last: ir.Node) -> Quotient | None:
+def find_quotient(last: ir.Node) -> Quotient | None:
     """The normalization whose division is `last`."""
     if last.op_type == "Div":
         source, divisor = input_at(last, 0), input_at(last, 1)
         root = producer_of(divisor, "Sqrt", "Pow")
-        return None if source is None else _under(source, root, 0.5, last)
+        return None if source is None else _quotient_over_root(source, root, 0.5, last)
     if last.op_type != "Mul":
         return None
-    for source, factor in operands(last):
+    for source, factor in both_operand_orders(last):
         inverse = producer_of(factor, "Reciprocal", "Div")
         if inverse is not None and (inverse.op_type == "Reciprocal" or scalar_of(input_at(inverse, 0)) == 1.0):
             held = input_at(inverse, 0 if inverse.op_type == "Reciprocal" else 1)
-            found = _under(source, producer_of(held, "Sqrt", "Pow"), 0.5, last)
+            found = _quotient_over_root(source, producer_of(held, "Sqrt", "Pow"), 0.5, last)
         else:
-            found = _under(source, producer_of(factor, "Pow"), -0.5, last)
+            found = _quotient_over_root(source, producer_of(factor, "Pow"), -0.5, last)
         if found is not None:
             return found
     return None
 
 
-def _under(source: ir.Value, root: ir.Node | None, power: float, last: ir.Node) -> Quotient | None:
+def _quotient_over_root(source: ir.Value, root: ir.Node | None, power: float, last: ir.Node) -> Quotient | None:
     if root is None or (root.op_type == "Pow" and scalar_of(input_at(root, 1)) != power):
         return None
     guard = producer_of(input_at(root, 0), "Add")
     choices: list[tuple[ir.Value | None, float]] = [(input_at(root, 0), 0.0)] if guard is None else []
-    for one, other in operands(guard):
+    for one, other in both_operand_orders(guard):
         epsilon = scalar_of(other)
         if epsilon is not None:
             choices.append((one, epsilon))
     for value, epsilon in choices:
         reduce = producer_of(value, "ReduceMean", "ReduceSum")
         square = producer_of(input_at(reduce, 0), "Pow", "Mul") if reduce is not None else None
-        if reduce is not None and square is not None and _squares(square, source):
+        if reduce is not None and square is not None and _is_square_of(square, source):
             return Quotient(
                 source=source, square=square, reduce=reduce, guard=guard, epsilon=epsilon, root=root, last=last
             )
     return None
 
 
-def _squares(node: ir.Node, source: ir.Value) -> bool:
+def _is_square_of(node: ir.Node, source: ir.Value) -> bool:
     if node.op_type == "Mul":
         return node.inputs[0] is source and node.inputs[1] is source
     return node.inputs[0] is source and scalar_of(input_at(node, 1)) == 2.0
@@ -156,7 +156,7 @@ def chain_axes(node: ir.Node) -> tuple[int, ...] | None:
 
 def keeps_dims(node: ir.Node) -> bool:
     """Whether a reduction leaves dimensions of 1 behind."""
-    return bool(integer(node, "keepdims", 1))
+    return bool(integer_attribute(node, "keepdims", 1))
 
 
 def axes_of(node: ir.Node) -> tuple[int, ...] | None:
@@ -170,7 +170,7 @@ def axes_of(node: ir.Node) -> tuple[int, ...] | None:
     return None if array is None or array.size == 0 else tuple(int(axis) for axis in array.ravel())
 
 
-def softmax(last: ir.Node) -> Softmax | None:
+def find_softmax(last: ir.Node) -> Softmax | None:
     """The Softmax whose division is `last`."""
     exponential = producer_of(input_at(last, 0), "Exp") if last.op_type == "Div" else None
     total = producer_of(input_at(last, 1), "ReduceSum") if exponential is not None else None
@@ -199,7 +199,7 @@ def squared_by(node: ir.Node | None) -> ir.Value | None:
     return source if squares else None
 
 
-def reduced(
+def insert_reduction(
     model: ir.Model, before: ir.Node, operator: str, value: ir.Value, axes: tuple[int, ...], name: str
 ) -> ir.Value:
     """A reduction of `value` that keeps its dimensions, in front of `before`."""
@@ -208,7 +208,7 @@ def reduced(
     attributes = [ir.AttrInt64("keepdims", 1)]
     inputs = [value]
     if opset_of(model) >= _AXES_AS_INPUT[operator]:
-        inputs.append(constant(model, np.array(axes, np.int64), f"{name}::axes"))
+        inputs.append(add_constant(model, np.array(axes, np.int64), f"{name}::axes"))
     else:
         attributes.append(ir.AttrInt64s("axes", axes))
-    return insert(before, operator, inputs, name, attributes, like=value)
+    return insert_before(before, operator, inputs, name, attributes, like=value)

@@ -52,7 +52,7 @@ def preprocessing_of(details: Mapping[str, Any]) -> Preprocessing | None:
     layout = str(details.get("layout", "NCHW"))
     raw_layout = str(details.get("raw_layout", layout))
     channels = tuple(int(channel) for channel in details.get("channels", ()))
-    subtract, divide = (_numbers(details.get(key), neutral) for key, neutral in (("subtract", 0.0), ("divide", 1.0)))
+    subtract, divide = (_as_numbers(details.get(key), neutral) for key, neutral in (("subtract", 0.0), ("divide", 1.0)))
     if not details.get("input") or sorted(layout) != sorted(raw_layout) or "C" not in layout or 0.0 in divide:
         return None
     if {len(each) for each in (channels, subtract, divide) if len(each) > 1} - {
@@ -76,7 +76,7 @@ def preprocessing_of(details: Mapping[str, Any]) -> Preprocessing | None:
     return found if changes else None
 
 
-def _numbers(given: object, neutral: float) -> tuple[float, ...]:
+def _as_numbers(given: object, neutral: float) -> tuple[float, ...]:
     if given is None:
         return (neutral,)
     return tuple(float(number) for number in np.ravel(np.asarray(given, np.float64)))

@@ -10,11 +10,11 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["adopt", "raised", "shapes_of"]
+__all__ = ["adopt_copy", "raise_opset", "shapes_of"]
 
 
-def raised(model: ir.Model, opset: int) -> ir.Model | None:
-    """`model` itself if it has at least `opset`, else a converted copy to `adopt`; None where the converter cannot.
+def raise_opset(model: ir.Model, opset: int) -> ir.Model | None:
+    """`model` itself if it has at least `opset`, else a converted copy for `adopt_copy`; None where the converter cannot.
 
     Nodes and values of a copy are new objects, functions are inlined, and Constant nodes have become initializers.
     """
@@ -22,20 +22,20 @@ def raised(model: ir.Model, opset: int) -> ir.Model | None:
         return model
     from onnx import helper
 
-    from parityscope.arithmetic.opsets import prepared
+    from parityscope.arithmetic.opsets import prepare_copy
 
     try:
-        copy = prepared(model, opset)
+        copy = prepare_copy(model, opset)
     except ParityError:
         return None
-    if [value.name for value in copy.graph.inputs] != _fed(model):
+    if [value.name for value in copy.graph.inputs] != _fed_inputs(model):
         return None
     needed = helper.find_min_ir_version_for([helper.make_opsetid("", opset)], ignore_unknown=True)
     copy.ir_version = max(copy.ir_version or 0, needed)
     return copy
 
 
-def adopt(model: ir.Model, copy: ir.Model) -> None:
+def adopt_copy(model: ir.Model, copy: ir.Model) -> None:
     """Makes `model` what `copy` is, in place; nothing to do where they are one."""
     if copy is model:
         return
@@ -61,6 +61,6 @@ def shapes_of(model: ir.Model) -> dict[str, tuple[int | None, ...]]:
     }
 
 
-def _fed(model: ir.Model) -> list[str | None]:
+def _fed_inputs(model: ir.Model) -> list[str | None]:
     held = set(model.graph.initializers)
     return [value.name for value in model.graph.inputs if value.name not in held]

@@ -61,16 +61,16 @@ def bind(engine, context, buffers):
 '''
 
 
-def _write(finding: Finding) -> str | None:
+def _write_binding_code(finding: Finding) -> str | None:
     inputs, outputs = (list(map(str, finding.details.get(side, ()))) for side in ("inputs", "outputs"))
     if not inputs or not outputs:
         return None
     from parityscope.backends.tensorrt_views import DTYPES
 
-    return _exchanged(finding, inputs) + _CODE.format(inputs=inputs, outputs=outputs, types=dict(DTYPES))
+    return _comment_on_exchange(finding, inputs) + _CODE.format(inputs=inputs, outputs=outputs, types=dict(DTYPES))
 
 
-def _exchanged(finding: Finding, inputs: list[str]) -> str:
+def _comment_on_exchange(finding: Finding, inputs: list[str]) -> str:
     given = [str(name) for name in finding.details.get("given", ())]
     wrong = [f"{name!r} gets the data of {held!r}" for name, held in zip(inputs, given, strict=False) if name != held]
     return f"# As deployed now: {'; '.join(wrong)}.\n" if wrong else ""
@@ -80,5 +80,5 @@ ADVICE = Advice(
     name="bind_by_name",
     title="Bind inputs and outputs by name",
     risk="none to the model; TensorRT 8.5 or newer is needed",
-    write=_write,
+    write=_write_binding_code,
 )

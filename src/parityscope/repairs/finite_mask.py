@@ -59,15 +59,15 @@ _INTO = (
 _IGNORE = (of_kind("softmax") - {"Hardmax"}) | {"Attention"} | {"ArgMax", "ReduceMax"}
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     number_format = format_named(str(finding.details.get("format", "f16")))
     limit = min(_MASK, number_format.largest / 2)
     notes = []
-    for node in _with_makers(nodes_of(model, finding)):
+    for node in _nodes_with_makers(nodes_of(model, finding)):
         if not _leads_to_softmax(node):
             continue
-        for position, name, array in _held(node, finding):
-            clamped = _clamped(array, number_format, limit)
+        for position, name, array in _float_constants(node, finding):
+            clamped = _clamp_mask(array, number_format, limit)
             if clamped is None:
                 continue
             if position < 0:
@@ -78,7 +78,7 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
     return "; ".join(notes) or None
 
 
-def _with_makers(nodes: list[ir.Node]) -> list[ir.Node]:
+def _nodes_with_makers(nodes: list[ir.Node]) -> list[ir.Node]:
     """The nodes, and those before them that only move elements of a mask, or fill it."""
     found = dict.fromkeys(nodes)
     waiting = list(nodes)
@@ -90,7 +90,7 @@ def _with_makers(nodes: list[ir.Node]) -> list[ir.Node]:
     return list(found)
 
 
-def _held(node: ir.Node, finding: Finding) -> Iterator[tuple[int, str, np.ndarray]]:
+def _float_constants(node: ir.Node, finding: Finding) -> Iterator[tuple[int, str, np.ndarray]]:
     """The float constants of a node: (position of the input, or -1 for the value it fills with; name; elements)."""
     wanted = finding.details.get("parameter")
     if node.op_type == "ConstantOfShape" and "value" in node.attributes:
@@ -104,7 +104,7 @@ def _held(node: ir.Node, finding: Finding) -> Iterator[tuple[int, str, np.ndarra
             yield position, str(value.name), array
 
 
-def _clamped(array: np.ndarray, number_format: Format, limit: float) -> np.ndarray | None:
+def _clamp_mask(array: np.ndarray, number_format: Format, limit: float) -> np.ndarray | None:
     """The array with its huge negative numbers replaced by -limit; None where it is no mask or fits already.
 
     A mask holds huge numbers of one sign, and beside them only 0 and 1.
@@ -142,5 +142,5 @@ REPAIR = Repair(
     name="finite_mask",
     title="Clamp a constant that stands for infinity to a number that the format holds",
     risk="none while attention scores stay within +-5,000; rows that are masked as a whole give weights, not NaN",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -25,11 +25,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs import Repair
 from parityscope.repairs._affine import Affine, into_next, into_previous
-from parityscope.repairs._editing import array_of, constant, insert, nodes_of, only_reader, prune, replace_value
+from parityscope.repairs._editing import (
+    add_constant,
+    array_of,
+    insert_before,
+    nodes_of,
+    only_reader,
+    remove_unread,
+    replace_value,
+)
 from parityscope.repairs._raising import shapes_of
 
 if TYPE_CHECKING:
@@ -40,28 +48,32 @@ if TYPE_CHECKING:
 __all__ = ["REPAIR"]
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     for node in nodes_of(model, finding):
         if node.op_type == "BatchNormalization" and node.inputs[0] is not None:
-            affine = _affine(node)
+            affine = _affine_of_node(node)
             if affine is None:
                 return None
-            return _backward(model, node, affine) or _forward(model, node, affine) or _as_mul_add(model, node, affine)
+            return (
+                _fold_backward(model, node, affine)
+                or _fold_forward(model, node, affine)
+                or _write_mul_add(model, node, affine)
+            )
     return None
 
 
-def _affine(node: ir.Node) -> Affine | None:
-    if len(node.outputs) > 1 or integer(node, "training_mode", 0):
+def _affine_of_node(node: ir.Node) -> Affine | None:
+    if len(node.outputs) > 1 or integer_attribute(node, "training_mode", 0):
         return None
     arrays = [array for array in map(array_of, node.inputs[1:5]) if array is not None]
     if len(arrays) != 4:
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)
-    gain = scale / np.sqrt(variance + number(node, "epsilon", DEFAULT_EPSILON))
+    gain = scale / np.sqrt(variance + float_attribute(node, "epsilon", DEFAULT_EPSILON))
     return Affine(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
 
 
-def _backward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
+def _fold_backward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
     source = node.inputs[0]
     before = None if source is None else source.producer()
     if source is None or before is None or only_reader(source) is not node:
@@ -70,11 +82,11 @@ def _backward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
         return None
     # Whoever reads the result by name still finds it.
     replace_value(model, node.outputs[0], source)
-    prune(model, [node])
+    remove_unread(model, [node])
     return f"folded into {before.op_type} {before.name or source.name}"
 
 
-def _forward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
+def _fold_forward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
     source, output = node.inputs[0], node.outputs[0]
     behind = only_reader(output)
     if source is None or behind is None or any(value is output for value in behind.inputs[1:]):
@@ -82,26 +94,26 @@ def _forward(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
     if not into_next(model, behind, affine):
         return None
     behind.replace_input_with(0, source)
-    prune(model, [node])
+    remove_unread(model, [node])
     return f"folded into {behind.op_type} {behind.name or behind.outputs[0].name} behind it"
 
 
-def _as_mul_add(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
+def _write_mul_add(model: ir.Model, node: ir.Node, affine: Affine) -> str | None:
     source, output = node.inputs[0], node.outputs[0]
-    rank = _rank(model, node)
+    rank = _rank_of_input(model, node)
     if source is None or rank == 0:
         return None
     shape = [-1] + [1] * (rank - 2)
-    gain = constant(model, affine.gain.astype(affine.dtype).reshape(shape), f"{output.name}::gain")
-    shift = constant(model, affine.shift.astype(affine.dtype).reshape(shape), f"{output.name}::shift")
-    scaled = insert(node, "Mul", [source, gain], f"{output.name}::scaled", like=output)
-    shifted = insert(node, "Add", [scaled, shift], f"{output.name}::shifted", like=output)
+    gain = add_constant(model, affine.gain.astype(affine.dtype).reshape(shape), f"{output.name}::gain")
+    shift = add_constant(model, affine.shift.astype(affine.dtype).reshape(shape), f"{output.name}::shift")
+    scaled = insert_before(node, "Mul", [source, gain], f"{output.name}::scaled", like=output)
+    shifted = insert_before(node, "Add", [scaled, shift], f"{output.name}::shifted", like=output)
     replace_value(model, output, shifted)
-    prune(model, [node])
+    remove_unread(model, [node])
     return "replaced by Mul and Add"
 
 
-def _rank(model: ir.Model, node: ir.Node) -> int:
+def _rank_of_input(model: ir.Model, node: ir.Node) -> int:
     """The rank of the input, declared (there or at the output) or inferred; 0 when nobody knows."""
     held = [value for value in (node.inputs[0], node.outputs[0]) if value is not None]
     for value in held:
@@ -115,5 +127,5 @@ REPAIR = Repair(
     name="fold_batch_normalization",
     title="Fold a BatchNormalization in FP32",
     risk="none to the function; the node's parameters disappear from the file",
-    apply=_apply,
+    apply=_apply_repair,
 )

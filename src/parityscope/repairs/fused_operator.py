@@ -31,17 +31,17 @@ import numpy as np
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
+    add_constant,
     array_of,
-    constant,
-    insert,
+    insert_before,
     nodes_of,
     only_reader,
-    prune,
+    remove_unread,
     replace_value,
 )
-from parityscope.repairs._gelu import gelu
-from parityscope.repairs._patterns import chain_axes, mean_removed, operands, quotient, softmax
-from parityscope.repairs._raising import adopt, raised, shapes_of
+from parityscope.repairs._gelu import find_gelu
+from parityscope.repairs._patterns import both_operand_orders, chain_axes, find_quotient, find_softmax, mean_removed
+from parityscope.repairs._raising import adopt_copy, raise_opset, shapes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class _Form:
     bias: np.ndarray | None = None
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = nodes_of(model, finding)
     if not wanted:
         return None
@@ -79,30 +79,30 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
     ends = [
         (form.operator, str(form.output.name))
         for node in model.graph
-        if (form := _form(node, shapes)) is not None and any(each in form.nodes for each in wanted)
+        if (form := _find_form(node, shapes)) is not None and any(each in form.nodes for each in wanted)
     ]
     if not ends:
         return None
     before = opset_of(model)
     needed = max(_OPSETS[operator] for operator, _ in ends)
-    work = raised(model, needed)
+    work = raise_opset(model, needed)
     if work is None:
         return None
-    done = [operator for operator, name in ends if _replaced(work, operator, name, shapes)]
+    done = [operator for operator, name in ends if _replace_by_operator(work, operator, name, shapes)]
     if not done:
         return None
-    adopt(model, work)
+    adopt_copy(model, work)
     converted = f"; the model was converted from opset {before} to {needed}" if before < needed else ""
     counts = ", ".join(f"{done.count(operator)} {operator}" for operator in dict.fromkeys(done))
     return f"{counts} in the place of nodes that compute the same{converted}"
 
 
-def _form(node: ir.Node, shapes: Mapping[str, tuple[int | None, ...]]) -> _Form | None:
-    curve = gelu(node)
+def _find_form(node: ir.Node, shapes: Mapping[str, tuple[int | None, ...]]) -> _Form | None:
+    curve = find_gelu(node)
     if curve is not None:
         source, approximate, nodes = curve
         return _Form(operator="Gelu", source=source, output=node.outputs[0], nodes=nodes, approximate=approximate)
-    exponent = softmax(node)
+    exponent = find_softmax(node)
     if exponent is not None:
         axes = chain_axes(exponent.total) or ()
         nodes = (exponent.exponential, exponent.total, node)
@@ -110,11 +110,11 @@ def _form(node: ir.Node, shapes: Mapping[str, tuple[int | None, ...]]) -> _Form 
         if len(axes) == 1:
             return _Form(operator="Softmax", source=source, output=node.outputs[0], nodes=nodes, axis=axes[0])
         return None
-    found = quotient(node)
-    return None if found is None or found.reduce.op_type != "ReduceMean" else _normalization(found, shapes)
+    found = find_quotient(node)
+    return None if found is None or found.reduce.op_type != "ReduceMean" else _normalization_form(found, shapes)
 
 
-def _normalization(found: Quotient, shapes: Mapping[str, tuple[int | None, ...]]) -> _Form | None:
+def _normalization_form(found: Quotient, shapes: Mapping[str, tuple[int | None, ...]]) -> _Form | None:
     centred = mean_removed(found)
     source = found.source if centred is None else centred[0]
     shape = shapes.get(str(source.name))
@@ -123,13 +123,13 @@ def _normalization(found: Quotient, shapes: Mapping[str, tuple[int | None, ...]]
         return None
     width = shape[-1] if shape else None
     nodes, output = list(found.nodes) + ([] if centred is None else list(centred[1:])), found.last.outputs[0]
-    scale, node = _row(output, "Mul", width)
+    scale, node = _row_constant(output, "Mul", width)
     if scale is not None and node is not None:
         nodes.append(node)
         output, width = node.outputs[0], scale.size
     bias = None
     if centred is not None:
-        bias, node = _row(output, "Add", width)
+        bias, node = _row_constant(output, "Add", width)
         if bias is not None and node is not None:
             nodes.append(node)
             output, width = node.outputs[0], bias.size
@@ -149,19 +149,21 @@ def _normalization(found: Quotient, shapes: Mapping[str, tuple[int | None, ...]]
     )
 
 
-def _row(value: ir.Value, operator: str, width: int | None) -> tuple[np.ndarray | None, ir.Node | None]:
+def _row_constant(value: ir.Value, operator: str, width: int | None) -> tuple[np.ndarray | None, ir.Node | None]:
     """The constant of `width` numbers that alone `operator` puts on `value`, and the node; (None, None) if there is none."""
     node = only_reader(value)
     if node is None or node.op_type != operator:
         return None, None
-    for one, other in operands(node):
+    for one, other in both_operand_orders(node):
         array = array_of(other)
         if one is value and array is not None and array.ndim == 1 and array.size > 1 and width in {None, array.size}:
             return array, node
     return None, None
 
 
-def _replaced(model: ir.Model, operator: str, output: str, shapes: Mapping[str, tuple[int | None, ...]]) -> bool:
+def _replace_by_operator(
+    model: ir.Model, operator: str, output: str, shapes: Mapping[str, tuple[int | None, ...]]
+) -> bool:
     import onnx_ir as ir
 
     # Found again: converting the opset made new nodes, and an earlier form may have taken this one up.
@@ -169,7 +171,9 @@ def _replaced(model: ir.Model, operator: str, output: str, shapes: Mapping[str, 
         (
             form
             for node in model.graph
-            if (form := _form(node, shapes)) is not None and form.output.name == output and form.operator == operator
+            if (form := _find_form(node, shapes)) is not None
+            and form.output.name == output
+            and form.operator == operator
         ),
         None,
     )
@@ -182,12 +186,12 @@ def _replaced(model: ir.Model, operator: str, output: str, shapes: Mapping[str, 
         attributes = [ir.AttrString("approximate", form.approximate)]
     elif form.scale is not None:
         attributes.append(ir.AttrFloat32("epsilon", form.epsilon))
-        inputs.append(constant(model, form.scale, f"{output}::scale"))
+        inputs.append(add_constant(model, form.scale, f"{output}::scale"))
         if form.bias is not None:
-            inputs.append(constant(model, form.bias, f"{output}::bias"))
-    result = insert(last, operator, inputs, f"{output}::fused", attributes, like=form.source)
+            inputs.append(add_constant(model, form.bias, f"{output}::bias"))
+    result = insert_before(last, operator, inputs, f"{output}::fused", attributes, like=form.source)
     replace_value(model, form.output, result)
-    prune(model, [last])
+    remove_unread(model, [last])
     return True
 
 
@@ -196,5 +200,5 @@ REPAIR = Repair(
     title="Replace a normalization, GELU or Softmax that was taken apart by the operator",
     risk="none to the function; runtimes older than the operator's opset cannot read the result",
     cost="none: one fused kernel in the place of five to nine",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, insert, nodes_of, prune, replace_value, set_input
-from parityscope.repairs._raising import adopt, raised
+from parityscope.repairs._editing import array_of, insert_before, nodes_of, remove_unread, replace_value, set_input
+from parityscope.repairs._raising import adopt_copy, raise_opset
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -44,22 +44,22 @@ _OPSET = 15
 _FORMATS = frozenset({"f16", "bf16"})
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     number_format = format_named(str(finding.details.get("format", "f16")))
     names = [str(node.outputs[0].name) for node in nodes_of(model, finding) if node.op_type == "BatchNormalization"]
     before = opset_of(model)
-    work = raised(model, _OPSET) if names and number_format.name in _FORMATS else None
+    work = raise_opset(model, _OPSET) if names and number_format.name in _FORMATS else None
     if work is None:
         return None
     nodes = [node for node in work.graph if node.outputs and node.outputs[0].name == names[0]]
-    if not nodes or not _typed(work, nodes[0], number_format):
+    if not nodes or not _type_statistics(work, nodes[0], number_format):
         return None
-    adopt(model, work)
+    adopt_copy(model, work)
     converted = f"; the model was converted from opset {before} to {_OPSET}" if before < _OPSET else ""
     return f"computes in {number_format.title} with its mean and variance in FP32{converted}"
 
 
-def _typed(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
+def _type_statistics(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
     import onnx_ir as ir
 
     from parityscope.trace import numpy_dtype
@@ -67,13 +67,13 @@ def _typed(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
     parameters = [array_of(value) for value in node.inputs[1:5]]
     arrays = [array for array in parameters if array is not None and array.dtype == np.float32]
     source, output = node.inputs[0], node.outputs[0]
-    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or integer(node, "training_mode", 0):
+    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or integer_attribute(node, "training_mode", 0):
         return False
     if any(float(np.abs(array).max(initial=0.0)) > number_format.largest for array in arrays[:2]):
         return False
     dtype = numpy_dtype(number_format.dtype)
     code = ir.DataType.from_numpy(dtype)
-    low = insert(node, "Cast", [source], f"{output.name}::input", [ir.AttrInt64("to", int(code))])
+    low = insert_before(node, "Cast", [source], f"{output.name}::input", [ir.AttrInt64("to", int(code))])
     low.type = ir.TensorType(code)
     result = ir.Value(name=f"{output.name}::{number_format.name}", type=ir.TensorType(code), shape=output.shape)
     inner = ir.Node(
@@ -81,12 +81,12 @@ def _typed(model: ir.Model, node: ir.Node, number_format: Format) -> bool:
     )
     inner.name = node.name
     model.graph.insert_before(node, inner)
-    wide = insert(node, "Cast", [result], f"{output.name}::wide", [ir.AttrInt64("to", int(ir.DataType.FLOAT))])
+    wide = insert_before(node, "Cast", [result], f"{output.name}::wide", [ir.AttrInt64("to", int(ir.DataType.FLOAT))])
     wide.type = ir.TensorType(ir.DataType.FLOAT)
     for position, array in enumerate(arrays[:2], start=1):
         set_input(model, inner, position, array.astype(dtype), f"{output.name}::parameter{position}")
     replace_value(model, output, wide)
-    prune(model, [node])
+    remove_unread(model, [node])
     return True
 
 
@@ -95,5 +95,5 @@ REPAIR = Repair(
     title="Keep the mean and variance of a BatchNormalization in FP32",
     risk="runtimes that fold the node in FP16 themselves, or have no kernel for two types, gain nothing",
     cost="two Casts in a model that is FP32 around the node; none in one of the format",
-    apply=_apply,
+    apply=_apply_repair,
 )

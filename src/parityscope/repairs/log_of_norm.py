@@ -32,7 +32,7 @@ import numpy as np
 
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import constant, insert, nodes_of, prune, replace_value, scalar_of
+from parityscope.repairs._editing import add_constant, insert_before, nodes_of, remove_unread, replace_value, scalar_of
 from parityscope.repairs._patterns import producer_of, squared_by
 
 if TYPE_CHECKING:
@@ -59,29 +59,29 @@ class _Logarithm:
     last: ir.Node
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = nodes_of(model, finding)
     number_format = format_named(str(finding.details.get("format", "f16")))
     notes = []
     for node in list(model.graph) if wanted else []:
-        found = _logarithm(node)
+        found = _find_logarithm(node)
         if found is None or not any(each in (found.square, found.total, found.last) for each in wanted):
             continue
-        if _lost(found.epsilon, number_format):
-            _rewrite(model, found)
+        if _is_epsilon_lost(found.epsilon, number_format):
+            _rewrite_logarithm(model, found)
             name = found.source.name
             notes.append(f"log({name}^2 + {found.epsilon:.3g}) is taken as 2 log of the root, without squaring")
     return "; ".join(notes) or None
 
 
-def _lost(epsilon: float, number_format: Format) -> bool:
+def _is_epsilon_lost(epsilon: float, number_format: Format) -> bool:
     """Whether the epsilon is no normal number of the format although its root is one well enough."""
     return (
         0 < epsilon < number_format.smallest_normal and math.sqrt(epsilon) >= _STEPS * number_format.smallest_subnormal
     )
 
 
-def _logarithm(node: ir.Node) -> _Logarithm | None:
+def _find_logarithm(node: ir.Node) -> _Logarithm | None:
     if node.op_type != "Log" or node.domain:
         return None
     total = producer_of(node.inputs[0], "Add")
@@ -96,28 +96,28 @@ def _logarithm(node: ir.Node) -> _Logarithm | None:
     return None
 
 
-def _rewrite(model: ir.Model, found: _Logarithm) -> None:
+def _rewrite_logarithm(model: ir.Model, found: _Logarithm) -> None:
     source, last = found.source, found.last
     name = str(last.outputs[0].name)
 
     def made(operator: str, what: str, *inputs: ir.Value) -> ir.Value:
-        return insert(last, operator, inputs, f"{name}::{what}", like=source)
+        return insert_before(last, operator, inputs, f"{name}::{what}", like=source)
 
-    root, one, two = _constants(model, source, name)(math.sqrt(found.epsilon), 1.0, 2.0)
+    root, one, two = _make_constants(model, source, name)(math.sqrt(found.epsilon), 1.0, 2.0)
     size = made("Abs", "size", source)
     larger = made("Max", "larger", size, root)
     ratio = made("Div", "ratio", made("Min", "smaller", size, root), larger)
     more = made("Sqrt", "more", made("Add", "one_more", made("Mul", "ratio2", ratio, ratio), one))
     half = made("Log", "half", made("Mul", "norm", larger, more))
     replace_value(model, last.outputs[0], made("Mul", "whole", half, two))
-    prune(model, [last])
+    remove_unread(model, [last])
 
 
-def _constants(model: ir.Model, like: ir.Value, name: str) -> Callable[..., list[ir.Value]]:
+def _make_constants(model: ir.Model, like: ir.Value, name: str) -> Callable[..., list[ir.Value]]:
     kind = np.dtype(np.float32) if like.dtype is None else like.dtype.numpy()
 
     def made(*numbers: float) -> list[ir.Value]:
-        return [constant(model, np.array(number, kind), f"{name}::{number:.3g}") for number in numbers]
+        return [add_constant(model, np.array(number, kind), f"{name}::{number:.3g}") for number in numbers]
 
     return made
 
@@ -127,5 +127,5 @@ REPAIR = Repair(
     title="Take the logarithm of a square plus an epsilon without squaring",
     risk="none to the function; FP32 rounding differs in the last places",
     cost="seven element-wise nodes, which engines fuse",
-    apply=_apply,
+    apply=_apply_repair,
 )

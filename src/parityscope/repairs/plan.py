@@ -19,26 +19,26 @@ from parityscope.plain_documents import read_toml_file
 from parityscope.records import Budget
 from parityscope.repairs.search.fp8 import scales_taken
 from parityscope.repairs.search.labels import labels_of
-from parityscope.repairs.search.records import Edit, Kept
-from parityscope.repairs.search.staging import staged
-from parityscope.repairs.search.writing import write
+from parityscope.repairs.search.records import KeptNode, RangeEdit
+from parityscope.repairs.search.staging import stage_model
+from parityscope.repairs.search.writing import write_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from parityscope.case import Model
-    from parityscope.repairs.search.records import Outcome
-    from parityscope.repairs.search.writing import Written
+    from parityscope.repairs.search.records import RepairOutcome
+    from parityscope.repairs.search.writing import WrittenRepair
 
-__all__ = ["SCHEMA", "Plan", "applied_plan", "plan_text", "read_plan"]
+__all__ = ["SCHEMA", "RepairPlan", "applied_plan", "plan_text", "read_plan"]
 
 SCHEMA = "parityscope-plan/2"
 _END = "end"  # the last table: TOML that was cut off between two tables is TOML too, and would keep fewer nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RepairPlan:
     """What applying needs: the digest of the model, the low format, range repairs in order, and the kept nodes.
 
     `scales` are those of the computed operands of the products in FP8, by node and input. `budgets` are what it was found
@@ -48,22 +48,22 @@ class Plan:
     sha256: str
     low: str
     typed: bool
-    edits: tuple[Edit, ...]
-    kept: tuple[Kept, ...]
+    edits: tuple[RangeEdit, ...]
+    kept: tuple[KeptNode, ...]
     scales: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
     budgets: tuple[Budget, ...] = ()
     searched: tuple[int, ...] = ()
     data: str = ""
 
 
-def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome, data: str = "") -> str:
+def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: RepairOutcome, data: str = "") -> str:
     """The plan of an outcome as TOML; `data` is the digest of the samples."""
     lines = [
         f"# {outcome.statement}",
         "# Edit [[keep]] and apply again: parityscope repair MODEL --plan THIS_FILE --inputs DATA -o FIXED.onnx",
-        *_table("", {"schema": SCHEMA, "low": outcome.low, "typed": outcome.typed, "verdict": outcome.verdict}),
-        *_table("[model]", {"name": model.path.stem, "sha256": model.sha256}),
-        *_table(
+        *_toml_table("", {"schema": SCHEMA, "low": outcome.low, "typed": outcome.typed, "verdict": outcome.verdict}),
+        *_toml_table("[model]", {"name": model.path.stem, "sha256": model.sha256}),
+        *_toml_table(
             "[search]",
             {
                 "margin": outcome.margin,
@@ -76,31 +76,33 @@ def plan_text(model: Model, budgets: tuple[Budget, ...], outcome: Outcome, data:
     ]
     for budget in budgets:
         held = {"output": budget.output, "metric": budget.metric, "limit": budget.limit, "reason": budget.reason}
-        lines += _table("[[budget]]", held)
+        lines += _toml_table("[[budget]]", held)
     for edit in outcome.edits:
         held = {"repair": edit.repair, "code": edit.code, "node": edit.node, "note": edit.note}
-        lines += _table("[[repair]]", {**held, "details": dict(edit.details)})
+        lines += _toml_table("[[repair]]", {**held, "details": dict(edit.details)})
     for kept in outcome.kept:
         held = {
             "node": kept.node,
             "operator": kept.op_type,
-            "format": _format(kept, outcome.low),
+            "format": _kept_format(kept, outcome.low),
             "reason": kept.reason,
         }
-        lines += _table("[[keep]]", held | ({} if math.isnan(kept.sensitivity) else {"sensitivity": kept.sensitivity}))
+        lines += _toml_table(
+            "[[keep]]", held | ({} if math.isnan(kept.sensitivity) else {"sensitivity": kept.sensitivity})
+        )
     for name, scales in outcome.scales.items():
-        lines += _table("[[fp8]]", {"node": name, "scales": dict(scales)})
+        lines += _toml_table("[[fp8]]", {"node": name, "scales": dict(scales)})
     proof = outcome.certificate
     if proof is not None:
         counted = {"samples": len(proof.excess), "failures": proof.failures, "attempts": proof.attempts}
         said = {"certified": proof.certified, "share": proof.share, "confidence": proof.confidence}
         far = {"worst": proof.worst, "p95": proof.p95, "unit": "of the budget", "statement": proof.statement}
-        lines += _table("[certificate]", counted | said | far)
-    lines += _table(f"[{_END}]", {})
+        lines += _toml_table("[certificate]", counted | said | far)
+    lines += _toml_table(f"[{_END}]", {})
     return "\n".join(lines) + "\n"
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(path: Path) -> RepairPlan:
     """The plan in a file.
 
     Raises:
@@ -117,16 +119,16 @@ def read_plan(path: Path) -> Plan:
             fix=f"{fix}; or, if you took that line out, put it back",
         )
     try:
-        return Plan(
+        return RepairPlan(
             sha256=str(held["model"]["sha256"]),
             low=str(held["low"]),
             typed=bool(held.get("typed", True)),
-            edits=tuple(_edit(one) for one in held.get("repair", [])),
-            kept=tuple(_kept(one, path) for one in held.get("keep", [])),
+            edits=tuple(_edit_from_plan(one) for one in held.get("repair", [])),
+            kept=tuple(_kept_from_plan(one, path) for one in held.get("keep", [])),
             scales={
                 str(one["node"]): {str(at): float(s) for at, s in one["scales"].items()} for one in held.get("fp8", [])
             },
-            budgets=tuple(_budget(one) for one in held.get("budget", [])),
+            budgets=tuple(_budget_from_plan(one) for one in held.get("budget", [])),
             searched=tuple(int(index) for index in held.get("search", {}).get("search_samples", [])),
             data=str(held.get("search", {}).get("data", "")),
         )
@@ -134,7 +136,7 @@ def read_plan(path: Path) -> Plan:
         raise ParityError(f"the plan lacks or misuses {error}", where=str(path), fix=fix) from error
 
 
-def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
+def applied_plan(plan: RepairPlan, model: Model, folder: Path, path: Path) -> WrittenRepair:
     """Writes the plan's model to `path`, with scratch files in `folder`.
 
     Raises:
@@ -146,7 +148,7 @@ def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
             where=str(model.path),
             fix="give the model that the plan was made for, or search again",
         )
-    copy = staged(model, plan.edits, folder)
+    copy = stage_model(model, plan.edits, folder)
     names = {node.name for node in (copy.graph().graph.all_nodes() if plan.typed else copy.graph().graph)}
     products = scales_taken(plan.scales, copy.graph())
     unknown = [one.node for one in plan.kept if one.node.removesuffix(IN_FP8) not in names]
@@ -154,11 +156,11 @@ def applied_plan(plan: Plan, model: Model, folder: Path, path: Path) -> Written:
     if unknown:
         raise ParityError(f"the plan keeps {unknown[0]!r}, and the model has no such node", fix="mend its [[keep]]")
     labels = labels_of(plan.low)
-    return write(copy, labels.storage, plan.kept, path, typed=plan.typed, products=products)
+    return write_assignment(copy, labels.storage, plan.kept, path, typed=plan.typed, products=products)
 
 
-def _edit(held: Mapping[str, Any]) -> Edit:
-    return Edit(
+def _edit_from_plan(held: Mapping[str, Any]) -> RangeEdit:
+    return RangeEdit(
         repair=str(held["repair"]),
         code=str(held["code"]),
         node=str(held["node"]),
@@ -167,7 +169,7 @@ def _edit(held: Mapping[str, Any]) -> Edit:
     )
 
 
-def _budget(held: Mapping[str, Any]) -> Budget:
+def _budget_from_plan(held: Mapping[str, Any]) -> Budget:
     return Budget(
         output=str(held.get("output", "")),
         metric=str(held["metric"]),
@@ -176,12 +178,12 @@ def _budget(held: Mapping[str, Any]) -> Budget:
     )
 
 
-def _format(kept: Kept, low: str) -> str:
+def _kept_format(kept: KeptNode, low: str) -> str:
     """What a node is kept in: FP32, or a product that is not in FP8 in what it computes in otherwise."""
     return labels_of(low).storage if kept.node.endswith(IN_FP8) else kept.format
 
 
-def _kept(held: Mapping[str, Any], path: Path) -> Kept:
+def _kept_from_plan(held: Mapping[str, Any], path: Path) -> KeptNode:
     fits = held.get("format", "f32") in {"f32", "bf16"}
     if not fits and not str(held["node"]).endswith(IN_FP8):
         raise ParityError(
@@ -189,7 +191,7 @@ def _kept(held: Mapping[str, Any], path: Path) -> Kept:
             where=str(path),
             fix='write format = "f32" or "bf16"',
         )
-    return Kept(
+    return KeptNode(
         node=str(held["node"]),
         op_type=str(held.get("operator", "")),
         reason=str(held.get("reason", "the plan says so")),
@@ -198,12 +200,12 @@ def _kept(held: Mapping[str, Any], path: Path) -> Kept:
     )
 
 
-def _table(head: str, held: Mapping[str, Any]) -> list[str]:
+def _toml_table(head: str, held: Mapping[str, Any]) -> list[str]:
     lines = ["", head] if head else []
-    return [*lines, *(f"{key} = {_value(value)}" for key, value in held.items())]
+    return [*lines, *(f"{key} = {_toml_value(value)}" for key, value in held.items())]
 
 
-def _value(value: Any) -> str:
+def _toml_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -211,18 +213,18 @@ def _value(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_string(key)} = {_value(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml_string(key)} = {_toml_value(one)}" for key, one in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(one) for one in value) + "]"
-    return _string(str(value))
+        return "[" + ", ".join(_toml_value(one) for one in value) + "]"
+    return _toml_string(str(value))
 
 
-def _string(text: str) -> str:
+def _toml_string(text: str) -> str:
     """A basic string of TOML 1.0: quotation marks, backslashes and control characters are escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() or c == " " else _escape(c) for c in escaped) + '"'
+    return '"' + "".join(c if c.isprintable() or c == " " else _escape_character(c) for c in escaped) + '"'
 
 
-def _escape(character: str) -> str:
+def _escape_character(character: str) -> str:
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.model import load_model
 from parityscope.repairs.plan import applied_plan
-from parityscope.repairs.search.judging import yardstick
+from parityscope.repairs.search.judging import make_yardstick
 from parityscope.repairs.search.labels import labels_of
-from parityscope.repairs.search.preparing import distinct, reference_of
-from parityscope.repairs.search.proving import certify, draws_of
-from parityscope.repairs.search.records import Outcome
-from parityscope.repairs.search.writing import check_output, move
+from parityscope.repairs.search.preparing import drop_repeated_samples, reference_of
+from parityscope.repairs.search.proving import certify_written, draws_of
+from parityscope.repairs.search.records import RepairOutcome
+from parityscope.repairs.search.writing import check_output, move_model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.backends.recording import Progress
-    from parityscope.repairs.plan import Plan
-    from parityscope.repairs.search.records import Task
+    from parityscope.repairs.plan import RepairPlan
+    from parityscope.repairs.search.records import RepairTask
 
 __all__ = ["certified_plan"]
 
 
-def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, progress: Progress) -> Outcome:
+def certified_plan(
+    plan: RepairPlan, task: RepairTask, folder: Path, output: Path | None, progress: Progress
+) -> RepairOutcome:
     """Writes the plan's model to `output` and certifies it on the samples of `task` that the search has not used.
 
     Which those are the plan says of the data that it was found on; of other data nobody knows.
@@ -40,12 +42,12 @@ def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, pr
         replace(task.inputs, indices=tuple(index for index in task.inputs.indices if (index in known) == used))
         for used in (True, False)
     )
-    searched, fresh, repeated = distinct(searched, fresh)
+    searched, fresh, repeated = drop_repeated_samples(searched, fresh)
     samples = list(fresh)[: task.held_out or None]
     first = [reference(one.arrays) for one in [*searched, *samples][:4]]
-    held = yardstick(task.budgets, task.functions, first, task.floor, task.matched)
+    held = make_yardstick(task.budgets, task.functions, first, task.floor, task.matched)
     keep = None if plan.typed else (labels_of(plan.low).storage, tuple(one.node for one in plan.kept))
-    proof = certify(
+    proof = certify_written(
         draws_of(load_model(written.path), task.threads, keep, labels_of(plan.low).full),
         lambda sample: reference(sample.arrays),
         samples,
@@ -55,8 +57,8 @@ def certified_plan(plan: Plan, task: Task, folder: Path, output: Path | None, pr
         progress=progress,
     )
     if output is not None:
-        move(written.path, output)
-    return Outcome(
+        move_model(written.path, output)
+    return RepairOutcome(
         verdict="certified" if proof.certified else "unproved",
         statement=f"The plan keeps {len(plan.kept)} nodes in FP32. {proof.statement}",
         low=plan.low,

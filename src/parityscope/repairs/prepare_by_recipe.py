@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["ADVICE"]
 
 
-def _write(finding: Finding) -> str | None:
+def _write_recipe(finding: Finding) -> str | None:
     recipe = finding.details.get("recipe")
     if not isinstance(recipe, dict) or not recipe:
         return None
-    lines = [_line(str(key), value) for key, value in recipe.items()]
+    lines = [_toml_line(str(key), value) for key, value in recipe.items()]
     return None if any(line is None for line in lines) else "\n".join([*map(str, lines), ""])
 
 
-def _line(key: str, value: object) -> str | None:
+def _toml_line(key: str, value: object) -> str | None:
     """One line of TOML; None for what a recipe does not hold."""
     if not key.isidentifier():
         return None
@@ -57,5 +57,5 @@ ADVICE = Advice(
     name="prepare_by_recipe",
     title="The reference's preparation of an image, as a recipe",
     risk="none to the model",
-    write=_write,
+    write=_write_recipe,
 )

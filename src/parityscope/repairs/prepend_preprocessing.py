@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import consents, constant, insert
+from parityscope.repairs._editing import add_constant, has_consent, insert_before
 from parityscope.repairs._preprocessing import preprocessing_of
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ __all__ = ["REPAIR"]
 _NAME = "prepend_preprocessing"
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     found = preprocessing_of(finding.details)
-    if found is None or not consents(finding, _NAME):
+    if found is None or not has_consent(finding, _NAME):
         return None
     value = next((value for value in model.graph.inputs if value.name == found.input), None)
-    if value is None or value.dtype is None or value.dtype.name != "FLOAT" or not _fits(value, found):
+    if value is None or value.dtype is None or value.dtype.name != "FLOAT" or not _fits_input(value, found):
         return None
-    steps = _prepended(model, value, found)
+    steps = _prepend_steps(model, value, found)
     return f"{found.input} takes raw {found.raw_dtype} arrays; {', '.join(steps)} prepare them"
 
 
-def _fits(value: ir.Value, found: Preprocessing) -> bool:
+def _fits_input(value: ir.Value, found: Preprocessing) -> bool:
     if value.shape is None:
         return True
     if len(value.shape) != found.rank:
@@ -65,7 +65,7 @@ def _fits(value: ir.Value, found: Preprocessing) -> bool:
     return not isinstance(size, int) or wanted <= {size}
 
 
-def _prepended(model: ir.Model, value: ir.Value, found: Preprocessing) -> list[str]:
+def _prepend_steps(model: ir.Model, value: ir.Value, found: Preprocessing) -> list[str]:
     import onnx_ir as ir
 
     name, first = str(value.name), model.graph[0]
@@ -74,19 +74,21 @@ def _prepended(model: ir.Model, value: ir.Value, found: Preprocessing) -> list[s
     kind, shape = value.type, value.shape
     now, steps = value, []
     if found.raw_dtype != "float32":
-        now = insert(first, "Cast", [now], f"{name}::float", [ir.AttrInt64("to", int(ir.DataType.FLOAT))], like=value)
+        now = insert_before(
+            first, "Cast", [now], f"{name}::float", [ir.AttrInt64("to", int(ir.DataType.FLOAT))], like=value
+        )
         steps.append("Cast")
     if found.axes is not None:
-        now = insert(first, "Transpose", [now], f"{name}::layout", [ir.AttrInt64s("perm", found.axes)])
+        now = insert_before(first, "Transpose", [now], f"{name}::layout", [ir.AttrInt64s("perm", found.axes)])
         steps.append("Transpose")
     if found.channels is not None:
-        order = constant(model, np.array(found.channels, np.int64), f"{name}::order")
-        now = insert(first, "Gather", [now, order], f"{name}::channels", [ir.AttrInt64("axis", found.channel)])
+        order = add_constant(model, np.array(found.channels, np.int64), f"{name}::order")
+        now = insert_before(first, "Gather", [now, order], f"{name}::channels", [ir.AttrInt64("axis", found.channel)])
         steps.append("Gather")
     for operator, numbers in (("Sub", found.subtract), ("Div", found.divide)):
         if numbers:
-            by = constant(model, found.shaped(numbers), f"{name}::{operator.lower()}")
-            now = insert(first, operator, [now, by], f"{name}::{operator.lower()}_done")
+            by = add_constant(model, found.shaped(numbers), f"{name}::{operator.lower()}")
+            now = insert_before(first, operator, [now, by], f"{name}::{operator.lower()}_done")
             steps.append(operator)
     now.type = kind
     now.shape = shape
@@ -117,5 +119,5 @@ REPAIR = Repair(
     risk="programs that prepare the input themselves must stop doing so",
     cost="a pass over the input",
     consent="the model's input becomes the raw array: its type and layout change",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["ADVICE"]
 
 
-def _write(finding: Finding) -> str | None:
+def _write_code(finding: Finding) -> str | None:
     found = preprocessing_of(finding.details)
     if found is None:
         return None
@@ -44,9 +44,9 @@ def _write(finding: Finding) -> str | None:
     if found.channels is not None:
         lines.append(f"    prepared = prepared.take({list(found.channels)}, axis={found.channel})")
     if found.subtract:
-        lines.append(f"    prepared = prepared - {_written(found.shaped(found.subtract))}")
+        lines.append(f"    prepared = prepared - {_array_as_code(found.shaped(found.subtract))}")
     if found.divide:
-        lines.append(f"    prepared = prepared / {_written(found.shaped(found.divide))}")
+        lines.append(f"    prepared = prepared / {_array_as_code(found.shaped(found.divide))}")
     lines.append("    return np.ascontiguousarray(prepared)")
     head = [
         "import numpy as np",
@@ -58,7 +58,7 @@ def _write(finding: Finding) -> str | None:
     return "\n".join([*head, *lines, ""])
 
 
-def _written(array: np.ndarray) -> str:
+def _array_as_code(array: np.ndarray) -> str:
     """The array as code; the shortest digits that give the same float32 again."""
     # A list of Python floats is rounded to float32 by np.array, to the numbers that it was made of.
     return f"np.array({array.tolist()!r}, np.float32)"
@@ -68,5 +68,5 @@ ADVICE = Advice(
     name="preprocess_in_code",
     title="The preprocessing that the model expects, as a numpy function",
     risk="none to the model; resizing and cropping are not part of it",
-    write=_write,
+    write=_write_code,
 )

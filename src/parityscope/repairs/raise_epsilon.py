@@ -27,7 +27,7 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.operators import with_trait
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, consents, nodes_of, set_input
+from parityscope.repairs._editing import array_of, has_consent, nodes_of, set_input
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -40,8 +40,8 @@ _NAME = "raise_epsilon"
 _GUARDS = with_trait("guards")
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
-    if not consents(finding, _NAME):
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
+    if not has_consent(finding, _NAME):
         return None
     smallest = format_named(str(finding.details.get("format", "f16"))).smallest_normal
     notes = []
@@ -50,14 +50,14 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
             array = array_of(value)
             if value is None or array is None or finding.details.get("parameter", value.name) != value.name:
                 continue
-            raised = _raised(array, smallest)
+            raised = _raise_array(array, smallest)
             if raised is not None:
                 set_input(model, node, position, raised, f"{value.name}::raised")
                 notes.append(f"{value.name} is raised from {float(array.min()):.3g} to {smallest:.3g}")
     return "; ".join(notes) or None
 
 
-def _raised(array: np.ndarray, smallest: float) -> np.ndarray | None:
+def _raise_array(array: np.ndarray, smallest: float) -> np.ndarray | None:
     """The array with every element below `smallest` raised to it; None for what is no epsilon."""
     if array.dtype.kind not in "fV" or array.size == 0:
         return None
@@ -72,5 +72,5 @@ REPAIR = Repair(
     title="Raise an epsilon that vanishes to the smallest normal number of the format",
     risk="the function changes where the guarded value is small: measure the task metric",
     consent="the model's function changes where the guarded value is not large beside the new epsilon",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -33,9 +33,9 @@ import numpy as np
 
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import constant, insert, nodes_of
+from parityscope.repairs._editing import add_constant, insert_before, nodes_of
 from parityscope.repairs._exponents import HEADROOM
-from parityscope.repairs._patterns import chain_axes, quotient, reduced, softmax
+from parityscope.repairs._patterns import chain_axes, find_quotient, find_softmax, insert_reduction
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -47,40 +47,42 @@ if TYPE_CHECKING:
 __all__ = ["REPAIR"]
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = nodes_of(model, finding)
     notes = []
     for node in [node for node in model.graph if node.op_type in {"Div", "Mul"}] if wanted else []:
-        found = quotient(node)
+        found = find_quotient(node)
         if found is not None and any(each in found.nodes for each in wanted):
-            notes.append(_quotient(model, found, finding))
-        exponent = None if found is not None else softmax(node)
+            notes.append(_rescale_quotient(model, found, finding))
+        exponent = None if found is not None else find_softmax(node)
         if exponent is None or exponent.below is not None:
             continue
         if any(each in (exponent.exponential, exponent.total, node) for each in wanted):
-            notes.append(_softmax(model, exponent))
+            notes.append(_subtract_maximum(model, exponent))
     held = [note for note in notes if note]
     return "; ".join(held) or None
 
 
-def _quotient(model: ir.Model, found: Quotient, finding: Finding) -> str | None:
+def _rescale_quotient(model: ir.Model, found: Quotient, finding: Finding) -> str | None:
     number_format = format_named(str(finding.details.get("format", "f16")))
     reached = float(finding.details.get("reaches", math.inf))
     if reached <= number_format.largest:
         return None
-    exponent = _exponent(found, reached, number_format)
+    exponent = _exponent_into_range(found, reached, number_format)
     if exponent is None:
-        return _by_maximum(model, found)
-    factor = constant(model, _like(found.source, 2.0**exponent), f"{found.source.name}::factor")
-    small = insert(found.square, "Mul", [found.source, factor], f"{found.source.name}::small", like=found.source)
+        return _rescale_by_maximum(model, found)
+    factor = add_constant(model, _number_like(found.source, 2.0**exponent), f"{found.source.name}::factor")
+    small = insert_before(found.square, "Mul", [found.source, factor], f"{found.source.name}::small", like=found.source)
     if found.guard is not None:
-        epsilon = constant(model, _like(found.source, found.epsilon * 4.0**exponent), f"{found.source.name}::epsilon")
+        epsilon = add_constant(
+            model, _number_like(found.source, found.epsilon * 4.0**exponent), f"{found.source.name}::epsilon"
+        )
         _guard_with(found, epsilon)
-    _read(found, small)
+    _read_scaled_value(found, small)
     return f"{found.source.name} is multiplied by 2^{exponent} before it is squared, and epsilon by 2^{2 * exponent}"
 
 
-def _exponent(found: Quotient, reached: float, number_format: Format) -> int | None:
+def _exponent_into_range(found: Quotient, reached: float, number_format: Format) -> int | None:
     """The exponent (negative) that brings squares and their sum into range; None where epsilon would vanish with it."""
     if not math.isfinite(reached):
         return None
@@ -90,31 +92,31 @@ def _exponent(found: Quotient, reached: float, number_format: Format) -> int | N
     return None if found.guard is not None and vanishes else exponent
 
 
-def _by_maximum(model: ir.Model, found: Quotient) -> str | None:
+def _rescale_by_maximum(model: ir.Model, found: Quotient) -> str | None:
     axes = chain_axes(found.reduce)
     if axes is None:
         return None
     name = str(found.source.name)
-    size = insert(found.square, "Abs", [found.source], f"{name}::size", like=found.source)
-    top = reduced(model, found.square, "ReduceMax", size, axes, f"{name}::largest")
-    one = constant(model, _like(found.source, 1.0), f"{name}::one")
-    most = insert(found.square, "Max", [top, one], f"{name}::most", like=found.source)
-    small = insert(found.square, "Div", [found.source, most], f"{name}::small", like=found.source)
+    size = insert_before(found.square, "Abs", [found.source], f"{name}::size", like=found.source)
+    top = insert_reduction(model, found.square, "ReduceMax", size, axes, f"{name}::largest")
+    one = add_constant(model, _number_like(found.source, 1.0), f"{name}::one")
+    most = insert_before(found.square, "Max", [top, one], f"{name}::most", like=found.source)
+    small = insert_before(found.square, "Div", [found.source, most], f"{name}::small", like=found.source)
     if found.guard is not None:
-        epsilon = constant(model, _like(found.source, found.epsilon), f"{name}::epsilon")
+        epsilon = add_constant(model, _number_like(found.source, found.epsilon), f"{name}::epsilon")
         # Twice by m and not once by m^2, which would overflow where the square did.
-        once = insert(found.square, "Div", [epsilon, most], f"{name}::epsilon_by_m", like=found.source)
-        twice = insert(found.square, "Div", [once, most], f"{name}::epsilon_by_mm", like=found.source)
+        once = insert_before(found.square, "Div", [epsilon, most], f"{name}::epsilon_by_m", like=found.source)
+        twice = insert_before(found.square, "Div", [once, most], f"{name}::epsilon_by_mm", like=found.source)
         _guard_with(found, twice)
-    _read(found, small)
+    _read_scaled_value(found, small)
     return f"{name} is divided by its largest magnitude (at least 1) before it is squared, and epsilon by its square"
 
 
-def _softmax(model: ir.Model, found: Softmax) -> str:
+def _subtract_maximum(model: ir.Model, found: Softmax) -> str:
     name = str(found.source.name)
     axes = chain_axes(found.total) or ()
-    top = reduced(model, found.exponential, "ReduceMax", found.source, axes, f"{name}::largest")
-    below = insert(found.exponential, "Sub", [found.source, top], f"{name}::below", like=found.source)
+    top = insert_reduction(model, found.exponential, "ReduceMax", found.source, axes, f"{name}::largest")
+    below = insert_before(found.exponential, "Sub", [found.source, top], f"{name}::below", like=found.source)
     found.exponential.replace_input_with(0, below)
     return f"the maximum of {name} is subtracted before {found.exponential.name or 'Exp'}"
 
@@ -127,7 +129,7 @@ def _guard_with(found: Quotient, epsilon: ir.Value) -> None:
     guard.replace_input_with(1 if guard.inputs[0] is squared else 0, epsilon)
 
 
-def _read(found: Quotient, small: ir.Value) -> None:
+def _read_scaled_value(found: Quotient, small: ir.Value) -> None:
     """The square and the division read the scaled value; whoever else reads the value keeps it."""
     for node in (found.square, found.last):
         for position, value in enumerate(node.inputs):
@@ -135,7 +137,7 @@ def _read(found: Quotient, small: ir.Value) -> None:
                 node.replace_input_with(position, small)
 
 
-def _like(value: ir.Value, number: float) -> np.ndarray:
+def _number_like(value: ir.Value, number: float) -> np.ndarray:
     kind = value.dtype
     return np.array(number, np.float32 if kind is None else kind.numpy())
 
@@ -145,5 +147,5 @@ REPAIR = Repair(
     title="Divide before squaring, or subtract the maximum before an exponential",
     risk="none to the function; FP32 rounding differs in the last places where a maximum is used",
     cost="one or two multiplications, or a maximum, per normalization or Softmax",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -70,7 +70,7 @@ _SETTINGS = MappingProxyType(
 )
 
 
-def _write(finding: Finding) -> str | None:
+def _write_settings(finding: Finding) -> str | None:
     wanted = (str(finding.details.get("runtime", "")), str(finding.details.get("change", "")))
     runtime = known_backend(wanted[0])
     return _SETTINGS.get(wanted) or (runtime.settings.get(wanted[1]) if runtime is not None else None)
@@ -81,5 +81,5 @@ ADVICE = Advice(
     title="Settings of a runtime that change its arithmetic",
     risk="none to the function; a higher precision is slower",
     cost="speed, as much as the lower arithmetic had gained",
-    write=_write,
+    write=_write_settings,
 )

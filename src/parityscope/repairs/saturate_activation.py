@@ -32,7 +32,7 @@ from parityscope.arithmetic import format_named
 from parityscope.arithmetic.standard import opset_of
 from parityscope.comparison import measure_pair
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import constant, nodes_of, replace_value
+from parityscope.repairs._editing import add_constant, nodes_of, replace_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,12 +72,12 @@ def saturation_proof(
     clipped = model.clone()
     value = next((value for node in clipped.graph for value in node.outputs if value.name == tensor), None)
     if value is not None:
-        _clip(clipped, value, format_named(number_format))
+        _insert_clip(clipped, value, format_named(number_format))
     plain, saturated = (open_session(each.clone(), folder=folder) for each in (model, clipped))
     worst, count = 0.0, 0
     for sample in samples:
         reference, candidate = plain(sample), saturated(sample)
-        worst = max([worst, *(_distance(reference[name], candidate[name]) for name in reference)])
+        worst = max([worst, *(_worst_distance(reference[name], candidate[name]) for name in reference)])
         count += 1
     return {
         "tensor": tensor,
@@ -88,7 +88,7 @@ def saturation_proof(
     }
 
 
-def _distance(reference: np.ndarray, candidate: np.ndarray) -> float:
+def _worst_distance(reference: np.ndarray, candidate: np.ndarray) -> float:
     found = measure_pair(reference, candidate, channel_axis=None)
     if not found.is_float:
         return float(found.mismatch_share)
@@ -97,29 +97,29 @@ def _distance(reference: np.ndarray, candidate: np.ndarray) -> float:
     return 0.0 if np.array_equal(reference, candidate, equal_nan=True) else float(found.rel_l2)
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     nodes = nodes_of(model, finding)
     number_format = format_named(str(finding.details.get("format", "f16")))
     wanted = finding.details.get("tensor")
     value = next((value for node in nodes for value in node.outputs if wanted in {None, value.name}), None)
-    if value is None or not _proved(finding, str(value.name), number_format):
+    if value is None or not _is_proved(finding, str(value.name), number_format):
         return None
     proof = finding.details["proof"]
-    _clip(model, value, number_format)
+    _insert_clip(model, value, number_format)
     return (
         f"{proof['tensor']} is clipped at +-{number_format.largest:g}; on {proof['samples']} samples the outputs move by "
         f"{proof['worst']:.3g} at most (limit {proof['limit']:g})"
     )
 
 
-def _proved(finding: Finding, tensor: str, number_format: Format) -> bool:
+def _is_proved(finding: Finding, tensor: str, number_format: Format) -> bool:
     proof = finding.details.get("proof")
     if not proof or proof["tensor"] != tensor or proof["format"] != number_format.name:
         return False
     return int(proof["samples"]) > 0 and float(proof["worst"]) <= float(proof["limit"])
 
 
-def _clip(model: ir.Model, value: ir.Value, number_format: Format) -> None:
+def _insert_clip(model: ir.Model, value: ir.Value, number_format: Format) -> None:
     import onnx_ir as ir
 
     kind = ir.DataType.FLOAT if value.dtype is None else value.dtype
@@ -131,7 +131,7 @@ def _clip(model: ir.Model, value: ir.Value, number_format: Format) -> None:
     # The readers change first, so that the Clip itself goes on reading the value.
     replace_value(model, value, result)
     if opset_of(model) >= _BOUNDS_AS_INPUTS:
-        inputs = [constant(model, bound, f"{result.name}::bound") for bound in bounds]
+        inputs = [add_constant(model, bound, f"{result.name}::bound") for bound in bounds]
         clip = ir.Node("", "Clip", [value, *inputs], outputs=[result])
     else:
         attributes = [ir.AttrFloat32(name, float(bound)) for name, bound in zip(("min", "max"), bounds, strict=True)]
@@ -144,5 +144,5 @@ REPAIR = Repair(
     title="Clip a tensor at the format's largest number, where that is proved to do no harm",
     risk="the proof holds for the samples it was made on; others may saturate where it matters",
     cost="one Clip, which engines fuse into the node before it",
-    apply=_apply,
+    apply=_apply_repair,
 )

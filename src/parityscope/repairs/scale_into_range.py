@@ -40,36 +40,36 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
 from parityscope.repairs import Repair
-from parityscope.repairs._balance import balanced
+from parityscope.repairs._balance import balance_exponent
 from parityscope.repairs._editing import array_of, nodes_of, set_input
-from parityscope.repairs._exponents import HEADROOM, attribute_of, scaled, solve
+from parityscope.repairs._exponents import HEADROOM, attribute_of, scale_exactly, solve_scaling
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
     from parityscope.records import Finding
-    from parityscope.repairs._exponents import Scaling
+    from parityscope.repairs._exponents import ExponentScaling
 
 __all__ = ["REPAIR", "write_scaling"]
 
 _MORE = 6  # exponents tried above the least: roots, cubes and squares of squares ask for multiples of 2, 3 or 4
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     nodes = nodes_of(model, finding)
     if not nodes:
         return None
     number_format = format_named(str(finding.details.get("format", "f16")))
     node = nodes[0]
     tensor = next((value for value in node.outputs if value.name == finding.details.get("tensor")), node.outputs[0])
-    for least in _exponents(node, finding, number_format):
-        scaling = solve(model.graph, {tensor: least}, number_format)
-        if scaling is None or not _repaired(node, finding, scaling, number_format):
+    for least in _candidate_exponents(node, finding, number_format):
+        scaling = solve_scaling(model.graph, {tensor: least}, number_format)
+        if scaling is None or not _is_repaired(node, finding, scaling, number_format):
             continue
         asked = "exponent" in finding.details or finding.details.get("balance") is False
-        exponent = least if asked else balanced(least, scaling, _reach(finding), number_format)
-        further = solve(model.graph, {tensor: exponent}, number_format)
+        exponent = least if asked else balance_exponent(least, scaling, _largest_reached(finding), number_format)
+        further = solve_scaling(model.graph, {tensor: exponent}, number_format)
         # Elsewhere in the graph the scale would end in other constants, which nothing was measured of.
         if further is None or further.constants.keys() != scaling.constants.keys():
             exponent, further = least, scaling
@@ -79,24 +79,24 @@ def _apply(model: ir.Model, finding: Finding) -> str | None:
             others = len(scaling.values) - 1
             return (
                 f"{tensor.name} is 2^{exponent} times as large, and {others} tensors around it follow, by powers of two in "
-                f"{count} constants; no node was added{_room(finding, exponent, number_format)}"
+                f"{count} constants; no node was added{_describe_room(finding, exponent, number_format)}"
             )
     return None
 
 
-def _exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[int]:
+def _candidate_exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[int]:
     details = finding.details
     if "exponent" in details:
         return [int(details["exponent"])]
     if details.get("vanished") or details.get("subnormal"):
-        size = _size(node, finding)
+        size = _parameter_size(node, finding)
         if not 0.0 < size < number_format.smallest_normal / number_format.unit_roundoff:
             return []
         # At best the elements down to a unit roundoff of the largest become normal; at least the largest does.
         goals = (number_format.smallest_normal / number_format.unit_roundoff, number_format.smallest_normal)
         most, least = (math.ceil(math.log2(goal / size)) for goal in goals)
         return list(range(most, max(least, 1) - 1, -1))
-    reached = _reach(finding)
+    reached = _largest_reached(finding)
     if not math.isfinite(reached) or reached <= number_format.largest:
         return []
     bare, least = (math.ceil(math.log2(reached * room / number_format.largest)) for room in (1.0, HEADROOM))
@@ -104,16 +104,16 @@ def _exponents(node: ir.Node, finding: Finding, number_format: Format) -> list[i
     return [-each for each in (*range(least, least + _MORE), *range(least - 1, bare - 1, -1))]
 
 
-def _reach(finding: Finding) -> float:
+def _largest_reached(finding: Finding) -> float:
     return abs(float(finding.details.get("reaches", finding.details.get("value", 0.0))))
 
 
-def _room(finding: Finding, exponent: int, number_format: Format) -> str:
+def _describe_room(finding: Finding, exponent: int, number_format: Format) -> str:
     reached = abs(float(finding.details.get("reaches", 0.0))) * 2.0**exponent
     return f"; it now reaches {reached:.4g} of {number_format.largest:g}" if reached else ""
 
 
-def _size(node: ir.Node, finding: Finding) -> float:
+def _parameter_size(node: ir.Node, finding: Finding) -> float:
     """The largest magnitude in the parameter that a finding blames; 0 where the node does not read it."""
     name = finding.details.get("parameter")
     arrays = [array_of(value) for value in node.inputs if value is not None and value.name == name]
@@ -122,7 +122,7 @@ def _size(node: ir.Node, finding: Finding) -> float:
     )
 
 
-def _repaired(node: ir.Node, finding: Finding, scaling: Scaling, number_format: Format) -> bool:
+def _is_repaired(node: ir.Node, finding: Finding, scaling: ExponentScaling, number_format: Format) -> bool:
     """Whether the parameter that a finding blames comes into range; true where it blames none."""
     name = finding.details.get("parameter")
     if name is None or "exponent" in finding.details:
@@ -130,12 +130,12 @@ def _repaired(node: ir.Node, finding: Finding, scaling: Scaling, number_format: 
     for position, value in enumerate(node.inputs):
         array = array_of(value)
         if value is not None and value.name == name and array is not None:
-            size = _size(node, finding) * 2.0 ** scaling.constants.get((node, ("in", position)), 0)
+            size = _parameter_size(node, finding) * 2.0 ** scaling.constants.get((node, ("in", position)), 0)
             return number_format.smallest_normal <= size <= number_format.largest
     return False
 
 
-def write_scaling(model: ir.Model, scaling: Scaling) -> int:
+def write_scaling(model: ir.Model, scaling: ExponentScaling) -> int:
     """Puts the scaled constants and attributes into the graph; gives their number, 0 where one would not be exact."""
     import onnx_ir as ir
 
@@ -148,7 +148,7 @@ def write_scaling(model: ir.Model, scaling: Scaling) -> int:
             attributes[node, str(position)] = value
             continue
         array = array_of(node.inputs[int(position)])
-        changed = None if array is None else scaled(array, exponent)
+        changed = None if array is None else scale_exactly(array, exponent)
         if changed is None:
             return 0
         arrays[node, int(position)] = changed
@@ -166,6 +166,6 @@ REPAIR = Repair(
     name="scale_into_range",
     title="Fold a power of two into neighbouring weights",
     risk="tensors between the changed weights are smaller by the factor: what is tiny there may vanish",
-    apply=_apply,
+    apply=_apply_repair,
     exact=True,
 )

@@ -27,8 +27,8 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import constant, insert, nodes_of, prune, replace_value
-from parityscope.repairs._patterns import axes_of, keeps_dims, producer_of, reduced, squared_by
+from parityscope.repairs._editing import add_constant, insert_before, nodes_of, remove_unread, replace_value
+from parityscope.repairs._patterns import axes_of, insert_reduction, keeps_dims, producer_of, squared_by
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -51,19 +51,19 @@ class _Norm:
     last: ir.Node
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = nodes_of(model, finding)
     least = format_named(str(finding.details.get("format", "f16"))).smallest_normal
     notes = []
     for node in list(model.graph) if wanted else []:
-        found = _norm(node)
+        found = _find_norm(node)
         if found is not None and any(each in (found.square, found.total, found.last) for each in wanted):
-            _rewrite(model, found, least)
+            _rewrite_norm(model, found, least)
             notes.append(f"{found.source.name} is divided by its largest magnitude before it is squared and summed up")
     return "; ".join(notes) or None
 
 
-def _norm(node: ir.Node) -> _Norm | None:
+def _find_norm(node: ir.Node) -> _Norm | None:
     if node.op_type != "Sqrt" or node.domain:
         return None
     total = producer_of(node.inputs[0], "ReduceSum")
@@ -75,33 +75,33 @@ def _norm(node: ir.Node) -> _Norm | None:
     return _Norm(source=source, axes=axes, square=square, total=total, last=node)
 
 
-def _rewrite(model: ir.Model, found: _Norm, least: float) -> None:
+def _rewrite_norm(model: ir.Model, found: _Norm, least: float) -> None:
     source, last = found.source, found.last
     name = str(last.outputs[0].name)
     kind = np.dtype(np.float32) if source.dtype is None else source.dtype.numpy()
-    size = insert(last, "Abs", [source], f"{name}::size", like=source)
-    top = reduced(model, last, "ReduceMax", size, found.axes, f"{name}::largest")
-    floor = constant(model, np.array(least, kind), f"{name}::least")
-    most = insert(last, "Max", [top, floor], f"{name}::most", like=source)
-    small = insert(last, "Div", [source, most], f"{name}::small", like=source)
-    square = insert(last, "Mul", [small, small], f"{name}::square", like=source)
-    total = reduced(model, last, "ReduceSum", square, found.axes, f"{name}::total")
-    root = insert(last, "Sqrt", [total], f"{name}::root", like=source)
-    whole = insert(last, "Mul", [root, most], f"{name}::whole", like=source)
+    size = insert_before(last, "Abs", [source], f"{name}::size", like=source)
+    top = insert_reduction(model, last, "ReduceMax", size, found.axes, f"{name}::largest")
+    floor = add_constant(model, np.array(least, kind), f"{name}::least")
+    most = insert_before(last, "Max", [top, floor], f"{name}::most", like=source)
+    small = insert_before(last, "Div", [source, most], f"{name}::small", like=source)
+    square = insert_before(last, "Mul", [small, small], f"{name}::square", like=source)
+    total = insert_reduction(model, last, "ReduceSum", square, found.axes, f"{name}::total")
+    root = insert_before(last, "Sqrt", [total], f"{name}::root", like=source)
+    whole = insert_before(last, "Mul", [root, most], f"{name}::whole", like=source)
     if not keeps_dims(found.total):
-        whole = _squeezed(model, last, whole, found.axes)
+        whole = _insert_squeeze(model, last, whole, found.axes)
     replace_value(model, last.outputs[0], whole)
-    prune(model, [last])
+    remove_unread(model, [last])
 
 
-def _squeezed(model: ir.Model, before: ir.Node, value: ir.Value, axes: tuple[int, ...]) -> ir.Value:
+def _insert_squeeze(model: ir.Model, before: ir.Node, value: ir.Value, axes: tuple[int, ...]) -> ir.Value:
     import onnx_ir as ir
 
     name = f"{value.name}::squeezed"
     if opset_of(model) < _AXES_AS_INPUT:
-        return insert(before, "Squeeze", [value], name, [ir.AttrInt64s("axes", axes)], like=value)
-    taken = constant(model, np.array(axes, np.int64), f"{name}::axes")
-    return insert(before, "Squeeze", [value, taken], name, like=value)
+        return insert_before(before, "Squeeze", [value], name, [ir.AttrInt64s("axes", axes)], like=value)
+    taken = add_constant(model, np.array(axes, np.int64), f"{name}::axes")
+    return insert_before(before, "Squeeze", [value, taken], name, like=value)
 
 
 REPAIR = Repair(
@@ -109,5 +109,5 @@ REPAIR = Repair(
     title="Divide by the largest magnitude before squaring, in a norm",
     risk="none to the function; FP32 rounding differs in the last places",
     cost="a reduction and four element-wise nodes, which engines fuse",
-    apply=_apply,
+    apply=_apply_repair,
 )

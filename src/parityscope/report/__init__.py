@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover, find
+from parityscope.plugins import discover_plugins, find_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Renderer", "renderer", "renderers"]
+__all__ = ["Renderer", "known_renderers", "renderer_named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +29,20 @@ class Renderer:
     render: Callable[[Mapping[str, Any]], str]
 
 
-def renderers() -> dict[str, Renderer]:
+def known_renderers() -> dict[str, Renderer]:
     """Every renderer there is, by name."""
-    return {found.name: found for found, _ in discover("parityscope.report", "RENDERER", Renderer).values()}
+    return {found.name: found for found, _ in discover_plugins("parityscope.report", "RENDERER", Renderer).values()}
 
 
-def renderer(name: str) -> Renderer:
+def renderer_named(name: str) -> Renderer:
     """The renderer called `name`.
 
     Raises:
         ParityError: there is none of that name.
     """
-    found = find("parityscope.report", "RENDERER", Renderer, name)
+    found = find_plugin("parityscope.report", "RENDERER", Renderer, name)
     if found is None:
-        raise ParityError(f"there is no report format {name!r}", fix=f"use one of: {', '.join(sorted(renderers()))}")
+        raise ParityError(
+            f"there is no report format {name!r}", fix=f"use one of: {', '.join(sorted(known_renderers()))}"
+        )
     return found

@@ -24,11 +24,11 @@ _GROUP = "parityscope.repairs"
 
 def lines_of(name: str, finding: Mapping[str, Any]) -> dict[str, str]:
     """`title`, `risk` and `lines` of the advice called `name`; empty where there is none or it has nothing to write."""
-    found = _advice(name)
+    found = _find_advice(name)
     if found is None:
         return {}
     try:
-        written = found.write(_record(finding))
+        written = found.write(_finding_record(finding))
     except (TypeError, ValueError, LookupError):
         return {}
     if not written:
@@ -37,7 +37,7 @@ def lines_of(name: str, finding: Mapping[str, Any]) -> dict[str, str]:
     return {"title": found.title, "risk": found.risk, "lines": lines}
 
 
-def _advice(name: str) -> Advice | None:
+def _find_advice(name: str) -> Advice | None:
     """The advice of that name; its file is all that is imported."""
     if not name.isidentifier() or name.startswith("_"):
         return None
@@ -50,7 +50,7 @@ def _advice(name: str) -> Advice | None:
     return found if isinstance(found, Advice) else None
 
 
-def _record(finding: Mapping[str, Any]) -> Finding:
+def _finding_record(finding: Mapping[str, Any]) -> Finding:
     """What advice reads of a finding: its code and its details."""
     return Finding(
         code=str(finding.get("code", "")),

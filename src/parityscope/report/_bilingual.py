@@ -11,12 +11,12 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from parityscope.languages import OWN, language, translated
+from parityscope.languages import OWN, current_language, translate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["OTHER", "in_language", "paired", "pairs_of"]
+__all__ = ["OTHER", "in_language", "paired_texts", "pairs_of"]
 
 OTHER = "zh"
 _PIECE = re.compile(r"(?s)<(script|style)\b.*?</\1>|<!--.*?-->|<(?:[^<>\"]|\"[^\"]*\")*>|[^<]+")
@@ -38,12 +38,12 @@ def pairs_of(page: str, told: Mapping[str, str], drawn: Iterable[str]) -> dict[s
     found: dict[str, str] = {}
 
     def look(text: str) -> str:
-        said = translated(told.get(text, text), OTHER)
+        said = translate_text(told.get(text, text), OTHER)
         if said != text:
             found[text] = said
         return text
 
-    _walk(page, look)
+    _change_texts(page, look)
     for text in (*_SCRIPTED.findall(page), *drawn):
         look(text)
     return found
@@ -51,41 +51,41 @@ def pairs_of(page: str, told: Mapping[str, str], drawn: Iterable[str]) -> dict[s
 
 def in_language(page: str, pairs: Mapping[str, str]) -> str:
     """The page with every text of `pairs` replaced, where that language is spoken; else as it is."""
-    if language() == OWN:
+    if current_language() == OWN:
         return page
-    told = _walk(page, lambda text: pairs.get(text, text))
-    return told.replace(f'<html lang="{OWN}">', f'<html lang="{language()}">', 1)
+    told = _change_texts(page, lambda text: pairs.get(text, text))
+    return told.replace(f'<html lang="{OWN}">', f'<html lang="{current_language()}">', 1)
 
 
-def paired(own: object, said: object) -> Iterable[tuple[str, str]]:
+def paired_texts(own: object, said: object) -> Iterable[tuple[str, str]]:
     """Pairs of the texts at the same places of two pieces of plain data."""
     if isinstance(own, str):
         if isinstance(said, str):
             yield own, said
     elif isinstance(own, dict) and isinstance(said, dict):
         for key in own:
-            yield from paired(own[key], said.get(key))
+            yield from paired_texts(own[key], said.get(key))
     elif isinstance(own, list) and isinstance(said, list):
         for each, other in zip(own, said, strict=False):
-            yield from paired(each, other)
+            yield from paired_texts(each, other)
 
 
-def _walk(page: str, change: Callable[[str], str]) -> str:
+def _change_texts(page: str, change: Callable[[str], str]) -> str:
     """The page with `change` applied to each run of text and each spoken attribute that is no name."""
     silent: list[str] = []  # elements that are open within one whose text is no language's
     written: list[str] = []
     for match in _PIECE.finditer(page):
         piece = match.group()
         if not piece.startswith("<"):
-            written.append(piece if silent else _changed(piece, change))
+            written.append(piece if silent else _change_text(piece, change))
             continue
-        written.append(piece if silent else _SPOKEN.sub(lambda found: _attribute(found, change), piece))
+        written.append(piece if silent else _SPOKEN.sub(lambda found: _change_attribute(found, change), piece))
         if tag := _TAG.match(piece):
-            _enter(silent, tag.group(1).lower(), piece)
+            _enter_element(silent, tag.group(1).lower(), piece)
     return "".join(written)
 
 
-def _enter(silent: list[str], name: str, piece: str) -> None:
+def _enter_element(silent: list[str], name: str, piece: str) -> None:
     if piece.startswith("</"):
         if silent and silent[-1] == name:
             silent.pop()
@@ -93,7 +93,7 @@ def _enter(silent: list[str], name: str, piece: str) -> None:
         silent.append(name)
 
 
-def _changed(piece: str, change: Callable[[str], str]) -> str:
+def _change_text(piece: str, change: Callable[[str], str]) -> str:
     if not _WORDS.search(piece):
         return piece
     text = html.unescape(piece)
@@ -105,7 +105,7 @@ def _changed(piece: str, change: Callable[[str], str]) -> str:
     return html.escape(f"{lead}{said}{tail}", quote=False)
 
 
-def _attribute(found: re.Match[str], change: Callable[[str], str]) -> str:
+def _change_attribute(found: re.Match[str], change: Callable[[str], str]) -> str:
     text = html.unescape(found.group(2))
     said = change(text)
     return found.group() if said == text else f'{found.group(1)}="{html.escape(said)}"'

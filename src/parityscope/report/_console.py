@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from parityscope.languages import spoken
+from parityscope.languages import say_in_language
 from parityscope.visible import visible_data
 
 if TYPE_CHECKING:
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["INDENT", "VERDICT_STYLES", "command_line", "heading", "more", "not_examined", "say", "table", "written"]
+__all__ = [
+    "INDENT",
+    "VERDICT_STYLES",
+    "command_line",
+    "print_heading",
+    "print_not_examined",
+    "print_paragraph",
+    "print_rows_left",
+    "print_table",
+    "write_to_console",
+]
 
 VERDICT_STYLES = {"within": "bold green", "beyond": "bold red", "incomplete": "bold yellow"}
 INDENT = "  "
@@ -25,7 +35,7 @@ INDENT = "  "
 _NARROWEST = 40
 
 
-def written(
+def write_to_console(
     draw: Callable[[Console, Mapping[str, Any]], None], model: Mapping[str, Any], *, width: int, color: bool
 ) -> str:
     """What `draw` writes of a view model to a console of `width` columns, with ANSI colours if `color`."""
@@ -48,18 +58,18 @@ def written(
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def heading(console: Console, title: str) -> None:
+def print_heading(console: Console, title: str) -> None:
     """The title of a part, apart from what stands above it."""
     console.print()
-    say(console, title, "bold underline")
+    print_paragraph(console, title, "bold underline")
 
 
-def say(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
+def print_paragraph(console: Console, text: str, style: str = "", *, indent: int = 0) -> None:
     """`text` in the language that is spoken as a paragraph, wrapped at the width and indented as a whole."""
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Padding(Text(spoken(text), style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
+    console.print(Padding(Text(say_in_language(text), style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
 
 
 def command_line(console: Console, line: str, *, indent: int = 2) -> None:
@@ -67,7 +77,7 @@ def command_line(console: Console, line: str, *, indent: int = 2) -> None:
     console.print(f"{INDENT * indent}{line}", style="cyan", soft_wrap=True)
 
 
-def table(
+def print_table(
     console: Console,
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -81,23 +91,23 @@ def table(
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for place, column in enumerate(columns):
-        drawn.add_column(spoken(column), justify="right" if place in right else "left", overflow="fold")
+        drawn.add_column(say_in_language(column), justify="right" if place in right else "left", overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(spoken(cell)) for cell in row))
+        drawn.add_row(*(Text(say_in_language(cell)) for cell in row))
     if apart:
         console.print()
     console.print(drawn)
 
 
-def more(console: Console, count: int, where: str = "") -> None:
+def print_rows_left(console: Console, count: int, where: str = "") -> None:
     """Says how many rows a table leaves out, if it does."""
     if count > 0:
-        say(console, f"and {count:,} more{where}", "dim")
+        print_paragraph(console, f"and {count:,} more{where}", "dim")
 
 
-def not_examined(console: Console, skipped: Sequence[Mapping[str, Any]]) -> None:
+def print_not_examined(console: Console, skipped: Sequence[Mapping[str, Any]]) -> None:
     """What was skipped, with its reason."""
     if skipped:
-        heading(console, "What was not examined")
+        print_heading(console, "What was not examined")
     for item in skipped:
-        say(console, f"- {item['what']}: {item['reason']}")
+        print_paragraph(console, f"- {item['what']}: {item['reason']}")

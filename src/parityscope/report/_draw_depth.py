@@ -10,12 +10,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
-from parityscope.report.words import figure, short
+from parityscope.report.words import format_figure, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["draw", "positions"]
+__all__ = ["draw_depth", "point_positions"]
 
 _WIDTH, _HEIGHT = 1120.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
@@ -29,42 +29,44 @@ _WORDS, _LIFT = 320.0, 34.0
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
-def draw(depth: Mapping[str, Any]) -> str:
+def draw_depth(depth: Mapping[str, Any]) -> str:
     """The chart of `view["figures"]["depth"]` as SVG; empty when there is nothing to show."""
     points = depth["points"]
     if not points:
         return ""
-    x, y, low, high = _scales(depth)
+    x, y, low, high = _make_scales(depth)
     body = [
-        *_grid(points, x, y, low, high),
-        *_floor(depth, x, y),
-        *_expected(depth, x, y),
-        _line(points, x, y),
-        _dots(points, "inherited", x, y),
-        _dots(points, "introduced", x, y),
-        *_suspects(depth["suspects"], x, y),
+        *_draw_grid(points, x, y, low, high),
+        *_draw_floor(depth, x, y),
+        *_draw_expected(depth, x, y),
+        _draw_line(points, x, y),
+        _draw_dots(points, "inherited", x, y),
+        _draw_dots(points, "introduced", x, y),
+        *_draw_suspects(depth["suspects"], x, y),
     ]
-    return svg.figure("depth", (_WIDTH, _HEIGHT), "Error along the depth of the network", _describe(depth), body)
+    return svg.svg_figure(
+        "depth", (_WIDTH, _HEIGHT), "Error along the depth of the network", _describe_chart(depth), body
+    )
 
 
-def positions(depth: Mapping[str, Any]) -> list[list[float]]:
+def point_positions(depth: Mapping[str, Any]) -> list[list[float]]:
     """[x in the drawing, row of the tensor table] of every point, for the page's tooltip."""
     if not depth["points"]:
         return []
-    x, *_ = _scales(depth)
+    x, *_ = _make_scales(depth)
     return [[round(x(point["index"]), 1), point["row"]] for point in depth["points"]]
 
 
-def _scales(depth: Mapping[str, Any]) -> tuple[Callable[[float], float], Callable[[float], float], int, int]:
+def _make_scales(depth: Mapping[str, Any]) -> tuple[Callable[[float], float], Callable[[float], float], int, int]:
     """The x of an index, y of an error, and the exponents of ten at the ends of the y axis."""
     indices = [point["index"] for point in depth["points"]]
     errors = [point[key] for point in depth["points"] for key in ("total", "introduced", "inherited")]
     errors += [*depth["floor"], *(value for expected in depth["expected"] for value in expected["values"])]
-    shown = [value for value in errors if value is not None and _on_scale(value)]
+    shown = [value for value in errors if value is not None and _is_on_scale(value)]
     high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
     low = max(high - _DECADES, math.floor(math.log10(min(shown, default=1e-8))))
     low = min(low, high - 1)
-    log_y = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+    log_y = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
     zero, above = _HEIGHT - _BOTTOM - _LANE / 2 + 3, _TOP + _LANE / 2 - 3
 
     def y(value: float) -> float:
@@ -72,10 +74,10 @@ def _scales(depth: Mapping[str, Any]) -> tuple[Callable[[float], float], Callabl
             return above
         return zero if value <= 0 else log_y(max(math.log10(value), float(low)))
 
-    return svg.linear(min(indices), max(indices), *_X), y, low, high
+    return svg.linear_scale(min(indices), max(indices), *_X), y, low, high
 
 
-def _grid(
+def _draw_grid(
     points: Sequence[Mapping[str, Any]],
     x: Callable[[float], float],
     y: Callable[[float], float],
@@ -84,31 +86,35 @@ def _grid(
 ) -> list[str]:
     bottom = _HEIGHT - _BOTTOM
     drawn = []
-    for exponent in svg.decades(low, high):
+    for exponent in svg.list_decades(low, high):
         at = y(10.0**exponent)
-        drawn.append(svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
-        drawn.append(svg.text(_LEFT - 8, at + 4, svg.power(10, exponent), "tick", anchor="end"))
+        drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
+        drawn.append(svg.svg_text(_LEFT - 8, at + 4, svg.format_power(10, exponent), "tick", anchor="end"))
     lanes = [(0.0, "0", "exact")]
-    if any(_nonfinite(point) for point in points):
+    if any(_is_nonfinite_point(point) for point in points):
         lanes.append((math.inf, "NaN, ∞", ""))
-    drawn.extend(svg.text(_LEFT - 8, y(value) + 4, label, "tick", anchor="end") for value, label, _ in lanes)
-    drawn.append(svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"}))
+    drawn.extend(svg.svg_text(_LEFT - 8, y(value) + 4, label, "tick", anchor="end") for value, label, _ in lanes)
+    drawn.append(
+        svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
+    )
     drawn.extend(
-        svg.text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
-        for index in svg.ticks(points[0]["index"], max(point["index"] for point in points), 12)
+        svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
+        for index in svg.list_ticks(points[0]["index"], max(point["index"] for point in points), 12)
         if index.is_integer() and index >= 0
     )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(svg.text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle"))
+    drawn.append(
+        svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
+    )
     return drawn
 
 
-def _nonfinite(point: Mapping[str, Any]) -> bool:
+def _is_nonfinite_point(point: Mapping[str, Any]) -> bool:
     values = (point[key] for key in ("total", "introduced", "inherited"))
     return any(value is not None and not math.isfinite(value) for value in values)
 
 
-def _series(
+def _points_of_series(
     points: Sequence[Mapping[str, Any]],
     values: Sequence[float | None],
     x: Callable[[float], float],
@@ -119,88 +125,94 @@ def _series(
     ]
 
 
-def _floor(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+def _draw_floor(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     """The FP32 noise that `introduced` is held against, as an area down to the axis."""
-    found = [point for point in _series(depth["points"], depth["floor"], x, y) if point is not None]
+    found = [point for point in _points_of_series(depth["points"], depth["floor"], x, y) if point is not None]
     if len(found) < 2:
         return []
     base = _HEIGHT - _BOTTOM
     outline = [(found[0][0], base), *found, (found[-1][0], base)]
-    return [svg.element("path", {"d": svg.line_path(outline) + "Z", "class": "floor"})]
+    return [svg.svg_element("path", {"d": svg.line_path(outline) + "Z", "class": "floor"})]
 
 
-def _expected(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+def _draw_expected(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     """The error that each format is expected to cause, labelled at the right end."""
     drawn, ends = [], []
     for expected in depth["expected"]:
-        series = _series(depth["points"], expected["values"], x, y)
+        series = _points_of_series(depth["points"], expected["values"], x, y)
         found = [point for point in series if point is not None]
         if not found:
             continue
         css = "expected declared" if expected["declared"] else "expected"
-        drawn.append(svg.element("path", {"d": svg.line_path(found), "class": css}))
+        drawn.append(svg.svg_element("path", {"d": svg.line_path(found), "class": css}))
         ends.append((found[-1][1], f"{expected['format']} expected", css))
-    places = svg.spread([end[0] for end in ends], 14, _TOP, _HEIGHT - _BOTTOM)
+    places = svg.spread_apart([end[0] for end in ends], 14, _TOP, _HEIGHT - _BOTTOM)
     for place, (_, label, css) in zip(places, ends, strict=True):
-        drawn.append(svg.text(_X[1] + 8, place + 4, label, f"tick {css}"))
+        drawn.append(svg.svg_text(_X[1] + 8, place + 4, label, f"tick {css}"))
     return drawn
 
 
-def _line(points: Sequence[Mapping[str, Any]], x: Callable[[float], float], y: Callable[[float], float]) -> str:
+def _draw_line(points: Sequence[Mapping[str, Any]], x: Callable[[float], float], y: Callable[[float], float]) -> str:
     """The total error; the line breaks where there is none on a log scale, and dots stand where no line is."""
-    onscale = [point["total"] if _on_scale(point["total"]) else None for point in points]
+    onscale = [point["total"] if _is_on_scale(point["total"]) else None for point in points]
     around = zip([None, *onscale[:-1]], onscale, [*onscale[1:], None], strict=True)
     joined = [here is not None and (before is not None or after is not None) for before, here, after in around]
     alone = [None if drawn else point["total"] for point, drawn in zip(points, joined, strict=True)]
-    dots = [at for at in _series(points, alone, x, y) if at is not None]
-    line = svg.element("path", {"d": svg.line_path(_series(points, onscale, x, y)), "class": "total"})
-    return line + (svg.element("path", {"d": svg.point_path(dots), "class": "dots total"}) if dots else "")
+    dots = [at for at in _points_of_series(points, alone, x, y) if at is not None]
+    line = svg.svg_element("path", {"d": svg.line_path(_points_of_series(points, onscale, x, y)), "class": "total"})
+    return line + (svg.svg_element("path", {"d": svg.point_path(dots), "class": "dots total"}) if dots else "")
 
 
-def _on_scale(value: float | None) -> bool:
+def _is_on_scale(value: float | None) -> bool:
     return value is not None and math.isfinite(value) and value > 0
 
 
-def _dots(
+def _draw_dots(
     points: Sequence[Mapping[str, Any]], key: str, x: Callable[[float], float], y: Callable[[float], float]
 ) -> str:
-    found = [point for point in _series(points, [point[key] for point in points], x, y) if point is not None]
+    found = [point for point in _points_of_series(points, [point[key] for point in points], x, y) if point is not None]
     css = f"dots {key} dense" if len(points) > _DENSE else f"dots {key}"
-    return svg.element("path", {"d": svg.point_path(found), "class": css})
+    return svg.svg_element("path", {"d": svg.point_path(found), "class": css})
 
 
-def _suspects(
+def _draw_suspects(
     suspects: Sequence[Mapping[str, Any]], x: Callable[[float], float], y: Callable[[float], float]
 ) -> list[str]:
     """A ring and its rank for each; the first one also gets its name and its two errors."""
     drawn: list[str] = []
     placed = [(one, (x(one["index"]), y(one["introduced"]))) for one in suspects if one["index"] is not None]
     for suspect, at in placed:
-        hover = svg.element("title", {}, html.escape(f"{suspect['name']} {suspect['text']}"))
-        drawn.append(svg.element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"}, hover))
+        hover = svg.svg_element("title", {}, html.escape(f"{suspect['name']} {suspect['text']}"))
+        drawn.append(svg.svg_element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"}, hover))
         side = 1 if at[0] < _WIDTH * 0.55 else -1
         anchor = "start" if side > 0 else "end"
         if suspect["rank"] == 1:
-            name = short(suspect["name"], 60)
-            lift = _LIFT if any(_in_the_way(at, side, other) for one, other in placed if one is not suspect) else 0.0
-            drawn.append(svg.text(at[0] + side * 14, at[1] - 1 - lift, f"1 {name}", "note strong", anchor=anchor))
-            drawn.append(svg.text(at[0] + side * 14, at[1] + 14 - lift, suspect["text"], "note", anchor=anchor))
+            name = shorten_name(suspect["name"], 60)
+            lift = (
+                _LIFT
+                if any(_stands_in_the_way(at, side, other) for one, other in placed if one is not suspect)
+                else 0.0
+            )
+            drawn.append(svg.svg_text(at[0] + side * 14, at[1] - 1 - lift, f"1 {name}", "note strong", anchor=anchor))
+            drawn.append(svg.svg_text(at[0] + side * 14, at[1] + 14 - lift, suspect["text"], "note", anchor=anchor))
         else:
             # The second above its ring, the third below: suspects are often neighbours.
             offset = -12 if suspect["rank"] % 2 == 0 else 20
-            drawn.append(svg.text(at[0], at[1] + offset, str(suspect["rank"]), "note", anchor="middle"))
+            drawn.append(svg.svg_text(at[0], at[1] + offset, str(suspect["rank"]), "note", anchor="middle"))
     return drawn
 
 
-def _in_the_way(at: tuple[float, float], side: int, other: tuple[float, float]) -> bool:
+def _stands_in_the_way(at: tuple[float, float], side: int, other: tuple[float, float]) -> bool:
     """Whether another ring lies where the words beside the first one would stand."""
     return 0 <= side * (other[0] - at[0]) < _WORDS and -_LIFT / 2 < other[1] - at[1] < _LIFT
 
 
-def _describe(depth: Mapping[str, Any]) -> str:
+def _describe_chart(depth: Mapping[str, Any]) -> str:
     """The chart in words."""
     totals = [point["total"] for point in depth["points"] if point["total"] is not None]
     worst = max((math.inf if math.isnan(value) else value for value in totals), default=0.0)
-    said = [f"{len(depth['points'])} tensors in graph order; the largest total relative L2 error is {figure(worst)}."]
+    said = [
+        f"{len(depth['points'])} tensors in graph order; the largest total relative L2 error is {format_figure(worst)}."
+    ]
     said.extend(f"Suspect {suspect['rank']}, {suspect['name']}, {suspect['text']}." for suspect in depth["suspects"])
     return " ".join(said)

@@ -34,48 +34,53 @@ def draw_values(identity: str, name: str, sides: Sequence[Mapping[str, Any]]) ->
     exponents = [e for side in sides for sign in ("negative", "positive") for e, _ in side["bins"][sign]]
     if not exponents:
         return ""
-    low, high, cut = _range(exponents, limits=True)
+    low, high, cut = _bin_range(exponents, limits=True)
     signed = any(side["bins"]["negative"] for side in sides)
-    slots = _slots(low, high, signed=signed)
+    slots = _list_slots(low, high, signed=signed)
     width = (_WIDTH - _LEFT - _RIGHT) / len(slots)
-    counts = {side["side"]: _fill(side["bins"], slots, low) for side in sides}
+    counts = {side["side"]: _fill_slots(side["bins"], slots, low) for side in sides}
     y = _counts_axis(max(max(values) for values in counts.values()), _VALUES_TOP, _VALUES_HEIGHT)
     base = _VALUES_HEIGHT - _BOTTOM
-    body = [*_grid(max(max(values) for values in counts.values()), y), *_limits(slots, width, low, high)]
+    body = [*_draw_grid(max(max(values) for values in counts.values()), y), *_draw_limits(slots, width, low, high)]
     for side, values in counts.items():
-        outline = _steps([y(value) for value in values], width, base)
-        body.append(svg.element("path", {"d": outline, "class": f"values {side}"}))
-    body.extend(_exponents(slots, width, base, low if cut else None))
-    body.append(svg.text((_LEFT + _WIDTH - _RIGHT) / 2, _VALUES_HEIGHT - 6, "value", "label", anchor="middle"))
-    body.extend(_hovers(slots, counts, width, (_VALUES_TOP, base)))
-    said = f"Counts by power of two from {svg.power(2, low)} to {svg.power(2, high + 1)} of {name}."
-    return svg.figure(identity, (_WIDTH, _VALUES_HEIGHT), "Values by power of two", said, body)
+        outline = _step_outline([y(value) for value in values], width, base)
+        body.append(svg.svg_element("path", {"d": outline, "class": f"values {side}"}))
+    body.extend(_draw_exponents(slots, width, base, low if cut else None))
+    body.append(svg.svg_text((_LEFT + _WIDTH - _RIGHT) / 2, _VALUES_HEIGHT - 6, "value", "label", anchor="middle"))
+    body.extend(_draw_hover_bars(slots, counts, width, (_VALUES_TOP, base)))
+    said = f"Counts by power of two from {svg.format_power(2, low)} to {svg.format_power(2, high + 1)} of {name}."
+    return svg.svg_figure(identity, (_WIDTH, _VALUES_HEIGHT), "Values by power of two", said, body)
 
 
 def draw_errors(identity: str, name: str, error: _Bins) -> str:
     """The absolute errors |candidate - reference|."""
     if not error:
         return ""
-    low, high, cut = _range([exponent for exponent, _ in error], limits=False)
+    low, high, cut = _bin_range([exponent for exponent, _ in error], limits=False)
     slots: list[tuple[int, int]] = [(1, exponent) for exponent in range(low, high + 1)]
     width = (_WIDTH - _LEFT - _RIGHT) / len(slots)
-    values = _fill({"negative": (), "zero": 0, "positive": error}, slots, low)
+    values = _fill_slots({"negative": (), "zero": 0, "positive": error}, slots, low)
     y = _counts_axis(max(values), _ERRORS_TOP, _ERRORS_HEIGHT)
     base = _ERRORS_HEIGHT - _BOTTOM
     body = [
-        *_grid(max(values), y),
-        svg.element("path", {"d": _steps([y(value) for value in values], width, base), "class": "values error"}),
-        *_exponents(slots, width, base, low if cut else None),
-        svg.text(
+        *_draw_grid(max(values), y),
+        svg.svg_element(
+            "path", {"d": _step_outline([y(value) for value in values], width, base), "class": "values error"}
+        ),
+        *_draw_exponents(slots, width, base, low if cut else None),
+        svg.svg_text(
             (_LEFT + _WIDTH - _RIGHT) / 2, _ERRORS_HEIGHT - 6, "|candidate - reference|", "label", anchor="middle"
         ),
-        *_hovers(slots, {"errors": values}, width, (_ERRORS_TOP, base)),
+        *_draw_hover_bars(slots, {"errors": values}, width, (_ERRORS_TOP, base)),
     ]
-    said = f"Counts of absolute errors by power of two from {svg.power(2, low)} to {svg.power(2, high + 1)} of {name}."
-    return svg.figure(identity, (_WIDTH, _ERRORS_HEIGHT), "Absolute errors by power of two", said, body)
+    said = (
+        f"Counts of absolute errors by power of two from {svg.format_power(2, low)} to "
+        f"{svg.format_power(2, high + 1)} of {name}."
+    )
+    return svg.svg_figure(identity, (_WIDTH, _ERRORS_HEIGHT), "Absolute errors by power of two", said, body)
 
 
-def _range(exponents: Sequence[int], *, limits: bool) -> tuple[int, int, bool]:
+def _bin_range(exponents: Sequence[int], *, limits: bool) -> tuple[int, int, bool]:
     """Lowest and highest bin shown, and whether elements below the lowest are counted into it."""
     high = max(exponents)
     if limits and 16 - _NEAR <= high < 16:
@@ -84,13 +89,13 @@ def _range(exponents: Sequence[int], *, limits: bool) -> tuple[int, int, bool]:
     return low, high, min(exponents) < low
 
 
-def _slots(low: int, high: int, *, signed: bool) -> list[tuple[int, int]]:
+def _list_slots(low: int, high: int, *, signed: bool) -> list[tuple[int, int]]:
     """(sign, exponent) of every bin from left to right; sign 0 is the bin of zeros."""
     positive = [(1, exponent) for exponent in range(low, high + 1)]
     return [*[(-1, e) for _, e in reversed(positive)], (0, 0), *positive] if signed else [(0, 0), *positive]
 
 
-def _fill(bins: Mapping[str, Any], slots: Sequence[tuple[int, int]], low: int) -> list[int]:
+def _fill_slots(bins: Mapping[str, Any], slots: Sequence[tuple[int, int]], low: int) -> list[int]:
     counted: dict[tuple[int, int], int] = {(0, 0): bins["zero"]}
     for sign, key in ((-1, "negative"), (1, "positive")):
         for exponent, n in bins[key]:
@@ -101,43 +106,43 @@ def _fill(bins: Mapping[str, Any], slots: Sequence[tuple[int, int]], low: int) -
 
 def _counts_axis(most: int, top: float, height: float) -> Any:
     """The y of a count: logarithm of count + 1, so that one element shows and none lies on the axis."""
-    scale = svg.linear(0.0, math.log10(most + 1) or 1.0, height - _BOTTOM, top)
+    scale = svg.linear_scale(0.0, math.log10(most + 1) or 1.0, height - _BOTTOM, top)
     return lambda n: scale(math.log10(n + 1))
 
 
-def _grid(most: int, y: Any) -> list[str]:
+def _draw_grid(most: int, y: Any) -> list[str]:
     drawn = []
     for exponent in range(len(str(most))):
         at = y(10**exponent)
-        drawn.append(svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
-        label = str(10**exponent) if exponent < 3 else svg.power(10, exponent)
-        drawn.append(svg.text(_LEFT - 6, at + 4, label, "tick", anchor="end"))
+        drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
+        label = str(10**exponent) if exponent < 3 else svg.format_power(10, exponent)
+        drawn.append(svg.svg_text(_LEFT - 6, at + 4, label, "tick", anchor="end"))
     return drawn
 
 
-def _steps(heights: Sequence[float], width: float, base: float) -> str:
+def _step_outline(heights: Sequence[float], width: float, base: float) -> str:
     points: list[tuple[float, float] | None] = [(_LEFT, base)]
     for i, height in enumerate(heights):
         points.extend([(_LEFT + i * width, height), (_LEFT + (i + 1) * width, height)])
     return svg.line_path([*points, (_LEFT + len(heights) * width, base)])
 
 
-def _exponents(slots: Sequence[tuple[int, int]], width: float, base: float, cut: int | None) -> list[str]:
+def _draw_exponents(slots: Sequence[tuple[int, int]], width: float, base: float, cut: int | None) -> list[str]:
     """Labels under the bins' left edges, thinned to about one every 44 pixels; zeros are always labelled."""
     every = max(1, math.ceil(44 / width))
-    drawn = [svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": base, "y2": base, "class": "axis"})]
+    drawn = [svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": base, "y2": base, "class": "axis"})]
     zero = next((i for i, (sign, _) in enumerate(slots) if sign == 0), -every)
     for i, (sign, exponent) in enumerate(slots):
         if sign == 0:
-            drawn.append(svg.text(_LEFT + (i + 0.5) * width, base + 15, "0", "tick", anchor="middle"))
+            drawn.append(svg.svg_text(_LEFT + (i + 0.5) * width, base + 15, "0", "tick", anchor="middle"))
         elif exponent % every == 0 and abs(i - zero) * width >= 30:
             edge = i if sign > 0 else i + 1
-            label = f"{'≤' if exponent == cut else ''}{'-' if sign < 0 else ''}{svg.power(2, exponent)}"
-            drawn.append(svg.text(_LEFT + edge * width, base + 15, label, "tick", anchor="middle"))
+            label = f"{'≤' if exponent == cut else ''}{'-' if sign < 0 else ''}{svg.format_power(2, exponent)}"
+            drawn.append(svg.svg_text(_LEFT + edge * width, base + 15, label, "tick", anchor="middle"))
     return drawn
 
 
-def _limits(slots: Sequence[tuple[int, int]], width: float, low: int, high: int) -> list[str]:
+def _draw_limits(slots: Sequence[tuple[int, int]], width: float, low: int, high: int) -> list[str]:
     """Lines where a format's range ends, on both signs, each labelled once in a row of its own."""
     drawn: list[str] = []
     shown = [(exponent, label) for exponent, label in _LIMITS if low < exponent <= high]
@@ -148,19 +153,19 @@ def _limits(slots: Sequence[tuple[int, int]], width: float, low: int, high: int)
                 continue
             x = _LEFT + (i if sign > 0 else i + 1) * width
             drawn.append(
-                svg.element("line", {"x1": x, "x2": x, "y1": top, "y2": _VALUES_HEIGHT - _BOTTOM, "class": "limit"})
+                svg.svg_element("line", {"x1": x, "x2": x, "y1": top, "y2": _VALUES_HEIGHT - _BOTTOM, "class": "limit"})
             )
             if sign > 0:
                 near_end = x > _WIDTH - 110
                 drawn.append(
-                    svg.text(
+                    svg.svg_text(
                         x + (-4 if near_end else 4), top + 8, label, "limit", anchor="end" if near_end else "start"
                     )
                 )
     return drawn
 
 
-def _hovers(
+def _draw_hover_bars(
     slots: Sequence[tuple[int, int]], counts: Mapping[str, Sequence[int]], width: float, rows: tuple[float, float]
 ) -> list[str]:
     """An invisible bar over each bin that is not empty, whose title says its counts."""
@@ -168,7 +173,7 @@ def _hovers(
     for i, (sign, exponent) in enumerate(slots):
         if not any(values[i] for values in counts.values()):
             continue
-        where = "zero" if sign == 0 else f"{'-' if sign < 0 else ''}{svg.power(2, exponent)}"
+        where = "zero" if sign == 0 else f"{'-' if sign < 0 else ''}{svg.format_power(2, exponent)}"
         said = ", ".join(f"{values[i]:,} {side}" for side, values in counts.items())
         attributes = {
             "x": _LEFT + i * width,
@@ -177,5 +182,5 @@ def _hovers(
             "height": rows[1] - rows[0],
             "class": "hover",
         }
-        drawn.append(svg.element("rect", attributes, svg.element("title", {}, html.escape(f"{where}: {said}"))))
+        drawn.append(svg.svg_element("rect", attributes, svg.svg_element("title", {}, html.escape(f"{where}: {said}"))))
     return drawn

@@ -9,12 +9,12 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
-from parityscope.report.words import percent, short
+from parityscope.report.words import format_percent, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["draw"]
+__all__ = ["draw_stretches"]
 
 _WIDTH, _HEIGHT = 1120.0, 220.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
@@ -24,7 +24,7 @@ _NAMED = 4
 _WORTH_A_NAME = 0.05
 
 
-def draw(stretches: Mapping[str, Any]) -> str:
+def draw_stretches(stretches: Mapping[str, Any]) -> str:
     """The chart of `view["figures"]["stretches"]` as SVG; empty when nothing was attributed."""
     steps = stretches["steps"]
     if not steps:
@@ -33,13 +33,19 @@ def draw(stretches: Mapping[str, Any]) -> str:
     for step in steps:
         levels.append(levels[-1] + step["share"])
     low, high = min(0.0, *levels), max(1.0, *levels)
-    x = svg.linear(0, stretches["last"], *_X)
-    y = svg.linear(low, high, _HEIGHT - _BOTTOM, _TOP)
-    body = [*_grid(stretches["last"], low, high, x, y), _stairs(steps, levels, x, y), *_names(steps, levels, x, y)]
-    return svg.figure("stretches", (_WIDTH, _HEIGHT), "Contribution to the output error", _describe(steps), body)
+    x = svg.linear_scale(0, stretches["last"], *_X)
+    y = svg.linear_scale(low, high, _HEIGHT - _BOTTOM, _TOP)
+    body = [
+        *_draw_grid(stretches["last"], low, high, x, y),
+        _draw_stairs(steps, levels, x, y),
+        *_draw_names(steps, levels, x, y),
+    ]
+    return svg.svg_figure(
+        "stretches", (_WIDTH, _HEIGHT), "Contribution to the output error", _describe_chart(steps), body
+    )
 
 
-def _stairs(
+def _draw_stairs(
     steps: Sequence[Mapping[str, Any]],
     levels: Sequence[float],
     x: Callable[[float], float],
@@ -49,28 +55,34 @@ def _stairs(
     for step, level in zip(steps, levels[1:], strict=True):
         # Inside a stretch nothing is known but its sum: the line goes straight from cut to cut.
         points.append((x(step["last"]), y(level)))
-    return svg.element("path", {"d": svg.line_path(points), "class": "stairs"})
+    return svg.svg_element("path", {"d": svg.line_path(points), "class": "stairs"})
 
 
-def _grid(last: float, low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
+def _draw_grid(
+    last: float, low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]
+) -> list[str]:
     drawn = []
-    for level in svg.ticks(low, high, 5):
+    for level in svg.list_ticks(low, high, 5):
         line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(level), "y2": y(level), "class": "grid"}
-        drawn.append(svg.element("line", line))
-        drawn.append(svg.text(_LEFT - 8, y(level) + 4, f"{level:.0%}", "tick", anchor="end"))
+        drawn.append(svg.svg_element("line", line))
+        drawn.append(svg.svg_text(_LEFT - 8, y(level) + 4, f"{level:.0%}", "tick", anchor="end"))
     bottom = _HEIGHT - _BOTTOM
-    drawn.append(svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"}))
+    drawn.append(
+        svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
+    )
     drawn.extend(
-        svg.text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
-        for index in svg.ticks(0, last, 12)
+        svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
+        for index in svg.list_ticks(0, last, 12)
         if index.is_integer()
     )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(svg.text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle"))
+    drawn.append(
+        svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
+    )
     return drawn
 
 
-def _names(
+def _draw_names(
     steps: Sequence[Mapping[str, Any]],
     levels: Sequence[float],
     x: Callable[[float], float],
@@ -84,14 +96,16 @@ def _names(
             continue
         at = x(step["last"]), y((levels[place] + levels[place + 1]) / 2)
         side, anchor = (12, "start") if at[0] < _WIDTH * 0.6 else (-12, "end")
-        label = f"{percent(step['share'])} {short(step['name'], 60)}"
-        hover = svg.element("title", {}, html.escape(f"{percent(step['share'])} {step['name']}"))
-        drawn.append(svg.element("circle", {"cx": at[0], "cy": at[1], "r": 4, "class": "ring"}, hover))
-        drawn.append(svg.text(at[0] + side, at[1] + 4, label, "note", anchor=anchor))
+        label = f"{format_percent(step['share'])} {shorten_name(step['name'], 60)}"
+        hover = svg.svg_element("title", {}, html.escape(f"{format_percent(step['share'])} {step['name']}"))
+        drawn.append(svg.svg_element("circle", {"cx": at[0], "cy": at[1], "r": 4, "class": "ring"}, hover))
+        drawn.append(svg.svg_text(at[0] + side, at[1] + 4, label, "note", anchor=anchor))
     return drawn
 
 
-def _describe(steps: Sequence[Mapping[str, Any]]) -> str:
+def _describe_chart(steps: Sequence[Mapping[str, Any]]) -> str:
     """The chart in words."""
     leading = sorted(steps, key=lambda step: -abs(step["share"]))[:_NAMED]
-    return "Shares of the output error: " + "; ".join(f"{step['name']} {percent(step['share'])}" for step in leading)
+    return "Shares of the output error: " + "; ".join(
+        f"{step['name']} {format_percent(step['share'])}" for step in leading
+    )

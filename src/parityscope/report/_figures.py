@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._tensors import GRADES, minor, nonfinite
-from parityscope.report.words import clean, count, figure, number
+from parityscope.report._tensors import GRADES, describe_nonfinite, is_minor_suspect
+from parityscope.report.words import as_number, clean, format_count, format_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["figures"]
+__all__ = ["view_figures"]
 
 _NAMED_SUSPECTS = 3
 
 
-def figures(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_figures(document: Mapping[str, Any]) -> dict[str, Any]:
     """Error along the network, contributions to the output error, then a panel for each plotted tensor."""
-    return {"depth": _depth(document), "stretches": _stretches(document), "tensors": _panels(document)}
+    return {"depth": _view_depth(document), "stretches": _view_stretches(document), "tensors": _view_panels(document)}
 
 
-def _stretches(document: Mapping[str, Any]) -> dict[str, Any]:
+def _view_stretches(document: Mapping[str, Any]) -> dict[str, Any]:
     """Each stretch's nodes and its share of the output error, and the index of the last node."""
     nodes = {
         int(tensor["index"]): clean(tensor.get("node") or tensor.get("name") or "")
         for tensor in document.get("tensors", ())
-        if number(tensor.get("index")) is not None
+        if as_number(tensor.get("index")) is not None
     }
     last = max(nodes, default=0)
     steps: list[dict[str, Any]] = []
@@ -37,81 +37,81 @@ def _stretches(document: Mapping[str, Any]) -> dict[str, Any]:
         end = int(found["last"]) if int(found["last"]) >= 0 else max(last, int(found["first"]))
         first = int(found["first"])
         name = nodes.get(end, f"node {end}") if first == end else f"nodes {first:,} to {end:,}"
-        steps.append({"first": first, "last": end, "share": number(found["share"]) or 0.0, "name": name})
+        steps.append({"first": first, "last": end, "share": as_number(found["share"]) or 0.0, "name": name})
     return {"steps": steps, "last": max([last, *(int(step["last"]) for step in steps)])}
 
 
-def _depth(document: Mapping[str, Any]) -> dict[str, Any]:
+def _view_depth(document: Mapping[str, Any]) -> dict[str, Any]:
     """Total, introduced and inherited error of every tensor that has a place in the graph."""
     rows = [
         (row, tensor)
         for row, tensor in enumerate(document.get("tensors", ()))
-        if number(tensor.get("index")) is not None
+        if as_number(tensor.get("index")) is not None
     ]
     formats = sorted({name for _, tensor in rows for name in tensor.get("expected") or ()})
     return {
-        "points": [_point(row, tensor) for row, tensor in rows],
-        "floor": [number(tensor.get("floor")) for _, tensor in rows],
+        "points": [_view_point(row, tensor) for row, tensor in rows],
+        "floor": [as_number(tensor.get("floor")) for _, tensor in rows],
         "expected": [
             {
                 "format": GRADES.get(name, clean(name)),
                 "declared": name == (document.get("policy") or {}).get("declared"),
-                "values": [number((tensor.get("expected") or {}).get(name)) for _, tensor in rows],
+                "values": [as_number((tensor.get("expected") or {}).get(name)) for _, tensor in rows],
             }
             for name in formats
         ],
-        "suspects": _marked(document),
+        "suspects": _marked_suspects(document),
     }
 
 
-def _point(row: int, tensor: Mapping[str, Any]) -> dict[str, Any]:
+def _view_point(row: int, tensor: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "row": row,
-        "index": number(tensor["index"]),
-        "total": number(tensor.get("rel_l2")),
-        "introduced": number(tensor.get("introduced")),
-        "inherited": number(tensor.get("inherited")),
+        "index": as_number(tensor["index"]),
+        "total": as_number(tensor.get("rel_l2")),
+        "introduced": as_number(tensor.get("introduced")),
+        "inherited": as_number(tensor.get("inherited")),
     }
 
 
-def _marked(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _marked_suspects(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The leading suspects that stand above their floor."""
     shown = []
     for rank, suspect in enumerate(document.get("suspects", ())[:_NAMED_SUSPECTS], start=1):
         site = suspect.get("site", {})
-        introduced = number(suspect.get("introduced"))
-        if introduced is None or introduced <= (number(suspect.get("floor")) or 0.0):
+        introduced = as_number(suspect.get("introduced"))
+        if introduced is None or introduced <= (as_number(suspect.get("floor")) or 0.0):
             continue
         shown.append(
             {
                 "rank": rank,
-                "index": number(site.get("index")),
+                "index": as_number(site.get("index")),
                 "introduced": introduced,
                 "name": clean(site.get("node") or site.get("tensor") or ""),
-                "text": f"introduces {figure(introduced)}, inherits {figure(suspect.get('inherited'))}",
+                "text": f"introduces {format_figure(introduced)}, inherits {format_figure(suspect.get('inherited'))}",
             }
         )
     return shown
 
 
-def _panels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _view_panels(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One panel a plotted tensor: the suspects in their order, then the outputs."""
     plots, graphs = document.get("plots") or {}, document.get("graph_views") or {}
     rows = {row.get("name"): row for row in document.get("tensors", ())}
     blamed = [suspect.get("site", {}).get("tensor") for suspect in document.get("suspects", ())]
     ranks = {name: rank for rank, name in enumerate(blamed, start=1)}
     ranked = document.get("suspects", ())
-    hardly = {row.get("site", {}).get("tensor") for row in ranked if minor(row, ranked)}
+    hardly = {row.get("site", {}).get("tensor") for row in ranked if is_minor_suspect(row, ranked)}
     names = sorted({*plots, *graphs}, key=lambda name: (ranks.get(name, len(ranks) + 1), name))
     panels = [
-        _panel(name, ranks.get(name), rows.get(name, {}), plots.get(name, {}), graphs.get(name))
+        _view_panel(name, ranks.get(name), rows.get(name, {}), plots.get(name, {}), graphs.get(name))
         | {"minor": name in hardly}
         for name in names
     ]
     return [panel for panel in panels if any(panel[part] for part in ("values", "error", "channels", "graph"))]
 
 
-def _panel(
+def _view_panel(
     name: str, rank: int | None, row: Mapping[str, Any], plot: Mapping[str, Any], graph: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     role = f"suspect {rank}" if rank else "output" if row.get("is_output") else "tensor"
@@ -120,20 +120,20 @@ def _panel(
         "role": role,
         "node": clean(row.get("node", "")),
         "op_type": clean(row.get("op_type", "")),
-        "nonfinite": nonfinite(row.get("nonfinite")),
+        "nonfinite": describe_nonfinite(row.get("nonfinite")),
         "values": [
-            {"side": side, "bins": _signed(plot[side])} for side in ("reference", "candidate") if plot.get(side)
+            {"side": side, "bins": _signed_bins(plot[side])} for side in ("reference", "candidate") if plot.get(side)
         ],
         "error": [(int(exponent), int(n)) for exponent, n in plot.get("error") or ()],
         "channels": [
-            {"index": count(index), "value": number(value) or 0.0, "text": figure(value)}
+            {"index": format_count(index), "value": as_number(value) or 0.0, "text": format_figure(value)}
             for index, value in plot.get("channels") or ()
         ],
-        "graph": _graph(graph) if graph and graph.get("nodes") else None,
+        "graph": _view_graph(graph) if graph and graph.get("nodes") else None,
     }
 
 
-def _signed(histogram: Mapping[str, Any]) -> dict[str, Any]:
+def _signed_bins(histogram: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "negative": [(int(exponent), int(n)) for exponent, n in histogram.get("negative") or ()],
         "zero": int(histogram.get("zero") or 0),
@@ -141,15 +141,15 @@ def _signed(histogram: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _graph(graph: Mapping[str, Any]) -> dict[str, Any]:
+def _view_graph(graph: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nodes": [
             {
                 "id": str(node["id"]),
                 "label": clean(node.get("label") or node["id"]),
                 "op_type": clean(node.get("op_type", "")),
-                "introduced": number(node.get("introduced")),
-                "inherited": number(node.get("inherited")),
+                "introduced": as_number(node.get("introduced")),
+                "inherited": as_number(node.get("inherited")),
                 "is_suspect": bool(node.get("is_suspect")),
             }
             for node in graph["nodes"]

@@ -12,15 +12,23 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
-from parityscope.languages import columns_of, spoken
-from parityscope.report._offered import repairing
+from parityscope.languages import columns_of, say_in_language
+from parityscope.report._offered import repair_command
 from parityscope.report._tensors import GRADES
-from parityscope.report.words import clean, count, figure, number, percent, short, size
+from parityscope.report.words import (
+    as_number,
+    clean,
+    format_count,
+    format_error,
+    format_figure,
+    format_percent,
+    shorten_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PLACES", "badness", "first_screen", "handed_on", "lost_elements"]
+__all__ = ["PLACES", "badness_of_output", "first_screen", "layers_handing_on", "lost_elements"]
 
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
@@ -55,63 +63,67 @@ def first_screen(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[
     """
     return {
         "symbol": model["verdict"]["symbol"],
-        "title": f"{_subject(document)}: {_usable(document)}",
-        "basis": _basis(document),
-        "rows": list(_rows(document, model)),
-        "rest": _rest(document, model),
+        "title": f"{_describe_subject(document)}: {_describe_usability(document)}",
+        "basis": _describe_basis(document),
+        "rows": list(_list_rows(document, model)),
+        "rest": _describe_rest(document, model),
     }
 
 
-def _rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
+def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
     beyond = document.get("verdict") == "beyond"
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
-        yield _why(causes, model)
-        yield from (_further(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0]))
-        yield from _where(document, causes)
+        yield _row_of_cause(causes, model)
+        yield from (
+            _row_of_further_cause(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0])
+        )
+        yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
-        yield from _fix([one for one in model["repairs"] if one["cures"] or not proved], repairing(document))
-        yield from _sure(causes)
-    yield from _notes(document, model)
-    yield from _not_judged(document, model["skipped"])
+        yield from _rows_of_repairs(
+            [one for one in model["repairs"] if one["cures"] or not proved], repair_command(document)
+        )
+        yield from _rows_of_sureness(causes)
+    yield from _rows_of_notes(document, model)
+    yield from _rows_of_not_judged(document, model["skipped"])
 
 
-def _row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
+def _make_row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
     return {"label": label, "text": text, "command": command, "note": note}
 
 
-def _subject(document: Mapping[str, Any]) -> str:
+def _describe_subject(document: Mapping[str, Any]) -> str:
     """The model, what it was meant to be computed in, and by whom: "ocr-det in FP16 (OpenVINO)"."""
     candidate = document.get("candidate", {})
     declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     runtime = str(candidate.get("backend") or "")
     known = known_backend(runtime) if runtime else None
     by = clean(runtime) if known is None else known.words or known.title
-    named = short((document.get("model") or {}).get("name") or "model", _NAME)
+    named = shorten_name((document.get("model") or {}).get("name") or "model", _NAME)
     return f"{named}{f' in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
 
 
-def _basis(document: Mapping[str, Any]) -> str:
+def _describe_basis(document: Mapping[str, Any]) -> str:
     inputs = document.get("inputs") or {}
-    samples = int(number(inputs.get("samples")) or 0)
+    samples = int(as_number(inputs.get("samples")) or 0)
     kind = "generated sample" if inputs.get("generated") else "sample"
     origin = clean(inputs.get("origin") or "")
     given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
-    return f"{count(samples)} {kind}{'' if samples == 1 else 's'}{given}"
+    return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}"
 
 
-def _usable(document: Mapping[str, Any]) -> str:
+def _describe_usability(document: Mapping[str, Any]) -> str:
     """What somebody who uses the outputs sees: NaN before anything else, then decisions, then how far numbers are off."""
     outputs = list(document.get("outputs", ()))
-    if fair := _fair(document):
+    if fair := _describe_real_data(document):
         return fair
-    if lost := _not_finite(outputs):
+    if lost := _describe_not_finite(outputs):
         return lost
-    worst = max(outputs, key=badness, default=None)
+    worst = max(outputs, key=badness_of_output, default=None)
     if worst is None:
         return "nothing was compared"
     verdict = document.get("verdict")
-    told = f"{_changed_decisions(outputs)}{_differs(worst, document)}"
+    told = f"{_describe_changed_decisions(outputs)}{_describe_difference(worst, document)}"
     if verdict == "beyond":
         bad = [one for one in outputs if one.get("verdict") == "beyond"]
         more = f"; {len(bad) - 1} more of {len(outputs)} outputs are beyond too" if len(bad) > 1 else ""
@@ -121,108 +133,117 @@ def _usable(document: Mapping[str, Any]) -> str:
     return f"not everything could be judged; {told}"
 
 
-def _fair(document: Mapping[str, Any]) -> str:
+def _describe_real_data(document: Mapping[str, Any]) -> str:
     """Where real data is within and the given data is not, that comes before anything else; else ""."""
     for one in document.get("findings", ()):
-        real = number((one.get("details") or {}).get("real")) if one.get("code") == _REAL else None
+        real = as_number((one.get("details") or {}).get("real")) if one.get("code") == _REAL else None
         if real is not None:
-            return f"right on the real samples, where it differs by {percent(real)}; the given data is not like them"
+            return f"right on the real samples, where it differs by {format_percent(real)}; the given data is not like them"
     return ""
 
 
-def _not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
+def _describe_not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
     """How much of the outputs is NaN or infinite in the candidate alone; "" if nothing is."""
     lost = [(one, *lost_elements(one)) for one in outputs]
     hurt = [(one, bad, whole) for one, bad, whole in lost if bad]
     if not hurt:
         return ""
     if len(outputs) == len(hurt) and all(bad == whole for _, bad, whole in hurt):
-        every = f"all {len(outputs)} outputs are" if len(outputs) > 1 else f"the output '{_name(outputs[0])}' is"
+        every = f"all {len(outputs)} outputs are" if len(outputs) > 1 else f"the output '{_output_name(outputs[0])}' is"
         return f"{every} NaN or infinite"
     one, bad, whole = max(hurt, key=lambda each: each[1] / max(each[2], 1))
-    part = f"{percent(bad / whole)} of " if whole else f"{count(bad)} numbers of "
+    part = f"{format_percent(bad / whole)} of " if whole else f"{format_count(bad)} numbers of "
     more = f", and {len(hurt) - 1} more of {len(outputs)} outputs hold some" if len(hurt) > 1 else ""
-    return f"{part}output '{_name(one)}' is NaN or infinite ({count(bad)} of {count(whole)} numbers){more}"
+    return f"{part}output '{_output_name(one)}' is NaN or infinite ({format_count(bad)} of {format_count(whole)} numbers){more}"
 
 
 def lost_elements(output: Mapping[str, Any]) -> tuple[int, int]:
     """Elements that are finite in the reference alone, and all."""
     found = output.get("nonfinite") or {}
     statistics = output.get("statistics") or {}
-    return int(number(found.get("candidate")) or 0), int(number(statistics.get("count")) or 0)
+    return int(as_number(found.get("candidate")) or 0), int(as_number(statistics.get("count")) or 0)
 
 
-def _changed_decisions(outputs: Sequence[Mapping[str, Any]]) -> str:
+def _describe_changed_decisions(outputs: Sequence[Mapping[str, Any]]) -> str:
     for one in outputs:
-        agreed = number(((one.get("measurements") or {}).get("top1_agreement") or {}).get("value"))
+        agreed = as_number(((one.get("measurements") or {}).get("top1_agreement") or {}).get("value"))
         rows = _scored_rows(one.get("statistics") or {})
         if agreed is not None and rows and (changed := round((1 - agreed) * rows)):
-            return f"top-1 of '{_name(one)}' changed in {count(changed)} of {count(rows)} rows; "
+            return f"top-1 of '{_output_name(one)}' changed in {format_count(changed)} of {format_count(rows)} rows; "
     return ""
 
 
 def _scored_rows(statistics: Mapping[str, Any]) -> int:
     found = next((one for one in statistics.values() if isinstance(one, dict) and {"rows", "top1"} <= set(one)), {})
-    return int(number(found.get("rows")) or 0)
+    return int(as_number(found.get("rows")) or 0)
 
 
-def _differs(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """The error of an output beside what its arithmetic explains."""
     declared = str((document.get("policy") or {}).get("declared") or "")
-    expected = number((output.get("expected") or {}).get(declared))
-    measured = number(output.get("rel_l2"))
-    name = _name(output)
+    expected = as_number((output.get("expected") or {}).get(declared))
+    measured = as_number(output.get("rel_l2"))
+    name = _output_name(output)
     if measured is None:
         return f"'{name}' was not compared"
     if not math.isfinite(measured):
-        return f"'{name}' differs, by no share that can be told: by up to {size(output.get('max_abs'))}"
+        return f"'{name}' differs, by no share that can be told: by up to {format_error(output.get('max_abs'))}"
     if not measured:
         return f"'{name}' is the same"
     within = document.get("verdict") == "within"
-    told = f"'{name}' differs by {percent(measured, exact=not within)}"
+    told = f"'{name}' differs by {format_percent(measured, exact=not within)}"
     if not expected:
         return told
     grade = GRADES.get(declared, clean(declared))
     if measured > _MORE * expected:
         times = measured / expected
-        often = figure(times) if times < _MOST_TIMES else f"over {count(_MOST_TIMES)}"
+        often = format_figure(times) if times < _MOST_TIMES else f"over {format_count(_MOST_TIMES)}"
         return f"{told}, {often} times what {grade} explains"
-    return f"{told}; {grade} explains {percent(expected, exact=not within)}"
+    return f"{told}; {grade} explains {format_percent(expected, exact=not within)}"
 
 
-def badness(output: Mapping[str, Any]) -> tuple[bool, float]:
-    error = number(output.get("rel_l2"))
+def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:
+    error = as_number(output.get("rel_l2"))
     rank = -1.0 if error is None else math.inf if math.isnan(error) else error
     return output.get("verdict") == "beyond", rank
 
 
-def _why(causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
+def _row_of_cause(causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
     if not causes:
-        return _row("Why", _cut(clean(model["no_cause"])))
+        return _make_row("Why", _cut_text(clean(model["no_cause"])))
     first = causes[0]
-    return _row("Why", f"{_cut(_claim(first))} [{clean(first.get('code', ''))}, {_sureness(first)}]")
+    return _make_row(
+        "Why",
+        f"{_cut_text(_first_claim_sentence(first))} [{clean(first.get('code', ''))}, {_describe_sureness(first)}]",
+    )
 
 
-def _further(finding: Mapping[str, Any], first: Mapping[str, Any]) -> _Row:
+def _row_of_further_cause(finding: Mapping[str, Any], first: Mapping[str, Any]) -> _Row:
     label = "or" if _is_instead(finding, first) else "and"
-    return _row(label, f"{_cut(_claim(finding), _SHORTER)} [{clean(finding.get('code', ''))}, {_sureness(finding)}]")
+    return _make_row(
+        label,
+        (
+            f"{_cut_text(_first_claim_sentence(finding), _SHORTER)} [{clean(finding.get('code', ''))}, "
+            f"{_describe_sureness(finding)}]"
+        ),
+    )
 
 
 def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
     """Whether a cause explains what another one explains already: both cannot be the whole of it."""
-    shares = [number(one.get("share")) or 0.0 for one in (finding, first)]
+    shares = [as_number(one.get("share")) or 0.0 for one in (finding, first)]
     return min(shares) >= _PROVED
 
 
-def _claim(finding: Mapping[str, Any]) -> str:
+def _first_claim_sentence(finding: Mapping[str, Any]) -> str:
     """The claim's first sentence; what a title adds is for the rest of the report."""
     claim = clean(finding.get("claim") or finding.get("title") or "")
     return re.split(r"(?<=[a-z0-9)'\"])\. (?=[A-Z])", claim, maxsplit=1)[0].removesuffix(".")
 
 
-def _cut(text: str, longest: int = _LONGEST) -> str:
+def _cut_text(text: str, longest: int = _LONGEST) -> str:
     """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
-    told = spoken(text)
+    told = say_in_language(text)
     if columns_of(told) <= longest:
         return told
     least = longest * len(told) // columns_of(told)
@@ -230,49 +251,53 @@ def _cut(text: str, longest: int = _LONGEST) -> str:
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
-    return (number(finding.get("confidence")) or 0.0) >= _PROVED
+    return (as_number(finding.get("confidence")) or 0.0) >= _PROVED
 
 
-def _sureness(finding: Mapping[str, Any]) -> str:
-    return "proved" if _is_proved(finding) else f"likely: {percent(number(finding.get('confidence')) or 0.0)}"
+def _describe_sureness(finding: Mapping[str, Any]) -> str:
+    return "proved" if _is_proved(finding) else f"likely: {format_percent(as_number(finding.get('confidence')) or 0.0)}"
 
 
-def _where(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     """The layer of the first cause, else of the first suspect, and what only hands its error on."""
     first = causes[0] if causes else {}
     site = first.get("site")
     family = str(first.get("code", ""))[:3]
     if family in PLACES:
         named = clean((site or {}).get("tensor") or "")
-        yield _row("Where", f"{PLACES[family]}{f': {short(named, _NAME)}' if named else ''}")
+        yield _make_row("Where", f"{PLACES[family]}{f': {shorten_name(named, _NAME)}' if named else ''}")
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
     if not site:
         return
     node, tensor = clean(site.get("node") or ""), clean(site.get("tensor") or "")
-    index = number(site.get("index"))
-    nodes = number((document.get("model") or {}).get("nodes"))
-    place = f"node {count(index + 1)} of {count(nodes)}, " if index is not None and nodes and 0 <= index < nodes else ""
+    index = as_number(site.get("index"))
+    nodes = as_number((document.get("model") or {}).get("nodes"))
+    place = (
+        f"node {format_count(index + 1)} of {format_count(nodes)}, "
+        if index is not None and nodes and 0 <= index < nodes
+        else ""
+    )
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
-    behind = handed_on(document.get("tensors", ()), index)
-    passing = f"; {count(behind)} behind it only hand the error on" if behind else ""
-    yield _row("Where", f"{place}{short(node or tensor, _NAME)}{kind}{passing}")
+    behind = layers_handing_on(document.get("tensors", ()), index)
+    passing = f"; {format_count(behind)} behind it only hand the error on" if behind else ""
+    yield _make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
 
 
-def handed_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
+def layers_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
     """How many tensors behind a place are wrong by what they inherit."""
     if index is None:
         return 0
-    behind = [one for one in tensors if (number(one.get("index")) or 0) > index and one.get("grade") == "beyond"]
+    behind = [one for one in tensors if (as_number(one.get("index")) or 0) > index and one.get("grade") == "beyond"]
     return sum(
-        (number(one.get("introduced")) or 0.0) <= _SMALL * (number(one.get("inherited")) or 0.0)
+        (as_number(one.get("introduced")) or 0.0) <= _SMALL * (as_number(one.get("inherited")) or 0.0)
         for one in behind
         if one.get("inherited") is not None and one.get("introduced") is not None
     )
 
 
-def _fix(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]:
+def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]:
     """The best repair that was tried, or the first that is offered; then two more, of which none has a command that was told.
 
     `searching` is the command that searches the model's repair, "" where there is none.
@@ -282,51 +307,51 @@ def _fix(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]
         command = str(repair["command"]).splitlines()[0] if repair["command"] else ""
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = _cut(repair["text"], _LINE if told else _SHORTER)
+        text = _cut_text(repair["text"], _LINE if told else _SHORTER)
         if told:
-            yield _row("or", text)
+            yield _make_row("or", text)
         else:
             file = (repair["trial"] or {}).get("file", "")
             used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-            yield _row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
+            yield _make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
         told.add(command or repair["text"])
     if len(told) == 1 and searching and searching not in told:
-        yield _row("or", "search the smallest change that meets a budget:", command=searching)
+        yield _make_row("or", "search the smallest change that meets a budget:", command=searching)
 
 
 def _shown_effect(repair: Mapping[str, Any]) -> str:
     """What was measured of a repair, or of its cause; "" where nothing was."""
     trial, cause = repair["trial"], repair["cause"]
     if trial:
-        return f"tried: {trial['change']}, {_tried(trial['verdict'])}"
+        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'])}"
     if not cause:
         return ""
     told = f"goes from {cause['before']} to {cause['after']}"
     return f"not tried itself; a copy of the reference with this fault put right {told}"
 
 
-def _tried(verdict: str) -> str:
+def _describe_trial(verdict: str) -> str:
     return {"within": "within", "beyond": "still beyond"}.get(verdict, "not judged")
 
 
-def _sure(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     if not causes:
         return
     first = causes[0]
-    share = number(first.get("share"))
-    sure = percent(number(first.get("confidence")) or 0.0)
-    explains = "" if share is None else f", and it explains {percent(share)} of the output error"
+    share = as_number(first.get("share"))
+    sure = format_percent(as_number(first.get("confidence")) or 0.0)
+    explains = "" if share is None else f", and it explains {format_percent(share)} of the output error"
     because = clean(first.get("confidence_from") or "")
     told = [f"{sure}{explains}", f"{sure}: {because}{explains}"]
     rivals = sum(_is_instead(one, first) for one in causes[1:])
     if rivals:
         which = f"{rivals + 1} causes explain all of the error on these samples alike"
-        yield _row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
+        yield _make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
         return
-    yield _row("Sure", told[bool(because) and len(told[1]) <= _LINE])
+    yield _make_row("Sure", told[bool(because) and len(told[1]) <= _LINE])
 
 
-def _notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
+def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
     """What weakens the answer: answers that vary, data that is no data, what contributes."""
     notes = [_SAME] if str(document.get("headline", "")).startswith(_SAME) else []
     notes += [model["varies"]] if model["varies"] else []
@@ -337,31 +362,33 @@ def _notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_R
         or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
     ]
     most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
-    yield from (_row("Note", _cut(one, _SHORTER)) for one in notes[:most])
+    yield from (_make_row("Note", _cut_text(one, _SHORTER)) for one in notes[:most])
 
 
-def _not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     """Outputs without a verdict, and what was asked for and not done, with the fix."""
     outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
     for one in outputs[:_MOST_NOTES]:
-        yield _row("Missing", _cut(f"output '{_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
+        yield _make_row("Missing", _cut_text(f"output '{_output_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
     for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
         note = f"fix: {skip['fix']}" if skip["fix"] else ""
-        yield _row("Missing", _cut(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
+        yield _make_row("Missing", _cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
 
 
-def _rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     claims = {
         str((one.get("experiment") or {}).get("claim", ""))
         for one in document.get("refuted", ())
         if one.get("outcome") == "refutes"
     }
     refuted = len(claims)
-    told = [f"{count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
+    told = (
+        [f"{format_count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
+    )
     if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
-        told.append(f"{count(missed)} {'thing was' if missed == 1 else 'things were'} not examined")
+        told.append(f"{format_count(missed)} {'thing was' if missed == 1 else 'things were'} not examined")
     return f"{', '.join(told)}." if told else ""
 
 
-def _name(output: Mapping[str, Any]) -> str:
-    return short(output.get("name", ""), _NAME)
+def _output_name(output: Mapping[str, Any]) -> str:
+    return shorten_name(output.get("name", ""), _NAME)

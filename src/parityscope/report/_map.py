@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.words import number
+from parityscope.report.words import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["STATES", "columns", "network_map"]
+__all__ = ["STATES", "columns_of_rows", "network_map"]
 
 # In the order of what a cell of the strip shows where several tensors share it: the last one wins.
 STATES = ("not judged", "as expected", "hands on or amplifies what enters", "introduces error", "not finite")
@@ -31,9 +31,9 @@ def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ()) if document.get("verdict") != "within" else ()
     sites = [one.get("site") or {} for one in (*causes[:1], *ranked[:1])]
-    places = [int(place) for site in sites if (place := number(site.get("index"))) is not None and place >= 0]
-    indices = [int(place) for row in document.get("tensors", ()) if (place := number(row.get("index"))) is not None]
-    nodes = int(number((document.get("model") or {}).get("nodes")) or 0)
+    places = [int(place) for site in sites if (place := as_number(site.get("index"))) is not None and place >= 0]
+    indices = [int(place) for row in document.get("tensors", ()) if (place := as_number(row.get("index"))) is not None]
+    nodes = int(as_number((document.get("model") or {}).get("nodes")) or 0)
     return {
         "nodes": max([nodes, *(index + 1 for index in indices)]) if indices else 0,
         "cause": places[0] if places else None,
@@ -41,30 +41,30 @@ def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def state(row: Mapping[str, Any]) -> int:
+def state_of_tensor(row: Mapping[str, Any]) -> int:
     """Which of `STATES` a tensor of the document is in."""
-    lost = number((row.get("nonfinite") or {}).get("candidate")) or 0
-    error = number(row.get("rel_l2"))
+    lost = as_number((row.get("nonfinite") or {}).get("candidate")) or 0
+    error = as_number(row.get("rel_l2"))
     if lost or (error is not None and math.isnan(error)):
         return _BROKEN
     if not row.get("grade"):
         return _UNKNOWN
     if row["grade"] != "beyond":
         return _EXPECTED
-    introduced, inherited = number(row.get("introduced")), number(row.get("inherited"))
+    introduced, inherited = as_number(row.get("introduced")), as_number(row.get("inherited"))
     if introduced is None or inherited is None:
         return _UNKNOWN
     return _INHERITS if introduced <= _SMALL * inherited else _INTRODUCES
 
 
-def columns(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def columns_of_rows(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The rows of `document["tensors"]`, worded in `rows` (view's `tensors`), column by column."""
     found: dict[str, Any] = {
         "count": len(rows),
         "index": [int(row["index"]) if row["index"].isdigit() else -1 for row in rows],
         "name": [row["name"] for row in rows],
         "node": ["" if row["node"] == row["name"] else row["node"] for row in rows],
-        "state": "".join(str(state(row)) for row in document.get("tensors", ())),
+        "state": "".join(str(state_of_tensor(row)) for row in document.get("tensors", ())),
         "level": "".join(str(row["errors"][1]["level"]) for row in rows),
         "max": [row["max_abs"][0] for row in rows],
         "channel": [row["channel"][0] for row in rows],
@@ -75,11 +75,11 @@ def columns(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> d
     for place, name in enumerate(("total", "introduced", "inherited")):
         found[name] = [row["errors"][place]["text"] for row in rows]
     for name, key in (("operator", "op_type"), ("grade", "grade"), ("shape", "shape"), ("dtype", "dtype")):
-        found[name] = _pointed([row[key] for row in rows])
+        found[name] = _share_texts([row[key] for row in rows])
     return found
 
 
-def _pointed(texts: Sequence[str]) -> dict[str, list[Any]]:
+def _share_texts(texts: Sequence[str]) -> dict[str, list[Any]]:
     """The different texts, and for each row which of them it has."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return {"texts": list(places), "at": [places[text] for text in texts]}

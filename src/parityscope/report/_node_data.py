@@ -17,12 +17,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.words import clean, number
+from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["overlay"]
+__all__ = ["make_overlay"]
 
 # An upper bound and a colour: whole decades of relative L2 error. The viewer's gradients are linear between the least
 # and the greatest value, which shows nothing of errors that span ten decades. Colours: ColorBrewer's YlOrRd, which
@@ -41,33 +41,33 @@ _THRESHOLDS = (
 _NONFINITE_COLOR = "#4d004b"
 
 
-def overlay(document: Mapping[str, Any], quantity: str, name: str) -> str:
+def make_overlay(document: Mapping[str, Any], quantity: str, name: str) -> str:
     """The overlay of `quantity` ("introduced" or "rel_l2") as JSON text; the worst of a node's outputs counts."""
     worst: dict[str, float] = {}
     for row in document.get("tensors", ()):
-        value = number(row.get(quantity))
+        value = as_number(row.get(quantity))
         if value is None:
             continue
-        for identity in _identities(row):
-            worst[identity] = _worse(worst.get(identity, 0.0), value)
+        for identity in _node_identities(row):
+            worst[identity] = _worse_of(worst.get(identity, 0.0), value)
     data = {
         "name": f"Parityscope: {name} of {clean(document.get('candidate', {}).get('target', 'the candidate'))}",
-        "results": {identity: _result(worst[identity]) for identity in sorted(worst)},
+        "results": {identity: _result_of_node(worst[identity]) for identity in sorted(worst)},
         "thresholds": [{"value": value, "bgColor": color} for value, color in _THRESHOLDS],
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _identities(row: Mapping[str, Any]) -> list[str]:
+def _node_identities(row: Mapping[str, Any]) -> list[str]:
     node = [str(row["node"])] if row.get("node") else []
     return [*node, f"[value] {row['name']}"] if row.get("is_output") else node
 
 
-def _worse(one: float, other: float) -> float:
+def _worse_of(one: float, other: float) -> float:
     return math.nan if math.isnan(one) or math.isnan(other) else max(one, other)
 
 
-def _result(value: float) -> dict[str, Any]:
+def _result_of_node(value: float) -> dict[str, Any]:
     """A non-finite value is written as a word: the viewer's JSON has no number for it, and colours only numbers."""
     if math.isfinite(value):
         return {"value": value}

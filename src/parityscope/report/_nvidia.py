@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parityscope.backends import known_backend
-from parityscope.report._offered import repairing
+from parityscope.report._offered import repair_command
 from parityscope.report.words import clean
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Certainty
 
-__all__ = ["deploys_with_tensorrt", "nvidia"]
+__all__ = ["deploys_with_tensorrt", "view_nvidia_commands"]
 
 _FLAG = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
 _BLOBS, _JSON = "for-trtexec", "for-polygraphy"
@@ -36,7 +36,7 @@ _TYPED = "TYPED.onnx"
 _INSIDE = ("RNG", "ACC", "FUS", "CST", "QNT")
 
 
-class _Asked(NamedTuple):
+class _NvidiaQuestion(NamedTuple):
     model: str  # quoted
     stem: str
     inputs: str
@@ -46,27 +46,27 @@ class _Asked(NamedTuple):
     repair: str  # the command that writes the repaired model, "" where there is none
 
 
-def nvidia(document: Mapping[str, Any]) -> list[dict[str, str]]:
+def view_nvidia_commands(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """The rows, causes first; empty where the candidate is another runtime or nothing was found."""
     candidate = document.get("candidate") or {}
     path = clean((document.get("model") or {}).get("path") or "")
     if not path or _is_tensorrt(candidate) == "no":
         return []
     declared = clean((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
-    asked = _Asked(
+    asked = _NvidiaQuestion(
         model=shlex.quote(path),
         stem=PurePath(path).stem,
-        inputs=_inputs(document),
+        inputs=_inputs_option(document),
         outputs=tuple(clean(output.get("name", "")) for output in (document.get("model") or {}).get("outputs", ())),
         flag=_FLAG.get(declared, ""),
         tf32=declared == "tf32",
-        repair=repairing(document),
+        repair=repair_command(document),
     )
     rows: list[dict[str, str]] = []
     for finding in sorted(document.get("findings", ()), key=lambda one: one.get("role") != "cause"):
         if finding.get("role") == "information":
             continue
-        for does, tool, versions, line in (*_confirming(finding, asked), *_applying(finding, asked)):
+        for does, tool, versions, line in (*_lines_that_confirm(finding, asked), *_lines_that_repair(finding, asked)):
             row = {
                 "code": clean(finding.get("code", "")),
                 "does": does,
@@ -103,12 +103,12 @@ def _is_tensorrt(candidate: Mapping[str, Any]) -> Certainty:
     return "perhaps" if found is None else found.tensorrt
 
 
-def _inputs(document: Mapping[str, Any]) -> str:
+def _inputs_option(document: Mapping[str, Any]) -> str:
     told = clean(((document.get("question") or {}).get("asked") or {}).get("inputs") or "")
     return f" --inputs {shlex.quote(told)}" if told else ""
 
 
-def _confirming(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+def _lines_that_confirm(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> Iterator[tuple[str, str, str, str]]:
     code, does = clean(finding.get("code", "")), "confirms"
     tensor = clean((finding.get("site") or {}).get("tensor") or "")
     if code.startswith("BND"):
@@ -120,47 +120,47 @@ def _confirming(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str
         yield from _looking_inside(tensor, asked)
         return
     if asked.tf32 or clean((finding.get("details") or {}).get("change") or "") == "tf32_off":
-        yield does, "trtexec", _ALL, _given(asked, "--noTF32 --exportOutput=exported.json")
-        yield does, "polygraphy", _ALL, f"{_both(asked, '--tf32')}  # once more without --tf32"
+        yield does, "trtexec", _ALL, _trtexec_on_first_sample(asked, "--noTF32 --exportOutput=exported.json")
+        yield does, "polygraphy", _ALL, f"{_polygraphy_with_onnxruntime(asked, '--tf32')}  # once more without --tf32"
         return
     # What is outside of the network vanishes when the engine is given the reference's own inputs by name.
     plain = "--exportOutput=exported.json"
     if asked.flag:
-        yield does, "trtexec", _BEFORE_11, _given(asked, f"{asked.flag} {plain}")
-        yield does, "trtexec", _FROM_11, _given(asked, plain, typed=True)
+        yield does, "trtexec", _BEFORE_11, _trtexec_on_first_sample(asked, f"{asked.flag} {plain}")
+        yield does, "trtexec", _FROM_11, _trtexec_on_first_sample(asked, plain, typed=True)
     else:
-        yield does, "trtexec", _ALL, _given(asked, plain)
+        yield does, "trtexec", _ALL, _trtexec_on_first_sample(asked, plain)
     compared = f"parityscope compare {asked.model} --candidate 'saved?path=exported.json'{asked.inputs} --samples 1"
     yield does, "parityscope", "", compared
 
 
-def _looking_inside(tensor: str, asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+def _looking_inside(tensor: str, asked: _NvidiaQuestion) -> Iterator[tuple[str, str, str, str]]:
     """The tensor as the engine has it. Marking it keeps it out of a fusion: an error that vanishes then is the fusion's."""
     name, file = shlex.quote(tensor), shlex.quote(f"{tensor}:debug.raw")
     marks = f"--markDebug={name} --saveDebugTensors={file}"
     if asked.flag:
-        yield "confirms", "trtexec", "10", _given(asked, f"{asked.flag} {marks}")
-        yield "confirms", "trtexec", _FROM_11, _given(asked, marks, typed=True)
+        yield "confirms", "trtexec", "10", _trtexec_on_first_sample(asked, f"{asked.flag} {marks}")
+        yield "confirms", "trtexec", _FROM_11, _trtexec_on_first_sample(asked, marks, typed=True)
     else:
-        yield "confirms", "trtexec", _FROM_10, _given(asked, marks)
+        yield "confirms", "trtexec", _FROM_10, _trtexec_on_first_sample(asked, marks)
     outputs = " ".join(shlex.quote(one) for one in dict.fromkeys((tensor, *asked.outputs)))
     flag = asked.flag or ("--tf32" if asked.tf32 else "")
-    both = _both(asked, f"{flag} --onnx-outputs {outputs} --trt-outputs {outputs}".strip())
+    both = _polygraphy_with_onnxruntime(asked, f"{flag} --onnx-outputs {outputs} --trt-outputs {outputs}".strip())
     yield "confirms", "polygraphy", _BEFORE_11, both
 
 
-def _both(asked: _Asked, options: str) -> str:
+def _polygraphy_with_onnxruntime(asked: _NvidiaQuestion, options: str) -> str:
     """Polygraphy on the first sample, with ONNX Runtime beside TensorRT. Its shapes make the engine's profile."""
     return f"polygraphy run {asked.model} --onnxrt --trt {options} $(cat {_JSON}/{_FIRST})"
 
 
-def _given(asked: _Asked, options: str, *, typed: bool = False) -> str:
+def _trtexec_on_first_sample(asked: _NvidiaQuestion, options: str, *, typed: bool = False) -> str:
     """The first sample in trtexec, its blobs given by name."""
     model = _TYPED if typed else asked.model
     return f"trtexec --onnx={model} {options} $(cat {_BLOBS}/{_FIRST})"
 
 
-def _applying(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str, str, str, str]]:
+def _lines_that_repair(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> Iterator[tuple[str, str, str, str]]:
     node = clean((finding.get("site") or {}).get("node") or "")
     fixed = f"{asked.stem}.fixed.onnx"
     for repair in finding.get("repairs", ()):
@@ -194,7 +194,7 @@ def _applying(finding: Mapping[str, Any], asked: _Asked) -> Iterator[tuple[str, 
             yield from _typed_file(asked, fixed)
 
 
-def _typed_file(asked: _Asked, fixed: str) -> Iterator[tuple[str, str, str, str]]:
+def _typed_file(asked: _NvidiaQuestion, fixed: str) -> Iterator[tuple[str, str, str, str]]:
     """The repair as a strongly typed file, which 10 and 11 take as it stands."""
     quoted = shlex.quote(fixed)
     if asked.repair:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends.targets import format_target, parse_target, with_option
 from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
-from parityscope.report.words import clean, number, percent, ratio
+from parityscope.report.words import as_number, clean, format_percent, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["repairing", "repairs", "verifying"]
+__all__ = ["repair_command", "verify_command", "view_repairs"]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
@@ -26,16 +26,16 @@ _TITLES = {"put_back": "put back what differs", "keep_in_fp32": "keep in FP32"}
 _PROVED, _WEAK = 0.9, 0.5
 
 
-def repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str, Any]]:
+def view_repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str, Any]]:
     """Every repair offered, those that a trial showed to work best first, each with what the trial measured.
 
     Beside a cause that is proved, a weak claim gives no advice. `folder` is where the study's files are.
     """
-    written = repairing(document)
-    steps = _reproduced(document)
+    written = repair_command(document)
+    steps = _steps_by_code(document)
     offered = [
-        _repair(repair, finding, written, steps.get(str(finding.get("code", ""))))
-        for finding in _advising(document.get("findings", ()))
+        _view_repair(repair, finding, written, steps.get(str(finding.get("code", ""))))
+        for finding in _findings_to_advise(document.get("findings", ()))
         for repair in finding.get("repairs", ())
     ]
     offered = [_with_file(one, document, folder) for one in offered]
@@ -44,26 +44,26 @@ def repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str, Any
     for repair in offered:
         same = [repair[key] for key in ("repair", "text", "command", "code_lines", "trial")]
         told.setdefault(repr(same), []).append(repair)
-    return sorted(map(_once, told.values()), key=lambda repair: repair["order"])
+    return sorted(map(_merge_same_advice, told.values()), key=lambda repair: repair["order"])
 
 
-def _advising(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _findings_to_advise(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The findings whose advice is given: beside a proved cause only what is not weak itself."""
-    sure = [number(finding.get("confidence", 1.0)) or 0.0 for finding in findings]
+    sure = [as_number(finding.get("confidence", 1.0)) or 0.0 for finding in findings]
     proved = any(
         finding.get("role") == "cause" and each >= _PROVED for finding, each in zip(findings, sure, strict=True)
     )
     return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each > _WEAK]
 
 
-def _once(same: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_same_advice(same: list[dict[str, Any]]) -> dict[str, Any]:
     """One advice for several findings: the gravest one's, with the codes of all and how many they are."""
     codes = ", ".join(dict.fromkeys(repair["code"] for repair in same))
     first = {**min(same, key=lambda repair: repair["order"]), "code": codes}
     return {**first, "text": f"{first['text']} ({len(same)} findings)"} if len(same) > 1 else first
 
 
-def repairing(document: Mapping[str, Any]) -> str:
+def repair_command(document: Mapping[str, Any]) -> str:
     """The command that searches the model's repair and writes it, where the deployment is in FP16 or BF16; else ""."""
     declared = clean((document.get("policy") or {}).get("declared") or "")
     path = clean((document.get("model") or {}).get("path") or "")
@@ -75,7 +75,7 @@ def repairing(document: Mapping[str, Any]) -> str:
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
 
-def verifying(document: Mapping[str, Any], file: str) -> str:
+def verify_command(document: Mapping[str, Any], file: str) -> str:
     """The command that runs the repaired model `file` as the candidate was run, beside that one; "" where nobody knows how."""
     asked = (document.get("question") or {}).get("asked") or {}
     path = clean((document.get("model") or {}).get("path") or "")
@@ -93,7 +93,7 @@ def verifying(document: Mapping[str, Any], file: str) -> str:
     return f"parityscope verify {shlex.quote(path)} --before {before} --after {shlex.quote(after)}{given}{beside}"
 
 
-def _repair(
+def _view_repair(
     repair: Mapping[str, Any], finding: Mapping[str, Any], written: str, step: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     trial = repair.get("trial")
@@ -105,21 +105,23 @@ def _repair(
         "repair": name,
         "title": _TITLES.get(name, name.replace("_", " ")),
         "text": clean(repair.get("text", "")),
-        "command": _command(repair.get("command", "")) or searched,
+        "command": _clean_command(repair.get("command", "")) or searched,
         "code": clean(finding.get("code", "")),
         "cures": finding.get("role") == "cause",
         "trial": None,
-        "cause": None if step is None or trial else {key: _error(step.get(key)) for key in ("before", "after")},
+        "cause": None
+        if step is None or trial
+        else {key: _format_trial_error(step.get(key)) for key in ("before", "after")},
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
     }
     shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
     if trial:
-        after = number(trial.get("after"))
+        after = as_number(trial.get("after"))
         shown["trial"] = {
-            "before": _error(trial.get("before")),
-            "after": _error(trial.get("after")),
-            "change": f"{_error(trial.get('before'))} -> {_error(trial.get('after'))}",
-            "ratio": ratio(trial.get("before"), trial.get("after")),
+            "before": _format_trial_error(trial.get("before")),
+            "after": _format_trial_error(trial.get("after")),
+            "change": f"{_format_trial_error(trial.get('before'))} -> {_format_trial_error(trial.get('after'))}",
+            "ratio": format_ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),
             "note": clean(trial.get("note", "")),
             "file": clean(trial.get("file", "")),
@@ -135,13 +137,13 @@ def _with_file(shown: dict[str, Any], document: Mapping[str, Any], folder: str) 
     if not trial or not trial["file"]:
         return shown
     path = str(PurePath(folder, trial["file"]))
-    command = verifying(document, path) if trial["verdict"] == "within" else ""
+    command = verify_command(document, path) if trial["verdict"] == "within" else ""
     return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"]}
 
 
-def _error(value: object) -> str:
-    x = number(value)
-    return "NaN or infinite" if x is not None and not math.isfinite(x) else percent(value)
+def _format_trial_error(value: object) -> str:
+    x = as_number(value)
+    return "NaN or infinite" if x is not None and not math.isfinite(x) else format_percent(value)
 
 
 def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:
@@ -158,13 +160,13 @@ def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{name} {shlex.quote(clean(asked[name]))}"
 
 
-def _reproduced(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _steps_by_code(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The step of the sequence for each code that has exactly one: what putting that cause into the reference left."""
     steps = [step for step in (document.get("sequence") or {}).get("steps", ()) if step.get("code")]
     codes = [str(step["code"]) for step in steps]
     return {code: step for code, step in zip(codes, steps, strict=True) if codes.count(code) == 1}
 
 
-def _command(text: object) -> str:
+def _clean_command(text: object) -> str:
     """A command keeps its line breaks: it is there to be copied."""
     return "\n".join(clean(line) for line in str(text).splitlines())

@@ -1,6 +1,6 @@
 """What every report as a page shares: one self-contained HTML file with autoescaping, its style and its data inside.
 
-A template gets plain values, which are escaped, and what is `trusted`: drawings and files of our own, and JSON in which
+A template gets plain values, which are escaped, and `trusted_markup`: drawings and files of our own, and JSON in which
 `<`, `>` and `&` are escaped, so that no name can end the script element that it lies in.
 """
 
@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.languages import LANGUAGES, OWN, language
+from parityscope.languages import LANGUAGES, OWN, current_language
 from parityscope.report._bilingual import in_language, pairs_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jinja2 import BytecodeCache
     from markupsafe import Markup
 
-__all__ = ["TEMPLATES", "embedded", "laid_out", "text_of", "trusted"]
+__all__ = ["TEMPLATES", "embedded_json", "laid_out", "text_of", "trusted_markup"]
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -48,7 +48,7 @@ def laid_out(
     copying = text_of(TEMPLATES / "language.js", TEMPLATES / "copy.js")
     page = environment.get_template(template.name).render({**values, "copying": copying})
     pairs = pairs_of(page, told or {}, drawn)
-    data = embedded({"own": OWN, "now": language(), "names": LANGUAGES, "pairs": pairs})
+    data = embedded_json({"own": OWN, "now": current_language(), "names": LANGUAGES, "pairs": pairs})
     spoken = f'<script type="application/json" id="language-data">{data}</script>\n'
     head, scripts, tail = in_language(page, pairs).partition('<script type="application/json"')
     return f"{head}{spoken}{scripts}{tail}"
@@ -70,8 +70,8 @@ def _compiled_templates() -> BytecodeCache | None:
     return None
 
 
-def trusted(text: str) -> Markup:
-    """Text of our own making that a page takes as it is: a drawing, or what `embedded` and `text_of` read."""
+def trusted_markup(text: str) -> Markup:
+    """Text of our own making that a page takes as it is: a drawing, or what `embedded_json` and `text_of` read."""
     from markupsafe import Markup
 
     return Markup(text)  # noqa: S704 callers pass their own drawings, files and escaped JSON only
@@ -79,10 +79,10 @@ def trusted(text: str) -> Markup:
 
 def text_of(*files: Path) -> Markup:
     """The text of our own style sheets or scripts, one after another."""
-    return trusted("".join(path.read_text(encoding="utf-8") for path in files))
+    return trusted_markup("".join(path.read_text(encoding="utf-8") for path in files))
 
 
-def embedded(value: object) -> Markup:
+def embedded_json(value: object) -> Markup:
     """`value` as JSON that is safe inside a script element."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return trusted(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return trusted_markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

@@ -14,10 +14,10 @@ _HEADS = ("stage", "output", "introduced", "inherited", "total", "grade", "verdi
 
 def pipeline_as_text(document: Mapping[str, Any]) -> str:
     """The document of `study.examine_pipeline` as a person reads it."""
-    return "\n".join(_lines(document)) + "\n"
+    return "\n".join(_list_lines(document)) + "\n"
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     first = document["first"]
     if first:
         yield f"The first stage that differs is {first}."
@@ -29,7 +29,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield "No stage that was judged differs; not every stage was judged."
     yield f"{document['pipeline']}, {document['samples']} samples; errors are relative L2"
     yield ""
-    rows = [_HEADS, *(row for stage in document["stages"] for row in _rows(stage))]
+    rows = [_HEADS, *(row for stage in document["stages"] for row in _list_rows(stage))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -37,15 +37,15 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"not examined: {skip['what']}: {skip['reason']}" + (f" ({skip['fix']})" if skip["fix"] else "")
 
 
-def _rows(stage: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+def _list_rows(stage: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     if stage["glue"] is not None:
-        yield (f"{stage['name']} (glue)", "inputs", _number(stage["glue"]), "-", "-", "-", stage["glue_verdict"])
+        yield (f"{stage['name']} (glue)", "inputs", _format_number(stage["glue"]), "-", "-", "-", stage["glue_verdict"])
     for output in stage["outputs"]:
-        numbers = (_number(output[key]) for key in ("introduced", "inherited", "total"))
+        numbers = (_format_number(output[key]) for key in ("introduced", "inherited", "total"))
         yield (stage["name"], output["name"], *numbers, output["grade"] or "-", output["verdict"])
     if not stage["outputs"]:
         yield (stage["name"], "-", "-", "-", "-", "-", stage["verdict"])
 
 
-def _number(value: float | str | None) -> str:
+def _format_number(value: float | str | None) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.3g}"

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-__all__ = ["plain", "plain_items"]
+__all__ = ["plain_items", "to_plain_data"]
 
 
 def plain_items(held: Mapping[str, Any]) -> dict[str, Any]:
     """A whole document as plain data, its keys in their order."""
-    return {key: plain(value) for key, value in held.items()}
+    return {key: to_plain_data(value) for key, value in held.items()}
 
 
-def plain(value: Any) -> Any:
+def to_plain_data(value: Any) -> Any:
     """`value` as plain data: records and mappings as dicts, tuples as lists, numpy scalars as Python's numbers.
 
     Keys keep their order. Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
@@ -23,13 +23,13 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        return {each.name: to_plain_data(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(held) for key, held in value.items()}
+        return {str(key): to_plain_data(held) for key, held in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(held) for held in value]
+        return [to_plain_data(held) for held in value]
     if hasattr(value, "item"):
-        return plain(value.item())
+        return to_plain_data(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

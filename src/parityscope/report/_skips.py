@@ -14,7 +14,7 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["skipped"]
+__all__ = ["view_skips"]
 
 _TOGETHER = 3  # with more of one kind and reason, they are one row. Chosen.
 _SHOWN = 3  # names of such a row that are written out in it; the page unfolds the others. Chosen.
@@ -24,9 +24,9 @@ _SYMPTOM = re.compile(r"the (reference|candidate) did not give it back")
 _NAME = re.compile(r"\S*[\d_/:.]\S*(?=\s|$)")
 
 
-def skipped(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def view_skips(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Rows of what, reason, fix, whether it was asked for, and the names that a row stands for if they are several."""
-    rows = _told(document)
+    rows = _list_skips(document)
     explained = {row["what"] for row in rows if not _SYMPTOM.fullmatch(row["reason"])}
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for place, row in enumerate(rows):
@@ -37,11 +37,11 @@ def skipped(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             (kind, row["fix"], row["asked"], _NAME.sub("\N{HORIZONTAL ELLIPSIS}", row["reason"])) if name else (place,)
         )
         groups.setdefault(key, []).append(row)
-    shown = [one for group in groups.values() for one in (group if len(group) <= _TOGETHER else [_joined(group)])]
+    shown = [one for group in groups.values() for one in (group if len(group) <= _TOGETHER else [_join_skips(group)])]
     return sorted(shown, key=lambda row: not row["asked"])
 
 
-def _told(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_skips(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every skip of the document once."""
     told: list[dict[str, Any]] = []
     for skip in (*document.get("skipped", ()), *((document.get("localization") or {}).get("skipped", ()))):
@@ -52,7 +52,7 @@ def _told(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
-def _joined(group: list[dict[str, Any]]) -> dict[str, Any]:
+def _join_skips(group: list[dict[str, Any]]) -> dict[str, Any]:
     kind = group[0]["what"].partition(" ")[0]
     names = [row["what"].partition(" ")[2] for row in group]
     reasons = {row["reason"] for row in group}

@@ -6,10 +6,27 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parityscope.report._ladder import triangle
-from parityscope.report.words import ABSENT, clean, count, figure, number, percent, shape, size
+from parityscope.report._ladder import view_triangle
+from parityscope.report.words import (
+    ABSENT,
+    as_number,
+    clean,
+    format_count,
+    format_error,
+    format_figure,
+    format_percent,
+    format_shape,
+)
 
-__all__ = ["GRADES", "level", "minor", "nonfinite", "outputs", "suspects", "tensors"]
+__all__ = [
+    "GRADES",
+    "describe_nonfinite",
+    "is_minor_suspect",
+    "shade_of_error",
+    "view_outputs",
+    "view_suspects",
+    "view_tensors",
+]
 
 GRADES: Mapping[str, str] = {
     "f32": "FP32",
@@ -32,50 +49,52 @@ _MOST_EXPLAIN = 4  # hypotheses that a suspect's row names. Chosen: some layers 
 _NO_UNITS = {"1", "ratio", "absolute", "relative", "cosine", "share"}
 
 
-def outputs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def view_outputs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One entry an output, in the model's order."""
     declared = (document.get("policy") or {}).get("declared", "")
-    return [_output(row, declared) for row in document.get("outputs", ())]
+    return [_view_output(row, declared) for row in document.get("outputs", ())]
 
 
-def suspects(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def view_suspects(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The suspects, worst first, with what each explains, and whether one hardly matters beside the first."""
     ranked = document.get("suspects", ())
-    return [{**_suspect(rank, row), "minor": minor(row, ranked)} for rank, row in enumerate(ranked, start=1)]
+    return [
+        {**_view_suspect(rank, row), "minor": is_minor_suspect(row, ranked)} for rank, row in enumerate(ranked, start=1)
+    ]
 
 
-def minor(row: Mapping[str, Any], ranked: Sequence[Mapping[str, Any]]) -> bool:
+def is_minor_suspect(row: Mapping[str, Any], ranked: Sequence[Mapping[str, Any]]) -> bool:
     """Whether next to nothing of the output error comes of suspect `row`: by its share where that was measured.
 
     Where it was not, by what it introduces beside the first of `ranked`. The first is never minor.
     """
-    share = number(row.get("share"))
+    share = as_number(row.get("share"))
     if row is ranked[0] or (share is not None and not math.isfinite(share)):
         return False
     if share is not None:
         return abs(share) < _MINOR
-    first, own = number(ranked[0].get("introduced")), number(row.get("introduced"))
+    first, own = as_number(ranked[0].get("introduced")), as_number(row.get("introduced"))
     return first is not None and own is not None and own < _MINOR * first
 
 
-def tensors(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def view_tensors(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a tensor in graph order; cells are (text, sort key), where a key of None sorts last."""
     blamed = {row.get("site", {}).get("tensor") for row in document.get("suspects", ())[:1]}
     return [
-        {**_tensor(row), "classes": _classes(row, suspect=row.get("name") in blamed)}
+        {**_view_tensor(row), "classes": _css_classes(row, suspect=row.get("name") in blamed)}
         for row in document.get("tensors", ())
     ]
 
 
-def level(value: object) -> int:
+def shade_of_error(value: object) -> int:
     """The shade of a relative error, 0 (least) to 5."""
-    x = number(value)
+    x = as_number(value)
     if x is None:
         return 0
     return len(_LEVELS) if math.isnan(x) else sum(x > bound for bound in _LEVELS)
 
 
-def _output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
+def _view_output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
     return {
         "name": clean(row.get("name", "")),
         "verdict": row.get("verdict") or "incomplete",
@@ -83,18 +102,20 @@ def _output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
         "reason": clean(row.get("reason", "")),
         "rel_l2": size_or_broken(row.get("rel_l2"), broken_elements(row)),
         "measured": row.get("rel_l2") is not None,
-        "level": level(row.get("rel_l2")),
+        "level": shade_of_error(row.get("rel_l2")),
         "expected": [
-            {"format": GRADES.get(name, clean(name)), "value": figure(value), "declared": name == declared}
-            for name, value in sorted((row.get("expected") or {}).items(), key=lambda item: _place(item[0]))
+            {"format": GRADES.get(name, clean(name)), "value": format_figure(value), "declared": name == declared}
+            for name, value in sorted((row.get("expected") or {}).items(), key=lambda item: _format_place(item[0]))
         ],
-        "triangle": triangle(row),
+        "triangle": view_triangle(row),
         "facts": _output_facts(row),
-        "metrics": [(clean(name), _measured(value)) for name, value in sorted((row.get("measurements") or {}).items())],
+        "metrics": [
+            (clean(name), _format_measurement(value)) for name, value in sorted((row.get("measurements") or {}).items())
+        ],
     }
 
 
-def _place(name: str) -> int:
+def _format_place(name: str) -> int:
     """The place of a format among those that are graded by; a file sorts its keys by the alphabet."""
     return list(GRADES).index(name) if name in GRADES else len(GRADES)
 
@@ -104,17 +125,17 @@ def _output_facts(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row.get("rel_l2") is None:
         return []
     facts = [
-        ("largest absolute error", f"{size(row.get('max_abs'))}{_at(row.get('worst_index'))}"),
-        ("cosine", _cosine(row.get("cosine"))),
-        ("SNR", ABSENT if row.get("snr_db") is None else f"{figure(row['snr_db'])} dB"),
-        ("norm, candidate over reference", size(row.get("norm_ratio"))),
-        ("NaN or Inf", nonfinite(row.get("nonfinite")) or "none"),
-        ("samples", _samples(row)),
+        ("largest absolute error", f"{format_error(row.get('max_abs'))}{_format_index(row.get('worst_index'))}"),
+        ("cosine", _format_cosine(row.get("cosine"))),
+        ("SNR", ABSENT if row.get("snr_db") is None else f"{format_figure(row['snr_db'])} dB"),
+        ("norm, candidate over reference", format_error(row.get("norm_ratio"))),
+        ("NaN or Inf", describe_nonfinite(row.get("nonfinite")) or "none"),
+        ("samples", _describe_samples(row)),
     ]
     return [(name, value) for name, value in facts if value != ABSENT]
 
 
-def _suspect(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
+def _view_suspect(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
     site = row.get("site", {})
     return {
         "rank": rank,
@@ -123,113 +144,119 @@ def _suspect(rank: int, row: Mapping[str, Any]) -> dict[str, Any]:
         "op_type": clean(site.get("op_type", "")),
         "index": clean(site.get("index", "")),
         "introduced": size_or_broken(row.get("introduced"), row.get("introduced_nonfinite")),
-        "inherited": size(row.get("inherited")),
-        "level": level(row.get("introduced")),
-        "floor": figure(row.get("floor")),
-        "gain": figure(row.get("gain")),
-        "share": percent(row.get("share")),
-        "nonfinite": count(row.get("introduced_nonfinite") or 0),
+        "inherited": format_error(row.get("inherited")),
+        "level": shade_of_error(row.get("introduced")),
+        "floor": format_figure(row.get("floor")),
+        "gain": format_figure(row.get("gain")),
+        "share": format_percent(row.get("share")),
+        "nonfinite": format_count(row.get("introduced_nonfinite") or 0),
         "region": [clean(node) for node in row.get("region") or ()],
-        "explained_by": _explained(row),
+        "explained_by": _list_explanations(row),
     }
 
 
-def _explained(row: Mapping[str, Any]) -> list[str]:
+def _list_explanations(row: Mapping[str, Any]) -> list[str]:
     """The hypotheses that explain a suspect, the first few of them."""
     told = [
-        f"{clean(entry.get('hypothesis', ''))} {percent(entry.get('share'))}" for entry in row.get("explained_by") or ()
+        f"{clean(entry.get('hypothesis', ''))} {format_percent(entry.get('share'))}"
+        for entry in row.get("explained_by") or ()
     ]
     more = len(told) - _MOST_EXPLAIN
     return told if more <= 0 else [*told[:_MOST_EXPLAIN], f"and {more:,} more in study.json"]
 
 
-def _classes(row: Mapping[str, Any], *, suspect: bool) -> str:
+def _css_classes(row: Mapping[str, Any], *, suspect: bool) -> str:
     marks = {"suspect": suspect, "output": bool(row.get("is_output"))}
     return " ".join(name for name, holds in marks.items() if holds)
 
 
-def _tensor(row: Mapping[str, Any]) -> dict[str, Any]:
+def _view_tensor(row: Mapping[str, Any]) -> dict[str, Any]:
     worst = row.get("worst_channel") or {}
-    channel = f"{count(worst.get('index'))}: {size(worst.get('rel_l2'))}" if worst else ABSENT
+    channel = f"{format_count(worst.get('index'))}: {format_error(worst.get('rel_l2'))}" if worst else ABSENT
     return {
         "index": clean(row.get("index", "")),
         "name": clean(row.get("name", "")),
         "node": clean(row.get("node", "")),
         "op_type": clean(row.get("op_type", "")),
         "dtype": clean(row.get("dtype", "")),
-        "shape": shape(row.get("shape")),
-        "pairing": _pairing(row),
-        "errors": [_error(row.get(key)) for key in ("rel_l2", "introduced", "inherited")],
-        "max_abs": (size(row.get("max_abs")), _key(row.get("max_abs"))),
-        "channel": (channel, _key(worst.get("rel_l2"))),
-        "nonfinite": (nonfinite(row.get("nonfinite")), sum(_counts(row.get("nonfinite"))[:2])),
+        "shape": format_shape(row.get("shape")),
+        "pairing": _describe_pairing(row),
+        "errors": [_view_error(row.get(key)) for key in ("rel_l2", "introduced", "inherited")],
+        "max_abs": (format_error(row.get("max_abs")), _sort_key(row.get("max_abs"))),
+        "channel": (channel, _sort_key(worst.get("rel_l2"))),
+        "nonfinite": (describe_nonfinite(row.get("nonfinite")), sum(_nonfinite_counts(row.get("nonfinite"))[:2])),
         "grade": GRADES.get(row.get("grade") or "", ABSENT),
     }
 
 
-def nonfinite(counts: Mapping[str, Any] | None) -> str:
+def describe_nonfinite(counts: Mapping[str, Any] | None) -> str:
     """Non-finite elements in words: "3 reference, 7 candidate"; empty when there are none."""
     names = ("reference", "candidate", "agreeing")
-    return ", ".join(f"{value:,} {name}" for name, value in zip(names, _counts(counts), strict=True) if value)
+    return ", ".join(f"{value:,} {name}" for name, value in zip(names, _nonfinite_counts(counts), strict=True) if value)
 
 
 def size_or_broken(value: object, broken: object) -> str:
     """An error as a figure; where NaN or Inf make it infinite, how many elements are."""
-    x, elements = number(value), number(broken)
-    return f"{count(elements)} NaN or Inf" if elements and (x is None or not math.isfinite(x)) else size(value)
+    x, elements = as_number(value), as_number(broken)
+    return (
+        f"{format_count(elements)} NaN or Inf"
+        if elements and (x is None or not math.isfinite(x))
+        else format_error(value)
+    )
 
 
 def broken_elements(row: Mapping[str, Any]) -> int:
     """How many elements of an output are NaN or Inf on one side alone."""
-    return sum(_counts(row.get("nonfinite"))[:2])
+    return sum(_nonfinite_counts(row.get("nonfinite"))[:2])
 
 
-def _counts(counts: Mapping[str, Any] | None) -> list[int]:
-    return [int(number((counts or {}).get(name)) or 0) for name in ("reference", "candidate", "agreeing")]
+def _nonfinite_counts(counts: Mapping[str, Any] | None) -> list[int]:
+    return [int(as_number((counts or {}).get(name)) or 0) for name in ("reference", "candidate", "agreeing")]
 
 
-def _error(value: object) -> dict[str, Any]:
-    return {"text": size(value), "key": _key(value), "level": level(value)}
+def _view_error(value: object) -> dict[str, Any]:
+    return {"text": format_error(value), "key": _sort_key(value), "level": shade_of_error(value)}
 
 
-def _key(value: object) -> str:
+def _sort_key(value: object) -> str:
     """What a browser sorts by: a number that `parseFloat` reads; NaN counts as the worst; empty when absent."""
-    x = number(value)
+    x = as_number(value)
     return "" if x is None else "Infinity" if math.isnan(x) else "Infinity" if x == math.inf else f"{x:.6g}"
 
 
-def _at(index: object) -> str:
+def _format_index(index: object) -> str:
     return f" at [{', '.join(str(i) for i in index)}]" if isinstance(index, list | tuple) and index else ""
 
 
-def _cosine(value: object) -> str:
+def _format_cosine(value: object) -> str:
     """Near 1 the distance to 1 is what can be read: three digits of 0.9999987 say nothing."""
-    x = number(value)
-    return f"1 - {figure(1 - x)}" if x is not None and 0.99 < x < 1 else figure(value)
+    x = as_number(value)
+    return f"1 - {format_figure(1 - x)}" if x is not None and 0.99 < x < 1 else format_figure(value)
 
 
-def _samples(row: Mapping[str, Any]) -> str:
+def _describe_samples(row: Mapping[str, Any]) -> str:
     """How many, and how they spread when there are several."""
-    each = [value for value in (number(item) for item in row.get("per_sample") or ()) if value is not None]
-    text = count(row.get("samples"))
+    each = [value for value in (as_number(item) for item in row.get("per_sample") or ()) if value is not None]
+    text = format_count(row.get("samples"))
     if len(each) < 2:
         return text
     ordered = sorted(math.inf if math.isnan(value) else value for value in each)
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     return (
-        f"{text}: relative L2 from {size(ordered[0])} over {size(middle)} (median) to {size(ordered[-1])}, "
-        f"worst is sample {count(row.get('worst_sample'))}"
+        f"{text}: relative L2 from {format_error(ordered[0])} over {format_error(middle)} (median) to "
+        f"{format_error(ordered[-1])}, "
+        f"worst is sample {format_count(row.get('worst_sample'))}"
     )
 
 
-def _measured(entry: object) -> str:
+def _format_measurement(entry: object) -> str:
     if not isinstance(entry, Mapping):
-        return figure(entry)
+        return format_figure(entry)
     unit = clean(entry.get("unit", ""))
-    return f"{figure(entry.get('value'))} {'' if unit in _NO_UNITS else unit}".strip()
+    return f"{format_figure(entry.get('value'))} {'' if unit in _NO_UNITS else unit}".strip()
 
 
-def _pairing(row: Mapping[str, Any]) -> str:
+def _describe_pairing(row: Mapping[str, Any]) -> str:
     """How the candidate's tensor was found, where that was not by the same name."""
     how, other = row.get("how") or "name", row.get("candidate_name") or row.get("name")
     return "" if how == "name" and other == row.get("name") else f"paired by {clean(how)} with {clean(other)}"

@@ -8,82 +8,86 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._first_screen import PLACES, badness, handed_on, lost_elements
+from parityscope.report._first_screen import PLACES, badness_of_output, layers_handing_on, lost_elements
 from parityscope.report._tensors import GRADES
-from parityscope.report.words import clean, count, figure, number, percent, short
+from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["tiles"]
+__all__ = ["view_tiles"]
 
 _Tile = dict[str, str]
 _NAME = 60  # characters of a name
 _BECOMES = "\N{RIGHTWARDS ARROW}"
 
 
-def tiles(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> list[_Tile]:
+def view_tiles(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> list[_Tile]:
     """At most three: `label`, `value`, `note`, and `tone` (a verdict, or ""); `offered` are the view's repairs."""
-    return [*_seen(document), *_place(document), *_tried(document, offered)]
+    return [*_tile_of_error(document), *_tile_of_place(document), *_tile_of_trial(document, offered)]
 
 
-def _seen(document: Mapping[str, Any]) -> list[_Tile]:
+def _tile_of_error(document: Mapping[str, Any]) -> list[_Tile]:
     """Elements that are not finite, else the error of the worst output beside what its format explains."""
     outputs = list(document.get("outputs", ()))
     label = "What users of the model see"
     lost = [lost_elements(one) for one in outputs]
     if bad := sum(each for each, _ in lost):
         whole = sum(elements for _, elements in lost)
-        of = f" of {count(whole)}" if whole else ""
+        of = f" of {format_count(whole)}" if whole else ""
         hurt = sum(bool(each) for each, _ in lost)
-        note = f"in {count(hurt)} of {count(len(outputs))} outputs, where the reference has numbers"
-        return [_tile(label, f"{count(bad)}{of} values NaN or infinite", note, "beyond")]
-    measured = [one for one in outputs if number(one.get("rel_l2")) is not None]
+        note = f"in {format_count(hurt)} of {format_count(len(outputs))} outputs, where the reference has numbers"
+        return [_make_tile(label, f"{format_count(bad)}{of} values NaN or infinite", note, "beyond")]
+    measured = [one for one in outputs if as_number(one.get("rel_l2")) is not None]
     if not measured:
         return []
-    worst = max(measured, key=badness)
+    worst = max(measured, key=badness_of_output)
     declared = str((document.get("policy") or {}).get("declared") or "")
-    expected = number((worst.get("expected") or {}).get(declared))
-    name = short(worst.get("name", ""), _NAME)
-    explains = f"; {GRADES.get(declared, clean(declared))} explains {percent(expected, exact=True)}" if expected else ""
-    error = number(worst["rel_l2"]) or 0.0
-    value = f"{percent(error)} error"
+    expected = as_number((worst.get("expected") or {}).get(declared))
+    name = shorten_name(worst.get("name", ""), _NAME)
+    explains = (
+        f"; {GRADES.get(declared, clean(declared))} explains {format_percent(expected, exact=True)}" if expected else ""
+    )
+    error = as_number(worst["rel_l2"]) or 0.0
+    value = f"{format_percent(error)} error"
     if not math.isfinite(error):
-        most = number(worst.get("max_abs"))
-        value = "not finite" if most is None or not math.isfinite(most) else f"off by up to {figure(most)}"
+        most = as_number(worst.get("max_abs"))
+        value = "not finite" if most is None or not math.isfinite(most) else f"off by up to {format_figure(most)}"
     tone = str(worst.get("verdict") or "")
-    return [_tile(label, value if error else "the same values", f"relative L2 of '{name}'{explains}", tone)]
+    return [_make_tile(label, value if error else "the same values", f"relative L2 of '{name}'{explains}", tone)]
 
 
-def _place(document: Mapping[str, Any]) -> list[_Tile]:
+def _tile_of_place(document: Mapping[str, Any]) -> list[_Tile]:
     compared = len(document.get("tensors", ()))
-    seen = f"{count(compared)} tensors were compared" if compared else "the outputs alone were compared"
+    seen = f"{format_count(compared)} tensors were compared" if compared else "the outputs alone were compared"
     if document.get("verdict") != "beyond":
-        return [_tile("Where", "no layer stands out", seen)]
+        return [_make_tile("Where", "no layer stands out", seen)]
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ())
     first = causes[0] if causes else {}
     if elsewhere := PLACES.get(str(first.get("code", ""))[:3]):
-        return [_tile("Where", elsewhere, seen)]
+        return [_make_tile("Where", elsewhere, seen)]
     site = first.get("site") or (ranked[0].get("site") if ranked else None)
-    index = number((site or {}).get("index"))
-    nodes = number((document.get("model") or {}).get("nodes"))
+    index = as_number((site or {}).get("index"))
+    nodes = as_number((document.get("model") or {}).get("nodes"))
     if not site or index is None or not nodes or not 0 <= index < nodes:
-        return [_tile("Where", "not known", seen)]
-    behind = handed_on(document.get("tensors", ()), index)
-    passing = f"; {count(behind)} behind it only hand the error on" if behind else ""
-    named = f"{short(site.get('node') or site.get('tensor') or '', _NAME)} ({clean(site.get('op_type') or 'node')})"
-    return [_tile("Where", f"node {count(index + 1)} of {count(nodes)}", f"{named}{passing}")]
+        return [_make_tile("Where", "not known", seen)]
+    behind = layers_handing_on(document.get("tensors", ()), index)
+    passing = f"; {format_count(behind)} behind it only hand the error on" if behind else ""
+    named = (
+        f"{shorten_name(site.get('node') or site.get('tensor') or '', _NAME)} ({clean(site.get('op_type') or 'node')})"
+    )
+    return [_make_tile("Where", f"node {format_count(index + 1)} of {format_count(nodes)}", f"{named}{passing}")]
 
 
-def _tried(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> list[_Tile]:
+def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> list[_Tile]:
     """What the best repair left when it was tried; else what putting the cause into the reference left."""
     for repair in offered:
         if trial := repair["trial"]:
             before, _, after = trial["change"].partition(" -> ")
             told = {"within": "✓ within", "beyond": "still beyond"}.get(trial["verdict"], "not judged")
             return [
-                _tile(
+                _make_tile(
                     "Fix, tried on a copy",
                     f"{before} {_BECOMES} {after}",
                     f"{told}: {repair['title']}",
@@ -93,12 +97,12 @@ def _tried(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) ->
     for repair in offered:
         if cause := repair["cause"]:
             note = "the error, once the reference is given the same fault; the repair was not tried itself"
-            return [_tile("Cause, put right in a copy", f"{cause['before']} {_BECOMES} {cause['after']}", note)]
+            return [_make_tile("Cause, put right in a copy", f"{cause['before']} {_BECOMES} {cause['after']}", note)]
     if document.get("verdict") == "beyond":
         said = "what is offered was not tried" if offered else "no repair is known for this"
-        return [_tile("Fix", "not tried" if offered else "none", said)]
+        return [_make_tile("Fix", "not tried" if offered else "none", said)]
     return []
 
 
-def _tile(label: str, value: str, note: str, tone: str = "") -> _Tile:
+def _make_tile(label: str, value: str, note: str, tone: str = "") -> _Tile:
     return {"label": label, "value": value, "note": note, "tone": tone}

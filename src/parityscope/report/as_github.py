@@ -15,42 +15,42 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_github"]
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_github(document: Mapping[str, Any]) -> str:
     """The report as lines of text."""
-    return "\n".join(_lines(document)) + "\n"
+    return "\n".join(_list_lines(document)) + "\n"
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     told = plain_first_screen(document)
     yield from (f" {line}" if line.startswith("::") else line for line in told.splitlines())
     verdict = document.get("verdict")
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if verdict == "beyond":
         for one in causes:
-            yield _command(
+            yield _workflow_command(
                 "error", f"{clean(one.get('code', ''))} {clean(one.get('title', ''))}", clean(one.get("claim", ""))
             )
         if not causes:
-            yield _command("error", "Outputs differ by more than they may", told)
+            yield _workflow_command("error", "Outputs differ by more than they may", told)
     for one in document.get("skipped", ()):
         if one.get("asked"):
             what, reason = clean(one.get("what", "")), clean(one.get("reason", ""))
-            yield _command("warning", "Not examined", f"{what}: {reason}")
+            yield _workflow_command("warning", "Not examined", f"{what}: {reason}")
 
 
-def _command(kind: str, title: str, text: str) -> str:
-    return f"::{kind} title={_property(title)}::{_data(text)}"
+def _workflow_command(kind: str, title: str, text: str) -> str:
+    return f"::{kind} title={_escape_property(title)}::{_escape_data(text)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-RENDERER = Renderer(name="github", suffix=".github.txt", render=render)
+RENDERER = Renderer(name="github", suffix=".github.txt", render=render_github)

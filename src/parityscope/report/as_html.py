@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.languages import OWN, speaking
+from parityscope.languages import OWN, speak_language
 from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
-from parityscope.report._bilingual import OTHER, paired
+from parityscope.report._bilingual import OTHER, paired_texts
 from parityscope.report._first_screen import first_screen
-from parityscope.report._map import STATES, columns
-from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
-from parityscope.report.as_json import trimmed
-from parityscope.report.view import view
+from parityscope.report._map import STATES, columns_of_rows
+from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
+from parityscope.report.as_json import documented_part
+from parityscope.report.view import view_study
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_html"]
 
 # Rows of the table that are there without JavaScript (chosen: a screenful or two; all of them would be most of the page).
 _FALLBACK = 50
@@ -29,66 +29,66 @@ _FALLBACK = 50
 _BESIDE = 2
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    with speaking(OWN):
-        model = view(document)
-    with speaking(OTHER):
-        told = dict(paired(model["first_screen"], first_screen(document, model)))
+    with speak_language(OWN):
+        model = view_study(document)
+    with speak_language(OTHER):
+        told = dict(paired_texts(model["first_screen"], first_screen(document, model)))
     values = {
         "view": model,
-        "drawings": _drawings(model["figures"]),
+        "drawings": _draw_figures(model["figures"]),
         "style": text_of(TEMPLATES / "style.css"),
         "script": text_of(TEMPLATES / "script.js", TEMPLATES / "map.js"),
-        "data": embedded(_data(document, model)),
+        "data": embedded_json(_page_data(document, model)),
         "states": STATES,
         "fallback": _FALLBACK,
-        "study": embedded(trimmed(document)),
+        "study": embedded_json(documented_part(document)),
     }
-    drawn = [*STATES, *_drawn(columns(document, model["tensors"]))]
+    drawn = [*STATES, *_drawn_words(columns_of_rows(document, model["tensors"]))]
     return laid_out(TEMPLATES / "report.html.j2", values, told=told, drawn=drawn)
 
 
-def _drawn(held: Mapping[str, Any]) -> Iterator[str]:
+def _drawn_words(held: Mapping[str, Any]) -> Iterator[str]:
     """The words of the columns that the page's script shows."""
     yield from held["grade"]["texts"]
     yield from (text for text, _ in held["lost"].values())
     yield from held["how"].values()
 
 
-def _data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+def _page_data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
     """What the page's scripts draw from: the rows of the table, the network, and where the drawings' points lie."""
     return {
-        "rows": columns(document, model["tensors"]),
+        "rows": columns_of_rows(document, model["tensors"]),
         "map": model["map"],
         "states": STATES,
-        "depth": _draw_depth.positions(model["figures"]["depth"]),
+        "depth": _draw_depth.point_positions(model["figures"]["depth"]),
         "panels": {panel["name"]: f"panel-{place}" for place, panel in enumerate(model["figures"]["tensors"])},
     }
 
 
-def _drawings(figures: Mapping[str, Any]) -> dict[str, Any]:
+def _draw_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """The SVG of every figure; an empty string where there is nothing to draw."""
     return {
-        "depth": trusted(_draw_depth.draw(figures["depth"])),
-        "stretches": trusted(_draw_stretches.draw(figures["stretches"])),
+        "depth": trusted_markup(_draw_depth.draw_depth(figures["depth"])),
+        "stretches": trusted_markup(_draw_stretches.draw_stretches(figures["stretches"])),
         "tensors": [
-            {name: trusted(drawn) for name, drawn in _panel(f"plot{place}", panel).items()}
+            {name: trusted_markup(drawn) for name, drawn in _draw_panel(f"plot{place}", panel).items()}
             for place, panel in enumerate(figures["tensors"])
         ],
     }
 
 
-def _panel(identity: str, panel: Mapping[str, Any]) -> dict[str, str]:
+def _draw_panel(identity: str, panel: Mapping[str, Any]) -> dict[str, str]:
     name = panel["name"]
-    graph = _draw_graph.draw(f"{identity}-graph", name, panel["graph"]) if panel["graph"] else ""
+    graph = _draw_graph.draw_neighbourhood(f"{identity}-graph", name, panel["graph"]) if panel["graph"] else ""
     return {
         "values": _draw_histogram.draw_values(f"{identity}-values", name, panel["values"]),
         "error": _draw_histogram.draw_errors(f"{identity}-error", name, panel["error"]),
-        "channels": _draw_bars.draw(f"{identity}-channels", name, panel["channels"]),
+        "channels": _draw_bars.draw_channel_bars(f"{identity}-channels", name, panel["channels"]),
         "graph": graph,
-        "wide": "wide" if panel["graph"] and _draw_graph.widest(panel["graph"]) > _BESIDE else "",
+        "wide": "wide" if panel["graph"] and _draw_graph.widest_layer(panel["graph"]) > _BESIDE else "",
     }
 
 
-RENDERER = Renderer(name="html", suffix=".html", render=render)
+RENDERER = Renderer(name="html", suffix=".html", render=render_html)

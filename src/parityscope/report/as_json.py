@@ -10,12 +10,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
-from parityscope.report._plain import plain
+from parityscope.report._plain import to_plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "render", "trimmed"]
+__all__ = ["RENDERER", "documented_part", "render_json"]
 
 _KEYS = (
     "candidate",
@@ -48,26 +48,26 @@ _EMPTY: Mapping[str, Any] = {
 _BULK = {"executed_layers", "statistics", "measurements", "per_sample"}
 
 
-def trimmed(document: Mapping[str, Any]) -> dict[str, Any]:
+def documented_part(document: Mapping[str, Any]) -> dict[str, Any]:
     """The documented part of `document`, plain data in the order it is written."""
     ordered: dict[str, Any] = {"schema": document.get("schema", "parityscope/1")}
     for key in _KEYS:
-        ordered[key] = _documented(plain(document.get(key, _EMPTY[key])))
+        ordered[key] = _sort_documented(to_plain_data(document.get(key, _EMPTY[key])))
     return ordered
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_json(document: Mapping[str, Any]) -> str:
     """`document` as JSON text that ends in a newline."""
-    return json.dumps(trimmed(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(documented_part(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _documented(value: Any) -> Any:
+def _sort_documented(value: Any) -> Any:
     """Plain data with sorted keys and without bulk."""
     if isinstance(value, dict):
-        return {key: _documented(value[key]) for key in sorted(value) if key not in _BULK}
+        return {key: _sort_documented(value[key]) for key in sorted(value) if key not in _BULK}
     if isinstance(value, list):
-        return [_documented(item) for item in value]
+        return [_sort_documented(item) for item in value]
     return value
 
 
-RENDERER = Renderer(name="json", suffix=".json", render=render)
+RENDERER = Renderer(name="json", suffix=".json", render=render_json)

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
 from parityscope.report.as_text import plain_first_screen
-from parityscope.report.words import clean, number, percent
+from parityscope.report.words import as_number, clean, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_junit"]
 
 _Case = tuple[str, str, str]  # name, "failure" or "error" or "", message
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_junit(document: Mapping[str, Any]) -> str:
     """The report as XML text."""
-    cases = list(_cases(document))
+    cases = list(_test_cases(document))
     name = clean((document.get("model") or {}).get("name") or "model")
-    seconds = f"{sum(number(one) or 0.0 for one in (document.get('timings') or {}).values()):.3f}"
+    seconds = f"{sum(as_number(one) or 0.0 for one in (document.get('timings') or {}).values()):.3f}"
     counts = {"tests": str(len(cases))}
     counts |= {f"{kind}s": str(sum(case[1] == kind for case in cases)) for kind in ("failure", "error")}
     suites = ET.Element("testsuites")
@@ -53,13 +53,13 @@ def render(document: Mapping[str, Any]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(suites, encoding="unicode")}\n'
 
 
-def _cases(document: Mapping[str, Any]) -> Iterator[_Case]:
+def _test_cases(document: Mapping[str, Any]) -> Iterator[_Case]:
     kinds = {"within": "", "beyond": "failure"}
     for one in document.get("outputs", ()):
         kind = kinds.get(str(one.get("verdict")), "error")
-        error = number(one.get("rel_l2"))
+        error = as_number(one.get("rel_l2"))
         message = clean(one.get("reason") or "") or (
-            "" if error is None else f"differs by {percent(error, exact=True)}"
+            "" if error is None else f"differs by {format_percent(error, exact=True)}"
         )
         yield f"output {clean(one.get('name', ''))}", kind, message
     for skip in document.get("skipped", ()):
@@ -67,4 +67,4 @@ def _cases(document: Mapping[str, Any]) -> Iterator[_Case]:
             yield clean(skip.get("what", "")), "error", clean(skip.get("reason", ""))
 
 
-RENDERER = Renderer(name="junit", suffix=".junit.xml", render=render)
+RENDERER = Renderer(name="junit", suffix=".junit.xml", render=render_junit)

@@ -8,34 +8,36 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report import Renderer
 from parityscope.report._tensors import GRADES
 from parityscope.report.as_text import plain_first_screen
-from parityscope.report.words import clean, number, percent
+from parityscope.report.words import as_number, clean, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_markdown"]
 
 _SYMBOLS = {"within": "✓", "beyond": "✕"}
 _MOST = 30  # outputs in the table; chosen, a screen
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_markdown(document: Mapping[str, Any]) -> str:
     """The report as text."""
-    return "\n".join(_lines(document)) + "\n"
+    return "\n".join(_list_lines(document)) + "\n"
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     title, *rest = plain_first_screen(document, width=1000).splitlines()
-    yield f"### {_escaped(title)}"
+    yield f"### {_escape_markup(title)}"
     yield ""
     if rest:
-        yield from _fenced(rest)
+        yield from _fence_lines(rest)
         yield ""
-    yield from _table(document.get("outputs", ()))
-    yield from _causes([one for one in document.get("findings", ()) if one.get("role") in {"cause", "contributing"}])
+    yield from _table_of_outputs(document.get("outputs", ()))
+    yield from _list_causes(
+        [one for one in document.get("findings", ()) if one.get("role") in {"cause", "contributing"}]
+    )
 
 
-def _fenced(lines: Sequence[str]) -> Iterator[str]:
+def _fence_lines(lines: Sequence[str]) -> Iterator[str]:
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
     yield f"{fence}text"
@@ -43,33 +45,36 @@ def _fenced(lines: Sequence[str]) -> Iterator[str]:
     yield fence
 
 
-def _table(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _table_of_outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not outputs:
         return
     yield "| | output | differs by (relative L2) | as close as |"
     yield "| --- | --- | --- | --- |"
     for one in outputs[:_MOST]:
-        error = number(one.get("rel_l2"))
-        told = "not compared" if error is None else percent(error, exact=True)
+        error = as_number(one.get("rel_l2"))
+        told = "not compared" if error is None else format_percent(error, exact=True)
         verdict, grade = str(one.get("verdict")), str(one.get("grade") or "")
         named = "" if verdict == "beyond" and grade == "beyond" else GRADES.get(grade, clean(grade))
-        yield f"| {_SYMBOLS.get(verdict, '?')} | {_escaped(clean(one.get('name', '')))} | {_escaped(told)} | {_escaped(named)} |"
+        yield (
+            f"| {_SYMBOLS.get(verdict, '?')} | {_escape_markup(clean(one.get('name', '')))} | "
+            f"{_escape_markup(told)} | {_escape_markup(named)} |"
+        )
     if len(outputs) > _MOST:
         yield f"\n{len(outputs) - _MOST} more outputs are in the report."
 
 
-def _causes(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _list_causes(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in findings:
-        claim = _escaped(clean(one.get("claim") or one.get("title") or ""))
-        share = number(one.get("share"))
-        explains = "" if share is None else f" It explains {percent(share)} of the output error."
+        claim = _escape_markup(clean(one.get("claim") or one.get("title") or ""))
+        share = as_number(one.get("share"))
+        explains = "" if share is None else f" It explains {format_percent(share)} of the output error."
         yield ""
-        yield f"- **{_escaped(clean(one.get('code', '')))}** {claim}{explains}"
+        yield f"- **{_escape_markup(clean(one.get('code', '')))}** {claim}{explains}"
 
 
-def _escaped(text: str) -> str:
+def _escape_markup(text: str) -> str:
     """`text` in which nothing is taken for markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
 
 
-RENDERER = Renderer(name="markdown", suffix=".md", render=render)
+RENDERER = Renderer(name="markdown", suffix=".md", render=render_markdown)

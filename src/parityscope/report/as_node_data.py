@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
-from parityscope.report._node_data import overlay
+from parityscope.report._node_data import make_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_node_data"]
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_node_data(document: Mapping[str, Any]) -> str:
     """The overlay as JSON text."""
     if any(row.get("introduced") is not None for row in document.get("tensors", ())):
-        return overlay(document, "introduced", "introduced error (relative L2)")
-    return overlay(document, "rel_l2", "total error (relative L2; nothing was localized)")
+        return make_overlay(document, "introduced", "introduced error (relative L2)")
+    return make_overlay(document, "rel_l2", "total error (relative L2; nothing was localized)")
 
 
-RENDERER = Renderer(name="node-data", suffix=".node-data.json", render=render)
+RENDERER = Renderer(name="node-data", suffix=".node-data.json", render=render_node_data)

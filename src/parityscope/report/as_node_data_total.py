@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
-from parityscope.report._node_data import overlay
+from parityscope.report._node_data import make_overlay
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_node_data_total"]
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_node_data_total(document: Mapping[str, Any]) -> str:
     """The overlay as JSON text."""
-    return overlay(document, "rel_l2", "total error (relative L2)")
+    return make_overlay(document, "rel_l2", "total error (relative L2)")
 
 
-RENDERER = Renderer(name="node-data-total", suffix=".node-data-total.json", render=render)
+RENDERER = Renderer(name="node-data-total", suffix=".node-data-total.json", render=render_node_data_total)

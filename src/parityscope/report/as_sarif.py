@@ -13,24 +13,24 @@ from urllib.parse import quote
 
 from parityscope.report import Renderer
 from parityscope.report.as_text import plain_first_screen
-from parityscope.report.words import clean, number
+from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render"]
+__all__ = ["RENDERER", "render_sarif"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"cause": "error", "contributing": "warning"}
 _UNNAMED = "PARITY"  # the rule of outputs that are beyond without a named cause
 
 
-def render(document: Mapping[str, Any]) -> str:
+def render_sarif(document: Mapping[str, Any]) -> str:
     """The report as JSON text."""
     findings = list(document.get("findings", ()))
-    results = [_result(one, document) for one in findings]
+    results = [_result_of_finding(one, document) for one in findings]
     if document.get("verdict") == "beyond" and not any(one["level"] == "error" for one in results):
-        results.append(_unnamed(document))
+        results.append(_result_without_cause(document))
     rules = {one["ruleId"]: one for one in results}
     titles = {str(one.get("code")): clean(one.get("title", "")) for one in findings}
     tool = document.get("tool") or {}
@@ -46,39 +46,44 @@ def render(document: Mapping[str, Any]) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def _result(finding: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _result_of_finding(finding: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     text = clean(finding.get("claim") or finding.get("title") or "")
     found: dict[str, Any] = {
         "ruleId": clean(finding.get("code", "")),
         "level": _LEVELS.get(str(finding.get("role")), "note"),
         "message": {"text": text},
-        "locations": [_location(finding.get("site") or {}, document)],
+        "locations": [_location_of_site(finding.get("site") or {}, document)],
     }
-    held = {key: number(finding.get(key)) for key in ("confidence", "share")}
+    held = {key: as_number(finding.get(key)) for key in ("confidence", "share")}
     if any(value is not None for value in held.values()):
         found["properties"] = {key: value for key, value in held.items() if value is not None}
     return found
 
 
-def _unnamed(document: Mapping[str, Any]) -> dict[str, Any]:
+def _result_without_cause(document: Mapping[str, Any]) -> dict[str, Any]:
     ranked = document.get("suspects", ())
     site = (ranked[0].get("site") if ranked else None) or {}
     text = plain_first_screen(document)
-    return {"ruleId": _UNNAMED, "level": "error", "message": {"text": text}, "locations": [_location(site, document)]}
+    return {
+        "ruleId": _UNNAMED,
+        "level": "error",
+        "message": {"text": text},
+        "locations": [_location_of_site(site, document)],
+    }
 
 
-def _location(site: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _location_of_site(site: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     path = clean((document.get("model") or {}).get("path") or "") or "model.onnx"
     where: dict[str, Any] = {"physicalLocation": {"artifactLocation": {"uri": quote(PurePath(path).as_posix())}}}
-    if logical := list(_logical(site)):
+    if logical := list(_logical_locations(site)):
         where["logicalLocations"] = logical
     return where
 
 
-def _logical(site: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+def _logical_locations(site: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     for key in ("node", "tensor"):
         if name := clean(site.get(key) or ""):
             yield {"name": name, "kind": "object" if key == "node" else "variable"}
 
 
-RENDERER = Renderer(name="sarif", suffix=".sarif", render=render)
+RENDERER = Renderer(name="sarif", suffix=".sarif", render=render_sarif)

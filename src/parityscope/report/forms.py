@@ -1,6 +1,6 @@
 """The forms that a document of one command has: text for a terminal, strict JSON, and a page.
 
-A study has more, which are plug-ins (`parityscope.report.renderers`).
+A study has more, which are plug-ins (`parityscope.report.known_renderers`).
 """
 
 from __future__ import annotations

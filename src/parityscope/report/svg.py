@@ -1,6 +1,6 @@
 """Plain-Python SVG: elements as escaped strings, scales as functions, axis ticks. Colours are CSS classes of the page.
 
-Every drawing is `figure(...)`: a viewBox (it scales with the page), a title and a description for screen readers.
+Every drawing is `svg_figure(...)`: a viewBox (it scales with the page), a title and a description for screen readers.
 Coordinates are CSS pixels at full width, y downwards, written with at most one decimal.
 """
 
@@ -13,43 +13,54 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["decades", "element", "figure", "line_path", "linear", "point_path", "power", "spread", "text", "ticks"]
+__all__ = [
+    "format_power",
+    "line_path",
+    "linear_scale",
+    "list_decades",
+    "list_ticks",
+    "point_path",
+    "spread_apart",
+    "svg_element",
+    "svg_figure",
+    "svg_text",
+]
 
 # How far a drawing may shrink before it scrolls instead: 12-pixel labels stay at 9 pixels, the least that can be read.
 _LEAST = 0.75
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
+def svg_element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
     """`<tag ...>children</tag>`; attribute values are escaped, children are SVG already, floats are rounded."""
-    written = "".join(f' {name}="{html.escape(_value(value))}"' for name, value in attributes.items())
+    written = "".join(f' {name}="{html.escape(_format_value(value))}"' for name, value in attributes.items())
     return f"<{tag}{written}>{''.join(children)}</{tag}>" if children else f"<{tag}{written}/>"
 
 
-def text(x: float, y: float, content: str, css: str = "", *, anchor: str = "start") -> str:
+def svg_text(x: float, y: float, content: str, css: str = "", *, anchor: str = "start") -> str:
     """A line of text whose baseline starts, is centred or ends at (x, y)."""
     attributes: dict[str, object] = {"x": x, "y": y, "text-anchor": anchor}
     if css:
         attributes["class"] = css
-    return element("text", attributes, html.escape(content))
+    return svg_element("text", attributes, html.escape(content))
 
 
-def figure(identity: str, size: tuple[float, float], title: str, description: str, body: Iterable[str]) -> str:
+def svg_figure(identity: str, size: tuple[float, float], title: str, description: str, body: Iterable[str]) -> str:
     """A whole drawing; `identity` is unique on the page (its title and description are referred to by it)."""
     width, height = size
     attributes = {
-        "viewBox": f"0 0 {_value(width)} {_value(height)}",
+        "viewBox": f"0 0 {_format_value(width)} {_format_value(height)}",
         "role": "img",
         "aria-labelledby": f"{identity}-title {identity}-desc",
         "id": identity,
-        "style": f"max-width: {_value(width)}px; min-width: {_value(width * _LEAST)}px",
+        "style": f"max-width: {_format_value(width)}px; min-width: {_format_value(width * _LEAST)}px",
     }
-    head = element("title", {"id": f"{identity}-title"}, html.escape(title))
-    about = element("desc", {"id": f"{identity}-desc"}, html.escape(description))
-    return element("svg", attributes, head, about, *body)
+    head = svg_element("title", {"id": f"{identity}-title"}, html.escape(title))
+    about = svg_element("desc", {"id": f"{identity}-desc"}, html.escape(description))
+    return svg_element("svg", attributes, head, about, *body)
 
 
-def linear(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
+def linear_scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
     """The line through (low, start) and (high, end); everything is in the middle when low = high."""
     if high == low:
         return lambda _: (start + end) / 2
@@ -64,23 +75,23 @@ def line_path(points: Sequence[tuple[float, float] | None]) -> str:
         if point is None:
             pen = "M"
             continue
-        parts.append(f"{pen}{_value(point[0])},{_value(point[1])}")
+        parts.append(f"{pen}{_format_value(point[0])},{_format_value(point[1])}")
         pen = "L"
     return "".join(parts)
 
 
 def point_path(points: Iterable[tuple[float, float]]) -> str:
     """Path data of dots: segments of no length, which the stroke's caps make visible. One element for any number."""
-    return "".join(f"M{_value(x)},{_value(y)}h0" for x, y in points)
+    return "".join(f"M{_format_value(x)},{_format_value(y)}h0" for x, y in points)
 
 
-def decades(low: int, high: int, most: int = 9) -> list[int]:
+def list_decades(low: int, high: int, most: int = 9) -> list[int]:
     """Exponents of ten from `low` to `high`, thinned so that at most `most` remain."""
     step = max(1, math.ceil((high - low) / most))
     return [exponent for exponent in range(low, high + 1) if exponent % step == 0]
 
 
-def ticks(low: float, high: float, most: int = 10) -> list[float]:
+def list_ticks(low: float, high: float, most: int = 10) -> list[float]:
     """Round values (1, 2 or 5 times a power of ten) between `low` and `high`, at most about `most`."""
     if high <= low:
         return [low]
@@ -91,12 +102,12 @@ def ticks(low: float, high: float, most: int = 10) -> list[float]:
     return [i * step for i in range(first, math.floor(high / step) + 1)]
 
 
-def power(base: int, exponent: int) -> str:
+def format_power(base: int, exponent: int) -> str:
     """A power with its exponent raised."""
     return f"{base}{str(exponent).translate(_SUPERSCRIPTS)}"
 
 
-def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_apart(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """`positions` moved as little as a single sweep each way allows, to lie `gap` apart within [low, high]."""
     order = sorted(range(len(positions)), key=lambda i: positions[i])
     moved = list(positions)
@@ -111,5 +122,5 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     return moved
 
 
-def _value(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)

@@ -2,31 +2,31 @@
 
 In: the study's document. Out: a dict of str, list and dict that the page and the terminal lay out without deciding
 anything: verdict, headline and key figures; causes; what to do; outputs; evidence (figures, suspects, experiments);
-all tensors; how it was run; what was not examined. Numbers that only drawings need stay numbers (`figures`).
+all tensors; how it was run; what was not examined. Numbers that only drawings need stay numbers (`view_figures`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._conditioning import conditioning
-from parityscope.report._figures import figures
-from parityscope.report._findings import experiments, findings, sequence
+from parityscope.report._conditioning import describe_amplifying_layers
+from parityscope.report._figures import view_figures
+from parityscope.report._findings import view_experiments, view_findings, view_sequence
 from parityscope.report._first_screen import first_screen
-from parityscope.report._ladder import ladder
+from parityscope.report._ladder import view_ladder
 from parityscope.report._map import network_map
-from parityscope.report._nvidia import deploys_with_tensorrt, nvidia
-from parityscope.report._offered import repairs
-from parityscope.report._running import running
-from parityscope.report._skips import skipped
-from parityscope.report._tensors import GRADES, broken_elements, outputs, suspects, tensors
-from parityscope.report._tiles import tiles
-from parityscope.report.words import clean, count, figure, number, percent
+from parityscope.report._nvidia import deploys_with_tensorrt, view_nvidia_commands
+from parityscope.report._offered import view_repairs
+from parityscope.report._running import view_running
+from parityscope.report._skips import view_skips
+from parityscope.report._tensors import GRADES, broken_elements, view_outputs, view_suspects, view_tensors
+from parityscope.report._tiles import view_tiles
+from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view"]
+__all__ = ["view_study"]
 
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
@@ -36,58 +36,58 @@ _FROM_OUTPUTS = "FUS014"
 _SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
-def view(document: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
+def view_study(document: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
     """The view model of `document`; keys that a document lacks give empty parts, never an error.
 
     `folder` is the study's, where its files are named from elsewhere.
     """
-    found = findings(document)
-    rows = tensors(document)
-    skips = skipped(document)
-    offered = repairs(document, folder)
+    found = view_findings(document)
+    rows = view_tensors(document)
+    skips = view_skips(document)
+    offered = view_repairs(document, folder)
     parts: dict[str, Any] = {
-        "title": f"{_model(document)}: {_verdict(document)['label'].lower()}",
-        "verdict": _verdict(document),
-        "headline": clean(document.get("headline") or _verdict(document)["meaning"]),
-        "versus": _versus(document),
-        "varies": _varies(document),
-        "tiles": tiles(document, offered),
+        "title": f"{_model_name(document)}: {_view_verdict(document)['label'].lower()}",
+        "verdict": _view_verdict(document),
+        "headline": clean(document.get("headline") or _view_verdict(document)["meaning"]),
+        "versus": _view_versus(document),
+        "varies": _describe_variation(document),
+        "tiles": view_tiles(document, offered),
         "map": network_map(document),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
-        "no_cause": _no_cause(document),
-        "sequence": sequence(document),
+        "no_cause": _say_no_cause(document),
+        "sequence": view_sequence(document),
         "repairs": offered,
         "doing": "What could be done" if document.get("verdict") == "within" else "What to do",
-        "nvidia": nvidia(document),
+        "nvidia": view_nvidia_commands(document),
         "tensorrt": deploys_with_tensorrt(document),
-        "outputs": outputs(document),
-        "suspects": suspects(document),
-        "conditioning": conditioning(document),
-        "localization": _localization(document),
-        "experiments": experiments(document),
-        "figures": figures(document),
-        "ladder": ladder(document),
+        "outputs": view_outputs(document),
+        "suspects": view_suspects(document),
+        "conditioning": describe_amplifying_layers(document),
+        "localization": _describe_localization(document),
+        "experiments": view_experiments(document),
+        "figures": view_figures(document),
+        "ladder": view_ladder(document),
         "tensors": rows,
-        "running": running(document),
+        "running": view_running(document),
         "skipped": skips,
     }
     return {**parts, "first_screen": first_screen(document, parts)}
 
 
-def _model(document: Mapping[str, Any]) -> str:
+def _model_name(document: Mapping[str, Any]) -> str:
     return clean(document.get("model", {}).get("name") or "model")
 
 
-def _verdict(document: Mapping[str, Any]) -> dict[str, str]:
+def _view_verdict(document: Mapping[str, Any]) -> dict[str, str]:
     """The verdict in the words of what it was held against: a budget that somebody wrote, or what the format explains."""
     key = str(document.get("verdict", "incomplete"))
     key = key if key in _SYMBOLS else "incomplete"
-    label, meaning = _meant(key, document)
+    label, meaning = _words_of_verdict(key, document)
     return {"key": key, "label": label, "symbol": _SYMBOLS[key], "meaning": meaning}
 
 
-def _meant(key: str, document: Mapping[str, Any]) -> tuple[str, str]:
+def _words_of_verdict(key: str, document: Mapping[str, Any]) -> tuple[str, str]:
     policy = document.get("policy") or {}
     declared = str(policy.get("declared") or "")
     arithmetic = GRADES.get(declared, clean(declared)) or "the arithmetic"
@@ -104,34 +104,34 @@ def _meant(key: str, document: Mapping[str, Any]) -> tuple[str, str]:
     return f"Differs more than {arithmetic} explains", "At least one output differs more than its arithmetic explains."
 
 
-def _versus(document: Mapping[str, Any]) -> dict[str, str]:
+def _view_versus(document: Mapping[str, Any]) -> dict[str, str]:
     inputs = document.get("inputs", {})
-    samples = number(inputs.get("samples")) or 0
+    samples = as_number(inputs.get("samples")) or 0
     kind = "generated " if inputs.get("generated") else ""
     origin = clean(inputs.get("origin") or "")
     return {
-        "model": _model(document),
+        "model": _model_name(document),
         "reference": clean(document.get("reference", {}).get("target") or "reference"),
         "candidate": clean(document.get("candidate", {}).get("target") or "candidate"),
-        "inputs": f"{count(samples)} {kind}{'sample' if samples == 1 else 'samples'}{' of ' if origin else ''}{origin}",
+        "inputs": f"{format_count(samples)} {kind}{'sample' if samples == 1 else 'samples'}{' of ' if origin else ''}{origin}",
         "created": clean(document.get("created") or ""),
     }
 
 
-def _varies(document: Mapping[str, Any]) -> str:
+def _describe_variation(document: Mapping[str, Any]) -> str:
     """What is said before anything is blamed, if the candidate's answers vary; empty if they do not."""
-    spread = number(document.get("candidate", {}).get("spread"))
+    spread = as_number(document.get("candidate", {}).get("spread"))
     if spread is None or spread <= _FLOAT32_ROUNDING:
         return ""
-    part = number(document["candidate"].get("changing"))
-    told = "" if part is None else f" {percent(part)} of the squared error differs from run to run."
+    part = as_number(document["candidate"].get("changing"))
+    told = "" if part is None else f" {format_percent(part)} of the squared error differs from run to run."
     return (
-        f"The candidate's answers vary: two runs on one sample differ by {figure(spread)} (relative L2).{told} "
+        f"The candidate's answers vary: two runs on one sample differ by {format_figure(spread)} (relative L2).{told} "
         "Nothing below is known more finely than that."
     )
 
 
-def _no_cause(document: Mapping[str, Any]) -> str:
+def _say_no_cause(document: Mapping[str, Any]) -> str:
     """What to say where causes would stand, when there is none."""
     if any(finding.get("role") == "cause" for finding in document.get("findings", ())):
         return ""
@@ -145,14 +145,14 @@ def _no_cause(document: Mapping[str, Any]) -> str:
     return "No cause was established. What could not be judged, and why, is listed under “What was not examined”."
 
 
-def _localization(document: Mapping[str, Any]) -> str:
+def _describe_localization(document: Mapping[str, Any]) -> str:
     """One sentence on how introduced and inherited error were told apart; empty when they were not."""
     found = document.get("localization")
     if not found:
         return ""
-    windows = number(found.get("windows")) or 1
+    windows = as_number(found.get("windows")) or 1
     parts = [
-        f"Method: {clean(found.get('method', ''))}, {count(found.get('observed', 0))} tensors observed",
+        f"Method: {clean(found.get('method', ''))}, {format_count(found.get('observed', 0))} tensors observed",
         *(["in one pass"] if windows == 1 else []),  # the method says how many windows there were
     ]
     if found.get("samples"):

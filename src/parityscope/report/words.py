@@ -1,6 +1,6 @@
 """How numbers and names are written for people: three significant digits, one unit per quantity, nothing hidden.
 
-Documents are strict JSON, so a non-finite number is one of the strings "NaN", "Infinity" and "-Infinity"; `number` is
+Documents are strict JSON, so a non-finite number is one of the strings "NaN", "Infinity" and "-Infinity"; `as_number` is
 the only place that reads them. A value that is absent (None) is written as a dash and is never taken for NaN.
 """
 
@@ -11,17 +11,17 @@ from collections.abc import Iterable
 
 __all__ = [
     "ABSENT",
+    "as_number",
     "clean",
-    "count",
-    "figure",
-    "nbytes",
-    "number",
-    "percent",
-    "ratio",
-    "seconds",
-    "shape",
-    "short",
-    "size",
+    "format_bytes",
+    "format_count",
+    "format_error",
+    "format_figure",
+    "format_percent",
+    "format_ratio",
+    "format_seconds",
+    "format_shape",
+    "shorten_name",
 ]
 
 ABSENT = "\N{EN DASH}"
@@ -35,7 +35,7 @@ _SMALLEST_PERCENTAGE = (
 )
 
 
-def number(value: object) -> float | None:
+def as_number(value: object) -> float | None:
     """A number of the document as a float; None when it is absent.
 
     Raises:
@@ -51,9 +51,9 @@ def number(value: object) -> float | None:
     return float(value)
 
 
-def figure(value: object) -> str:
+def format_figure(value: object) -> str:
     """A number with three significant digits: "0.740", "97,900,000" is "9.79e7", "NaN", "∞"; a dash when absent."""
-    x = number(value)
+    x = as_number(value)
     if x is None:
         return ABSENT
     if math.isnan(x):
@@ -70,53 +70,53 @@ def figure(value: object) -> str:
     return f"{rounded:,.{max(0, _DIGITS - 1 - exponent)}f}"
 
 
-def size(value: object) -> str:
+def format_error(value: object) -> str:
     """An error as a figure; one that NaN or Inf, or a reference of zeros, make infinite is told to be that."""
-    x = number(value)
-    return "not finite" if x is not None and not math.isfinite(x) else figure(value)
+    x = as_number(value)
+    return "not finite" if x is not None and not math.isfinite(x) else format_figure(value)
 
 
-def percent(value: object, *, exact: bool = False) -> str:
+def format_percent(value: object, *, exact: bool = False) -> str:
     """A ratio as a percentage: 0.74 is "74.0 %"; unless `exact`, less than a hundredth of a percent is said to be that."""
-    x = number(value)
+    x = as_number(value)
     if x is None or not math.isfinite(x):
-        return ABSENT if x is None else figure(x)
+        return ABSENT if x is None else format_figure(x)
     if x and abs(x) < _SMALLEST_PERCENTAGE and not exact:
         return "< 0.01 %" if x > 0 else "about 0 %"
-    return f"{figure(x * 100)} %"
+    return f"{format_figure(x * 100)} %"
 
 
-def ratio(before: object, after: object) -> str:
+def format_ratio(before: object, after: object) -> str:
     """How many times smaller (or larger) `after` is than `before`; empty where that says nothing."""
-    old, new = number(before), number(after)
+    old, new = as_number(before), as_number(after)
     if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)) or old <= 0 or new <= 0:
         return ""
-    return f"{figure(old / new)} times smaller" if new <= old else f"{figure(new / old)} times larger"
+    return f"{format_figure(old / new)} times smaller" if new <= old else f"{format_figure(new / old)} times larger"
 
 
-def seconds(value: object) -> str:
+def format_seconds(value: object) -> str:
     """A duration in seconds."""
-    return ABSENT if value is None else f"{figure(value)} s"
+    return ABSENT if value is None else f"{format_figure(value)} s"
 
 
-def nbytes(value: object) -> str:
+def format_bytes(value: object) -> str:
     """A size in MiB (2^20 bytes); what is smaller than one in KiB, or in bytes."""
-    x = number(value)
+    x = as_number(value)
     if x is None:
         return ABSENT
     for power, unit in ((20, "MiB"), (10, "KiB")):
         if x >= 1 << power:
-            return f"{figure(x / (1 << power))} {unit}"
-    return f"{count(x)} bytes"
+            return f"{format_figure(x / (1 << power))} {unit}"
+    return f"{format_count(x)} bytes"
 
 
-def count(value: object) -> str:
+def format_count(value: object) -> str:
     """A whole number in full, with separators: "1,234,567"."""
-    x = number(value)
-    return ABSENT if x is None else f"{int(x):,}" if math.isfinite(x) else figure(x)
+    x = as_number(value)
+    return ABSENT if x is None else f"{int(x):,}" if math.isfinite(x) else format_figure(x)
 
 
-def shape(dims: object) -> str:
+def format_shape(dims: object) -> str:
     """Dimensions with multiplication signs between them ("?" for an unknown one); "scalar" when there are none."""
     if not isinstance(dims, Iterable) or isinstance(dims, str):
         return ABSENT
@@ -131,7 +131,7 @@ def clean(text: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)
 
 
-def short(text: object, limit: int) -> str:
+def shorten_name(text: object, limit: int) -> str:
     """`text` cut in the middle to `limit` characters: the ends of a tensor's name are what tells it apart."""
     plain = clean(text)
     if len(plain) <= limit:

@@ -1,6 +1,6 @@
 """The whole chain as one versioned record on disk.
 
-`examine` compares the outputs on every sample, predicts what each format would cost, judges, localizes, tests causes,
+`examine_request` compares the outputs on every sample, predicts what each format would cost, judges, localizes, tests causes,
 tries repairs on copies of the model, and gives the document that every report is drawn from (schema "parityscope/1",
 strict JSON). `open_request` makes the `Examination` of what a user asked (`Request`), of which nothing is known yet.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from parityscope.examination import Examination
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics, stated_budget
-from parityscope.study._examining import examine
-from parityscope.study._experiment_again import Repeated, experiments_of, repeat
+from parityscope.study._examining import examine_request
+from parityscope.study._experiment_again import Repeated, experiments_of, repeat_experiment
 from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder, write_study
 from parityscope.study._opening import open_request
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
@@ -28,8 +28,8 @@ __all__ = [
     "Stage",
     "Study",
     "as_written",
-    "examine",
     "examine_pipeline",
+    "examine_request",
     "experiments_of",
     "folder_of",
     "known_metrics",
@@ -38,7 +38,7 @@ __all__ = [
     "prepare_folder",
     "question_of",
     "read_pipeline",
-    "repeat",
+    "repeat_experiment",
     "run_facts",
     "stated_budget",
     "write_study",

@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, backend, is_recording
+from parityscope.backends import Capture, backend_named, is_recording
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.case import Sample
@@ -24,7 +24,7 @@ from parityscope.examination import Answers
 from parityscope.records import Target
 from parityscope.study._neighbour_targets import origins_of, peers_of, switched_of
 from parityscope.study._outputs import worst_sample
-from parityscope.study._search_log import Tried
+from parityscope.study._search_log import TriedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,15 +76,17 @@ def open_bench(
             peers={format_target(peer): asked.runner(peer) for peer in peers_of(case.model, reference)},
             switched={
                 **{format_target(other): asked.runner(other) for other in switched_of(candidate)},
-                **({_NO_TF32: asked.without_tf32} if backend(candidate.backend).runs_program else {}),
+                **({_NO_TF32: asked.without_tf32} if backend_named(candidate.backend).runs_program else {}),
             },
             given=asked.given if is_recording(reference) else None,
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest_target(case.policy.declared)),
-            kept={} if folder is None else Tried(folder),
+            kept={} if folder is None else TriedRuns(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
-            watched=asked.watched if backend(candidate.backend).observes and not is_recording(candidate) else None,
+            watched=asked.watched
+            if backend_named(candidate.backend).observes and not is_recording(candidate)
+            else None,
         )
 
 
@@ -144,12 +146,12 @@ class _Sessions:
             self.in_time()
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
                 for each in self.samples:
-                    known[each] = self._named(session.run(self._case.inputs.sample(each)))
+                    known[each] = self._name_outputs(session.run(self._case.inputs.sample(each)))
         return known[index]
 
     def graphs(self, deployed: Target) -> Compared:
         """Both files' graphs on the samples that are looked at."""
-        from parityscope.hypotheses.from_other_graph import Sample as Both
+        from parityscope.hypotheses.from_other_graph import SideOutputs as Both
         from parityscope.hypotheses.from_other_graph import compare_graphs
 
         found = self._answers.graphs
@@ -175,7 +177,7 @@ class _Sessions:
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))
         with open_target(self._case.model, self._runs_candidate, marked) as session:
-            return self._named(session.run(self._case.inputs.sample(index)))
+            return self._name_outputs(session.run(self._case.inputs.sample(index)))
 
     def answers(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self.runner(self._runs_candidate)(arrays)
@@ -189,7 +191,7 @@ class _Sessions:
         try:
             place = self._case.inputs.indices[0]
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
-                return self._named(session.run(Sample(index=place, name="changed inputs", arrays=arrays)))
+                return self._name_outputs(session.run(Sample(index=place, name="changed inputs", arrays=arrays)))
         finally:
             if before is None:
                 del os.environ[name]
@@ -197,20 +199,20 @@ class _Sessions:
                 os.environ[name] = before
 
     def given(self, index: int) -> Mapping[str, np.ndarray]:
-        return self._run(self._given, self._case.inputs.sample(index))
+        return self._run_sample(self._given, self._case.inputs.sample(index))
 
     def runner(self, target: Target) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
         """The outputs of `target` on changed inputs, by the reference's names; its session is opened once."""
         place = self._case.inputs.indices[0]
-        return lambda arrays: self._run(target, Sample(index=place, name="changed inputs", arrays=arrays))
+        return lambda arrays: self._run_sample(target, Sample(index=place, name="changed inputs", arrays=arrays))
 
-    def _run(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
+    def _run_sample(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
         self.in_time()
         if target not in self._others:
             self._others[target] = self._held.enter_context(open_target(self._case.model, target, Capture()))
-        return self._named(self._others[target].run(sample))
+        return self._name_outputs(self._others[target].run(sample))
 
-    def _named(self, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _name_outputs(self, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         outputs = [value.name for value in self._case.model.outputs]
         pairs = [(name, self._names.get(name, name)) for name in outputs]
         return {name: found[other] for name, other in pairs if other in found}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.case.limits import keeps, mistaken_limit
+from parityscope.case.limits import keeps_limit, mistaken_limit
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import measure_pair
-from parityscope.comparison._metric import metrics
+from parityscope.comparison._metric import all_metrics
 from parityscope.errors import ParityError
 from parityscope.records import Budget
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Pair, Policy, Verdict
 
-__all__ = ["by_budgets", "known_metrics", "said_of_budgets", "stated_budget"]
+__all__ = ["judge_by_budgets", "known_metrics", "said_of_budgets", "stated_budget"]
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def known_metrics() -> Mapping[str, Literal["lower", "higher"]]:
     """Every number that a metric gives, and on which side its better values lie, found by measuring small pairs."""
     known: dict[str, Literal["lower", "higher"]] = {}
     for statistics in _small_pairs():
-        for metric in metrics():
+        for metric in all_metrics():
             found = metric.finish(statistics)
             for one in found if isinstance(found, tuple) else (found,):
                 if one is not None:
@@ -56,7 +56,7 @@ def stated_budget(head: str, limit: float, where: str) -> Budget:
     return Budget(output=output, metric=metric, limit=limit, reason=f"given with {where}")
 
 
-def by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
+def judge_by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
     """The verdict by the budgets that apply to this output; None when none does, and its grade decides.
 
     A budget for every output applies where its metric does. One for this very output must be judged: if its metric does
@@ -93,7 +93,7 @@ def _describe_budget(pair: Pair, budget: Budget) -> str:
 
 
 def _meets_budget(pair: Pair, budget: Budget) -> bool:
-    return keeps(pair.value(budget.metric), budget, known_metrics().get(budget.metric, "lower"))
+    return keeps_limit(pair.value(budget.metric), budget, known_metrics().get(budget.metric, "lower"))
 
 
 def _small_pairs() -> tuple[Statistics, ...]:

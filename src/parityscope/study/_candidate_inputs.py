@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import is_recording
-from parityscope.backends._matching import matching
+from parityscope.backends._matching import match_recordings
 from parityscope.case.own import OwnInputs, stored_arrays
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> Ow
     stored = stored_arrays(path)
     if asked:  # what cannot be read is said before anything is run
         stored.read(0, stored.names(0))
-    match = matching(stored, stored.labels if path.is_dir() else (), candidate.option("pair", "name"))
+    match = match_recordings(stored, stored.labels if path.is_dir() else (), candidate.option("pair", "name"))
 
     def read(index: int) -> Mapping[str, np.ndarray]:
         place = match(inputs.sample(index))

@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import computing, node_name
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.diagnosis import SPENT, Tested, identity_of
 from parityscope.errors import ParityError
 from parityscope.expectation import margin_of
@@ -184,7 +184,7 @@ def _entrance_layers(copy: Copy) -> set[str]:
     inputs = {value.name for value in copy.case.model.inputs}
     return {
         node_name(node, index)
-        for index, node in enumerate(computing(copy.case.model.graph()))
+        for index, node in enumerate(computing_nodes(copy.case.model.graph()))
         if any(value is not None and value.name in inputs for value in node.inputs)
     }
 

@@ -20,7 +20,7 @@ from parityscope.study._merged_diagnosis import merge_rounds
 from parityscope.study._opening import load_real
 from parityscope.study._repair_trials import try_repairs
 from parityscope.study._scene import scene_of
-from parityscope.study._simulated_nonfinite import with_simulated
+from parityscope.study._simulated_nonfinite import add_simulated
 from parityscope.study._triangle import measure_triangle, peer_of
 from parityscope.study._unoptimized_run import second_run
 
@@ -98,7 +98,7 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
 
 def simulate_nonfinite(known: Examination) -> Examination:
     """With where NaN and Inf of a recording of outputs begin in a simulation that has them too."""
-    return known if known.only is not None else replace(known, diagnosis=with_simulated(known))
+    return known if known.only is not None else replace(known, diagnosis=add_simulated(known))
 
 
 def test_repairs(known: Examination) -> Examination:

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.resuming import digest_of, facts_above
 from parityscope.backends.targets import format_target
 from parityscope.comparison import from_plain, to_plain
@@ -79,7 +79,7 @@ def notebook_of(
     """The notebook of a comparison in `folder`; None where nothing may be used again."""
     sides = list(targets)
     facts = facts_above(folder)
-    if facts is None or any(backend(target.backend).runs_program for target in sides):
+    if facts is None or any(backend_named(target.backend).runs_program for target in sides):
         return None
     known = [facts, [format_target(target) for target in sides], dict(pairing), list(samples)]
     return Notebook(folder=folder, key=digest_of(known))

@@ -18,7 +18,7 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import RECORDED
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Source = Callable[[int], Arrays | None]
 # The position of a sample in the copy -> what the candidate gave, outputs and tensors.
 Given = Callable[[int], Arrays]
 
-__all__ = ["Copy", "correct_copy", "energy_of", "first_copy", "with_layers"]
+__all__ = ["Copy", "correct_copy", "energy_of", "first_copy", "observe_copy"]
 
 _PRECISIONS = frozenset({"f32", "tf32", "f16", "bf16", "int8"})  # that a recording may declare
 
@@ -145,7 +145,7 @@ def correct_copy(copy: Copy, correction: Correction, number: int) -> Copy:
     return replace(found, given=given, candidate=candidate)
 
 
-def with_layers(copy: Copy, number: int) -> Copy:
+def observe_copy(copy: Copy, number: int) -> Copy:
     """The copy whose candidate gives its tensors too, which takes as much of the disk as they do.
 
     Raises:
@@ -176,21 +176,21 @@ def _over_norms(energies: Mapping[str, tuple[float, float]], norms: Mapping[str,
 def _measure_energies(copy: Copy) -> dict[str, tuple[float, float]]:
     """Squared error and squared norm of the reference, by output."""
     found: dict[str, tuple[float, float]] = {}
-    align = aligner(copy.case.policy.matched)
+    align = make_aligner(copy.case.policy.matched)
     outputs = [value.name for value in copy.case.model.outputs]
     with open_target(copy.case.model, copy.reference, Capture()) as session:
         for position, sample in enumerate(copy.case.inputs):
             held = copy.given(position)
-            mine = session.run(sample)
-            its = align(mine, {name: held[name] for name in outputs if name in held})
+            reference = session.run(sample)
+            candidate = align(reference, {name: held[name] for name in outputs if name in held})
             for name in outputs:
                 if (
-                    name in mine
-                    and name in its
-                    and mine[name].shape == its[name].shape
-                    and mine[name].dtype.kind in "fiubV"
+                    name in reference
+                    and name in candidate
+                    and reference[name].shape == candidate[name].shape
+                    and reference[name].dtype.kind in "fiubV"
                 ):
-                    energy, norm = _squared_error(mine[name], its[name])
+                    energy, norm = _squared_error(reference[name], candidate[name])
                     before = found.get(name, (0.0, 0.0))
                     found[name] = before[0] + energy, before[1] + norm
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import Tested, examine_scene
 from parityscope.study._bench import open_bench
-from parityscope.study._copy import with_layers
+from parityscope.study._copy import observe_copy
 from parityscope.study._grading import expect_errors, grade_tensors, judge_outputs, verdict_of
 from parityscope.study._layers import explain_layers, observe_layers
 from parityscope.study._outputs import run_outputs
@@ -46,7 +46,7 @@ def compare_copy(first: Examination, copy: Copy) -> Examination:
     known = replace(known, run=run, outputs=())
     if first.expectation is not None:
         # What an arithmetic makes of a network hardly changes with one cause put right: who is within by that is so.
-        known = replace(known, expectation=_of_copy(first.expectation, copy))
+        known = replace(known, expectation=_expectation_of_copy(first.expectation, copy))
         known = replace(known, outputs=judge_outputs(known))
     if not known.outputs or any(pair.verdict != "within" for pair in known.outputs):
         known = replace(known, expectation=expect_errors(known))
@@ -57,7 +57,7 @@ def compare_copy(first: Examination, copy: Copy) -> Examination:
     return replace(known, verdict=verdict_of(known))
 
 
-def _of_copy(expectation: Expectation, copy: Copy) -> Expectation:
+def _expectation_of_copy(expectation: Expectation, copy: Copy) -> Expectation:
     """The same with the places that samples have in the copy."""
     positions = {place: position for position, place in enumerate(copy.places)}
     parts = {
@@ -72,7 +72,7 @@ def examine_copy(first: Examination, copy: Copy, known: Examination, number: int
     if first.layers is not None:
         names: Mapping[str, str] = {name: name for name in first.layers.statistics} | dict(known.names)
         folder = copy.folder / f"round-{label}"
-        copy = with_layers(copy, label)
+        copy = observe_copy(copy, label)
         known = replace(known, candidate=copy.candidate, names=names)
         layers = observe_layers(known, known.case.inputs.indices, folder=folder, inject=True)
         known = replace(known, layers=layers)

@@ -12,16 +12,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import backend, optimizes_as_onnxruntime
+from parityscope.backends import backend_named, optimizes_as_onnxruntime
 from parityscope.backends.opening import model_of
-from parityscope.backends.ort import unregistered
+from parityscope.backends.ort import unregistered_operators
 from parityscope.backends.targets import format_target
 from parityscope.case.cutting import cut_model, foreign_operators, operator_name, with_borders
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from parityscope.case import Model
-    from parityscope.case.cutting import Cut, Operator
+    from parityscope.case.cutting import CutModel, Operator
     from parityscope.examination import Examination
     from parityscope.records import Target
 
@@ -39,7 +39,7 @@ class Bounds:
 
     given: Examination
     reached: Examination
-    cut: Cut
+    cut: CutModel
     lacks: tuple[frozenset[Operator], frozenset[Operator]]
 
     def told(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def bound_examination(refusal: ParityError, examination: Examination, before: Bo
     if lacks == known or not (lacks[0] or lacks[1]):
         return None
     cut = cut_model(given.model, lacks[0] | lacks[1], folder / "cut" / "reference.onnx", _fix_for(lacks, candidate))
-    if not backend(candidate.backend).reads_model or not lacks[1]:
+    if not backend_named(candidate.backend).reads_model or not lacks[1]:
         own = with_borders(its_model, cut, folder / "cut" / "whole.onnx")
     elif its_model.sha256 == given.model.sha256:
         own = cut.model
@@ -110,12 +110,12 @@ def bound_examination(refusal: ParityError, examination: Examination, before: Bo
 
 
 def _lacking_operators(target: Target, model: Model, refusal: ParityError) -> frozenset[Operator]:
-    runtime = backend(target.backend)
+    runtime = backend_named(target.backend)
     if not runtime.reads_model:
         return frozenset()
     foreign = foreign_operators(model.graph())
     if runtime.onnxruntime == "yes":  # which can be asked
-        return frozenset(unregistered(foreign, model.opsets, target.option("custom_ops")))
+        return frozenset(unregistered_operators(foreign, model.opsets, target.option("custom_ops")))
     # Its own words say what it lacks; ONNX Runtime's say nothing about it.
     words = "" if refusal.problem.startswith("ONNX Runtime") else f"{refusal.problem} {refusal.__cause__ or ''}"
     return frozenset(one for one in foreign if re.search(rf"(?<!\w){re.escape(one[1])}(?!\w)", words))

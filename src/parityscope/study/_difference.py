@@ -75,7 +75,7 @@ def predict_errors(known: Examination) -> Examination:
 def grade_outputs(known: Examination) -> Examination:
     """With every output judged, and the verdict."""
     known = replace(known, outputs=judge_outputs(known))
-    unjudged = (*known.unjudged, *_without_reference(known.outputs))
+    unjudged = (*known.unjudged, *_outputs_without_reference(known.outputs))
     return replace(known, verdict=verdict_of(known), unjudged=unjudged)
 
 
@@ -83,11 +83,11 @@ def call_repeatedly(known: Examination) -> Examination:
     """With how the error grows over calls, where states are fed back: beyond where it grows beyond what is honest."""
     if not known.request.states:
         return known
-    from parityscope.localization.calls import beyond
+    from parityscope.localization.calls import first_beyond
     from parityscope.study._repeated_calls import measure_growth
 
     growth = measure_growth(known)
-    return replace(known, growth=growth, verdict=known.verdict if beyond(growth) is None else "beyond")
+    return replace(known, growth=growth, verdict=known.verdict if first_beyond(growth) is None else "beyond")
 
 
 def can_layers_matter(known: Examination) -> bool:
@@ -136,7 +136,7 @@ def _skip_elsewhere(known: Examination) -> tuple[Skip, ...]:
     return (Skip(what=what, reason=known.proof.reason, fix=fix),)
 
 
-def _without_reference(outputs: Sequence[Pair]) -> tuple[Skip, ...]:
+def _outputs_without_reference(outputs: Sequence[Pair]) -> tuple[Skip, ...]:
     """The outputs where the reference itself gives no number, so that nothing is known of what would be right there."""
     return tuple(
         Skip(

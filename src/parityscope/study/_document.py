@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends._environment import machine_facts
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about
-from parityscope.comparison.ladder import ladder
+from parityscope.comparison.ladder import tolerance_ladder
 from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance_of, output_row, tensor_rows
-from parityscope.study._folder import strict
-from parityscope.study._plots import graph_views, plots_of, wiring
+from parityscope.study._folder import to_strict_data
+from parityscope.study._plots import graph_views, graph_wiring, plots_of
 from parityscope.study._verdicts import reason_for
 from parityscope.version import __version__
 
@@ -42,7 +42,7 @@ def document_of(known: Examination) -> dict[str, Any]:
     known = _conclude_examination(known)
     case, run = known.case, known.compared
     suspects = known.layers.localization.suspects if known.layers else ()
-    plain: dict[str, Any] = strict(
+    plain: dict[str, Any] = to_strict_data(
         {
             "schema": SCHEMA,
             "tool": {"name": "parityscope", "version": __version__},
@@ -81,11 +81,11 @@ def document_of(known: Examination) -> dict[str, Any]:
             "suspects": [_plain_suspect(suspect, known) for suspect in suspects[:_SUSPECTS]],
             "plots": plots_of(run.statistics, known.layers.statistics if known.layers else {}, suspects),
             "graph_views": graph_views(case.model, suspects),
-            "wiring": wiring(case.model) if known.tensors else {},
+            "wiring": graph_wiring(case.model) if known.tensors else {},
             "localization": _plain_localization(known),
             "ladder": [
                 {**asdict(rung), "new": list(rung.new[:_NAMED_ON_A_RUNG]), "new_count": len(rung.new)}
-                for rung in ladder([(name, distance_of(pair)) for name, pair in known.tensors.items()])
+                for rung in tolerance_ladder([(name, distance_of(pair)) for name, pair in known.tensors.items()])
             ]
             if known.tensors
             else [],
@@ -243,7 +243,7 @@ def _plain_side(target: Target, environment: Mapping[str, str], seconds: float) 
         "backend": target.backend,
         "precision": target.precision,
         "executed": "",
-        "version": environment.get(backend(target.backend).package or target.backend, ""),
+        "version": environment.get(backend_named(target.backend).package or target.backend, ""),
         "seconds": seconds,
         "environment": dict(environment),
     }
@@ -264,9 +264,9 @@ def _plain_suspect(suspect: Suspect, known: Examination) -> dict[str, Any]:
     explanation = known.explanations.get(suspect.site.tensor)
     told: dict[str, Any] = {"explained_by": []}
     if explanation is not None:
-        from parityscope.explanation import as_json
+        from parityscope.explanation import explanation_as_json
 
-        told = as_json(explanation)
+        told = explanation_as_json(explanation)
     causes = [
         {"hypothesis": f"{finding.code} {finding.title}", "share": finding.confidence}
         for finding in known.diagnosis.findings

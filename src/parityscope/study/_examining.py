@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.backends.command import seconds
+from parityscope.backends.command import parse_seconds
 from parityscope.backends.limiting import limited_runs
 from parityscope.comparison.warming import warm_kernels
 from parityscope.custom_operators import library_in_use
 from parityscope.errors import ParityError
-from parityscope.memory import allow
+from parityscope.memory import allow_memory
 from parityscope.records import Skip
 from parityscope.study._custom_operators import Bounds, bound_examination
 from parityscope.study._difference import (
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["examine"]
+__all__ = ["examine_request"]
 
 
-def examine(examination: Examination) -> dict[str, Any]:
+def examine_request(examination: Examination) -> dict[str, Any]:
     """Examines on the whole model, or on what of it both sides can run, and gives the study's document.
 
     Raises:
@@ -74,10 +74,10 @@ def answer_request(examination: Examination) -> Examination:
     """
     request = examination.request
     examination = replace(examination, started=time.perf_counter())
-    allow(request.memory)
+    allow_memory(request.memory)
     # Is it different?
     timeout = examination.candidate.option("timeout")
-    with limited_runs(seconds(timeout, 0) if timeout else None):
+    with limited_runs(parse_seconds(timeout, 0) if timeout else None):
         known = pair_tensors(examination).timed("pairing")
     known = compare_outputs(known).timed("outputs")
     known = predict_errors(known).timed("prediction")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.opening import model_of
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
-from parityscope.study._examining import examine
+from parityscope.study._examining import examine_request
 from parityscope.study._folder import as_written
 from parityscope.study._merged_diagnosis import GONE
 from parityscope.study._opening import open_request
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
 
-__all__ = ["Repeated", "check_digests", "experiments_of", "repeat"]
+__all__ = ["Repeated", "check_digests", "experiments_of", "repeat_experiment"]
 
 _AGAIN = "parityscope experiment STUDY NAME"
 
@@ -60,7 +60,7 @@ def experiments_of(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def repeat(
+def repeat_experiment(
     document: Mapping[str, Any],
     identity: str,
     folder: Path,
@@ -68,7 +68,7 @@ def repeat(
     replaced: Mapping[str, str] | None = None,
     again: str = _AGAIN,
     seconds: float = math.inf,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
 ) -> Repeated:
     """Runs experiment `identity` of a study again, and nothing else but what it stands on.
 
@@ -89,10 +89,10 @@ def repeat(
         kept = ask_again(document, replaced or {}, again)
         only = _needed_experiments(document, identity)
         digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
-        then = _without_others(held[identity])
+        then = _evidence_alone(held[identity])
     with open_request(replace(kept.request, seconds=seconds)) as asked:
         notes = check_digests(digests, kept, asked, replaced or {})
-        found = examine(replace(asked, folder=folder, progress=progress, only=only))
+        found = examine_request(replace(asked, folder=folder, progress=progress, only=only))
     now = experiments_of(found).get(identity)
     reason, fix = ("", "") if now else _why_not(found, identity)
     return Repeated(
@@ -100,7 +100,7 @@ def repeat(
     )
 
 
-def _without_others(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
+def _evidence_alone(evidence: Mapping[str, Any]) -> Mapping[str, Any]:
     """The evidence as it is without the other causes: as it was before they were put right."""
     return {**evidence, "outcome": "supports"} if str(evidence["because"]).startswith(GONE) else evidence
 

@@ -30,7 +30,7 @@ def mark_of(path: Path) -> dict[str, Any]:
     Raises:
         ParityError: one of the files cannot be read.
     """
-    found = list(_files(path))
+    found = list(_files_at(path))
     files = sorted(file for file, _ in found)
     return {
         "files": len(found),
@@ -49,7 +49,7 @@ def is_marked(path: Path, mark: Mapping[str, Any]) -> bool:
     if not isinstance(count, int) or not isinstance(left, int):
         return False
     files = []
-    for file, size in _files(path):
+    for file, size in _files_at(path):
         files.append(file)
         left -= size
         if left < 0 or len(files) > count:
@@ -70,11 +70,11 @@ def digest_of_files(files: Sequence[Path], folder: Path | None = None) -> str:
         name = b"" if folder is None else os.fsencode(file.relative_to(folder))
         digest.update(len(name).to_bytes(4, "little") + name)
         found = file.stat()
-        digest.update(_content(file, found.st_ino, found.st_size, found.st_mtime_ns))
+        digest.update(_content_digest(file, found.st_ino, found.st_size, found.st_mtime_ns))
     return digest.hexdigest()
 
 
-def _files(path: Path) -> Iterator[tuple[Path, int]]:
+def _files_at(path: Path) -> Iterator[tuple[Path, int]]:
     """The regular files at `path` with their sizes."""
     if not path.is_dir():
         with open_regular_file(path, path.name) as file:
@@ -88,7 +88,7 @@ def _files(path: Path) -> Iterator[tuple[Path, int]]:
 
 # A run that can be resumed keeps digests of the same files as its study.
 @functools.lru_cache(maxsize=1 << 16)
-def _content(file: Path, _inode: int, size: int, _time: int) -> bytes:
+def _content_digest(file: Path, _inode: int, size: int, _time: int) -> bytes:
     """The digest of the size and of what was ever written, with its places.
 
     A block of zeros counts as never written: a file of holes costs nothing, and a copy without them has the same digest.
@@ -96,7 +96,7 @@ def _content(file: Path, _inode: int, size: int, _time: int) -> bytes:
     digest = hashlib.sha256(size.to_bytes(8, "little"))
     with open_regular_file(file, file.name, limit=size) as opened:
         try:
-            for start, end in _written(opened.fileno(), size):
+            for start, end in _written_blocks(opened.fileno(), size):
                 for place in range(start, end, _BLOCK):
                     block = os.pread(opened.fileno(), min(_BLOCK, end - place), place)
                     if block != _ZEROS[: len(block)]:
@@ -107,7 +107,7 @@ def _content(file: Path, _inode: int, size: int, _time: int) -> bytes:
     return digest.digest()
 
 
-def _written(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+def _written_blocks(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
     """The places [start, end) of the blocks of a file that hold anything written, each once and in order."""
     end = 0
     while end < size:

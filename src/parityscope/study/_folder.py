@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "strict", "write_study"]
+__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "to_strict_data", "write_study"]
 
 _SCRATCH = ".part"
 _CANDIDATE = "candidate"  # what the chunks of its tensors are called by: where it never got so far, little is lost
@@ -180,16 +180,16 @@ def as_written(where: Path | None = None) -> Iterator[None]:
         ) from error
 
 
-def strict(value: Any) -> Any:
+def to_strict_data(value: Any) -> Any:
     """`value` as strict JSON data: non-finite numbers become strings, tuples lists, numpy scalars numbers."""
     if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(key): strict(held) for key, held in value.items()}
+        return {str(key): to_strict_data(held) for key, held in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [strict(held) for held in value]
+        return [to_strict_data(held) for held in value]
     if isinstance(value, bool) or value is None or isinstance(value, str | int):
         return value
     if hasattr(value, "item"):
-        return strict(value.item())
+        return to_strict_data(value.item())
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"

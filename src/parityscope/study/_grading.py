@@ -8,20 +8,20 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.quantized import QUANTIZED
-from parityscope.case.graph import computing
-from parityscope.comparison.rows import aligner
+from parityscope.case.graph import computing_nodes
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.expectation import (
     FLOAT32_ROUNDING,
     FORMATS,
     Expectation,
-    distance,
+    error_distance,
     grade_of,
     graded_error,
     margin_of,
 )
 from parityscope.records import Site, Skip, Target
-from parityscope.study._more_draws import redrawn
+from parityscope.study._more_draws import redraw_doubtful
 from parityscope.study._output_parts import alike_in_parts, find_deviations
 from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
@@ -53,20 +53,20 @@ def expect_errors(examination: Examination) -> Expectation:
     explains an error that what is declared does not. Where a prediction fails, outputs with a budget are judged without it.
     """
     try:
-        return _foreseen(examination)
+        return _foresee_errors(examination)
     except ParityError as error:
         return Expectation(errors={}, skipped=(Skip(what="expected errors", reason=error.problem, fix=error.fix),))
 
 
-def _foreseen(examination: Examination) -> Expectation:
+def _foresee_errors(examination: Examination) -> Expectation:
     case, run, progress = examination.case, examination.compared, examination.progress
     measured = {name: graded_error(found) for name, found in run.statistics.items()}
     least = dict.fromkeys(measured, FLOAT32_ROUNDING)
-    exact = all(distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
+    exact = all(error_distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
     if exact and alike_in_parts(run):
         return Expectation(errors={"f32": least})
     chosen = _predicted_samples(examination)
-    align = aligner(case.policy.matched)
+    align = make_aligner(case.policy.matched)
     declared = case.policy.declared
     first = [declared] if declared in {*FORMATS, *QUANTIZED} else []
     ends = [name for name in _ENDS if name not in first]
@@ -74,13 +74,13 @@ def _foreseen(examination: Examination) -> Expectation:
     # What is so far off is beyond the finest for sure: then one pass tells both.
     far = max(measured.values(), default=0.0) > _FAR_OFF
     plain = _plain_outputs(examination, chosen)
-    expectation = _expected(examination, chosen, [*first, *ends] if far else first, align, plain)
+    expectation = _expect_output_errors(examination, chosen, [*first, *ends] if far else first, align, plain)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
-        expectation = expectation.and_also(_expected(examination, chosen, ends, align, {}))
+        expectation = expectation.and_also(_expect_output_errors(examination, chosen, ends, align, {}))
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
-        expectation = expectation.and_also(_expected(examination, chosen, between, align, {}))
-    floats = {name: distance(found) for name, found in run.statistics.items() if found.is_float}
-    return redrawn(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+        expectation = expectation.and_also(_expect_output_errors(examination, chosen, between, align, {}))
+    floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
+    return redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
 
 
 def _plain_outputs(examination: Examination, samples: Sequence[int]) -> Mapping[int, Mapping[str, np.ndarray]]:
@@ -93,12 +93,12 @@ def _plain_outputs(examination: Examination, samples: Sequence[int]) -> Mapping[
     known = {index: kept[index] for index in samples if index in kept}
     if known:
         return known
-    from parityscope.expectation.expecting import referred
+    from parityscope.expectation.expecting import run_reference
 
-    return referred(examination.case.model, examination.case.inputs, samples)
+    return run_reference(examination.case.model, examination.case.inputs, samples)
 
 
-def _expected(
+def _expect_output_errors(
     examination: Examination,
     samples: Sequence[int],
     formats: Sequence[str],
@@ -106,10 +106,10 @@ def _expected(
     plain: Mapping[int, Mapping[str, np.ndarray]],
 ) -> Expectation:
     """The expected errors of the outputs; the floor on the samples that are in `plain`."""
-    from parityscope.expectation.expecting import expect
+    from parityscope.expectation.expecting import expect_error
 
     case = examination.case
-    return expect(
+    return expect_error(
         case.model,
         case.inputs,
         samples,
@@ -164,7 +164,7 @@ def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
         )
         pairs.append(replace(pair, verdict=judge_pair(pair, statistics, case.policy)))
     asked = [pair.site.tensor for pair in pairs if pair.verdict == "within" and not has_budget(pair, case.policy)]
-    apart = find_deviations(examination, asked, aligner(case.policy.matched))
+    apart = find_deviations(examination, asked, make_aligner(case.policy.matched))
     return tuple(
         replace(pair, verdict="beyond", grade="beyond", apart=apart[pair.site.tensor].words(case.policy.declared))
         if pair.site.tensor in apart
@@ -202,12 +202,12 @@ def grade_tensors(examination: Examination) -> dict[str, Pair]:
     case, layers = examination.case, examination.layers
     if layers is None:
         return {}
-    from parityscope.expectation.expecting import expect
+    from parityscope.expectation.expecting import expect_error
 
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
     formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in examination.outputs)))
     trace = layers.reference
-    expectation = expect(
+    expectation = expect_error(
         case.model,
         case.inputs,
         trace.samples,
@@ -224,7 +224,7 @@ def _worth_grading(case: Case, layers: Layers) -> list[str]:
     inputs = {value.name for value in case.model.inputs}
     readers = [
         str(output.name)
-        for node in computing(case.model.graph())
+        for node in computing_nodes(case.model.graph())
         if any(value is not None and value.name in inputs for value in node.inputs)
         for output in node.outputs
     ]

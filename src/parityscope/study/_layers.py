@@ -6,13 +6,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
-from parityscope.localization import MOST, Options, Sides, attribute, injection, localize, reads_of
+from parityscope.localization import (
+    MOST,
+    LocalizationOptions,
+    Sides,
+    attribute_error,
+    inject_errors,
+    localize,
+    reads_of,
+)
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -42,7 +50,7 @@ def observe_layers(
     With `inject` suspects get their shares of the output error. Where there is a `proof`, only its places are looked at.
     """
     case, candidate = examination.case, examination.candidate
-    if not backend(candidate.backend).observes:
+    if not backend_named(candidate.backend).observes:
         return None
     pairing = examination.names if proof is None else proof.pairing
     plan = _Plan(
@@ -53,13 +61,13 @@ def observe_layers(
         memory=examination.request.memory,
         inject=inject,
         thorough=examination.request.looks_everywhere,
-        between=tuple(name for name in observable(case.model) if proof is None or name in pairing),
+        between=tuple(name for name in observable_tensors(case.model) if proof is None or name in pairing),
     )
-    known = set(observable(model_of(case.model, candidate)))
-    found = _captured(plan, candidate, known, folder / "layers", examination.progress)
+    known = set(observable_tensors(model_of(case.model, candidate)))
+    found = _capture_layers(plan, candidate, known, folder / "layers", examination.progress)
     if found is None or not inject or proof is not None:
         return found
-    return _refined(plan, candidate, found, known, folder / "refined", examination.progress) or found
+    return _refine_region(plan, candidate, found, known, folder / "refined", examination.progress) or found
 
 
 def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explanation]:
@@ -94,7 +102,7 @@ class _Plan:
     between: tuple[str, ...]
 
 
-def _refined(
+def _refine_region(
     plan: _Plan, candidate: Target, found: Layers, known: set[str], folder: Path, progress: Progress
 ) -> Layers | None:
     """Looks inside the leading suspect's fused region: the same borders, and the tensors between its nodes.
@@ -103,7 +111,7 @@ def _refined(
     changes the outputs by as much as half of what the suspect explains: then it would be another program's error.
     """
     suspects = found.localization.suspects
-    if not suspects or len(suspects[0].region) < 2 or "observe" not in backend(candidate.backend).options:
+    if not suspects or len(suspects[0].region) < 2 or "observe" not in backend_named(candidate.backend).options:
         return None
     members = set(suspects[0].region)
     inside = {plan.pairing.get(name, "") for name, site in plan.case.model.sites.items() if site.node in members}
@@ -111,7 +119,7 @@ def _refined(
     if not (inside & known) - seen:
         return None
     options = tuple(sorted({**dict(candidate.options), "observe": "all"}.items()))
-    again = _captured(
+    again = _capture_layers(
         plan,
         replace(candidate, options=options),
         known & (seen | inside),
@@ -126,7 +134,7 @@ def _refined(
     return replace(again, localization=replace(again.localization, method=method), skipped=(*skipped, *again.skipped))
 
 
-def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, progress: Progress) -> Layers | None:
+def _capture_layers(plan: _Plan, candidate: Target, among: set[str], folder: Path, progress: Progress) -> Layers | None:
     """Both sides' tensors, their statistics and the localization; None when the candidate shows none of what lies inside.
 
     The candidate is asked for those `among` its tensors that have a partner in the reference.
@@ -139,27 +147,29 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
     def reads() -> dict[str, tuple[str, ...]]:
         return reads_of(case.model.graph(), pairing, outputs.union(wanted))
 
-    request = Request(samples=samples, tensors=wanted, folder=folder, memory=memory, label="candidate", reads=reads)
-    theirs = record(case.model, case.inputs, candidate, request, progress)
+    request = RecordingRequest(
+        samples=samples, tensors=wanted, folder=folder, memory=memory, label="candidate", reads=reads
+    )
+    theirs = record_trace(case.model, case.inputs, candidate, request, progress)
     held = set(theirs.names)
     shown = [name for name in plan.between if pairing.get(name) in held]
     if plan.between and not shown:
         return None
-    ours = record(
+    ours = record_trace(
         case.model,
         case.inputs,
         plan.reference,
-        Request(samples=samples, tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
+        RecordingRequest(samples=samples, tensors=tuple(shown), folder=folder, memory=memory, label="reference"),
         progress,
     )
-    options = Options(thorough=plan.thorough)
+    options = LocalizationOptions(thorough=plan.thorough)
     found = localize(case.model, case.inputs, ours, theirs, pairing, options, progress)
     if plan.inject and found.suspects:
-        found = injection(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
-        if plan.thorough or not _one_makes_all(found):
+        found = inject_errors(case.model, case.inputs, ours, theirs, pairing, found, samples[0], options, progress)
+        if plan.thorough or not _does_one_make_all(found):
             sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
-            found = replace(found, stretches=attribute(sides, samples[0], progress=progress))
-    statistics, problems = _compare(case, ours, theirs, pairing, progress)
+            found = replace(found, stretches=attribute_error(sides, samples[0], progress=progress))
+    statistics, problems = _compare_traces(case, ours, theirs, pairing, progress)
     return Layers(
         reference=ours,
         candidate=theirs,
@@ -170,26 +180,26 @@ def _captured(plan: _Plan, candidate: Target, among: set[str], folder: Path, pro
     )
 
 
-def _one_makes_all(found: Localization) -> bool:
+def _does_one_make_all(found: Localization) -> bool:
     """Whether one suspect alone makes the error of the outputs: exact shares of stretches then say the same."""
     first = found.suspects[0].share
     return found.unexplained is not None and found.unexplained <= _LITTLE and first is not None and first >= 1 - _LITTLE
 
 
-def _compare(
-    case: Case, ours: Trace, theirs: Trace, pairing: Mapping[str, str], progress: Progress
+def _compare_traces(
+    case: Case, reference: Trace, candidate: Trace, pairing: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Statistics], list[Skip]]:
     """Statistics of every tensor on both sides, in graph order, a tensor a thread."""
     order = case.model.sites
-    names = sorted((name for name in ours.names if name in order), key=lambda name: order[name].index)
+    names = sorted((name for name in reference.names if name in order), key=lambda name: order[name].index)
     problems: list[Skip] = []
 
     def one(name: str) -> Statistics | None:
         total: Statistics | None = None
-        for sample in ours.samples:
-            if not theirs.has(sample, pairing.get(name, name)):
+        for sample in reference.samples:
+            if not candidate.has(sample, pairing.get(name, name)):
                 return None
-            left, right = ours.get(sample, name), theirs.get(sample, pairing.get(name, name))
+            left, right = reference.get(sample, name), candidate.get(sample, pairing.get(name, name))
             try:
                 part = measure_pair(left, right, channel_axis=channel_axis(left.ndim))
             except ValueError as error:

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import model_of
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.sizing import plan_chunks
 from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.records import Skip
@@ -43,10 +43,10 @@ def compare_tensors(examination: Examination) -> tuple[dict[str, Statistics], li
     """
     case, reference, candidate = examination.case, examination.reference, examination.candidate
     pairing, progress = examination.names, examination.progress
-    if not backend(candidate.backend).observes:
+    if not backend_named(candidate.backend).observes:
         return {}, [Skip(what="intermediate tensors", reason=f"{candidate.backend} shows none", asked=True)]
-    known = set(observable(model_of(case.model, candidate)))
-    names = [name for name in observable(case.model) if pairing.get(name) in known]
+    known = set(observable_tensors(model_of(case.model, candidate)))
+    names = [name for name in observable_tensors(case.model) if pairing.get(name) in known]
     totals: dict[str, Statistics] = {}
     problems: dict[str, str] = {}
     first = next(iter(case.inputs))
@@ -94,9 +94,9 @@ def _measured_chunk(
 ) -> Measured:
     totals: dict[str, Statistics] = {}
     problems: dict[str, str] = {}
-    ours, theirs = sessions
+    reference, candidate = sessions
     for sample in case.inputs:
-        for name, part in _measured_on(ours.run(sample), theirs.run(sample), chunk, pairing, pool):
+        for name, part in _measured_on(reference.run(sample), candidate.run(sample), chunk, pairing, pool):
             if isinstance(part, str):
                 problems.setdefault(name, part)
             else:
@@ -114,12 +114,12 @@ def _measured_on(
     """Statistics of each tensor on one sample, or why there are none; nothing of the sample outlives the call."""
 
     def measure(name: str) -> tuple[str, Statistics | str]:
-        return name, _measured(expected.get(name), found.get(pairing[name]))
+        return name, _measure_tensor(expected.get(name), found.get(pairing[name]))
 
     return list(pool.map(measure, names))
 
 
-def _measured(expected: np.ndarray | None, found: np.ndarray | None) -> Statistics | str:
+def _measure_tensor(expected: np.ndarray | None, found: np.ndarray | None) -> Statistics | str:
     if expected is None:
         return "the reference did not give it back"
     if found is None:

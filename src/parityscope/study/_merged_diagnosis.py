@@ -54,7 +54,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
 
         says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(map(tells_version, causes)) else set()
-        gone = [one for one in others if _by_size(one, shares) or one.code in says]
+        gone = [one for one in others if _is_cause_by_size(one, shares) or one.code in says]
         refuted += [evidence for one in gone for evidence in _refute_gone(one, sequence)]
         others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
@@ -96,7 +96,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     )
 
 
-def _by_size(finding: Finding, shares: Collection[str]) -> bool:
+def _is_cause_by_size(finding: Finding, shares: Collection[str]) -> bool:
     """Whether a cause that is no step explains no measured part of the error."""
     return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
 

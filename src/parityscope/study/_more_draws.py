@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.rows import Align
     from parityscope.expectation import Expectation
 
-__all__ = ["redrawn"]
+__all__ = ["redraw_doubtful"]
 
 # With 3 degrees of freedom a first draw is a third of the root mean square or less once in 20 times; what is farther off is no
 # bad luck. Chosen.
@@ -34,7 +34,7 @@ _FAR = 3.0
 _DRAWS = 8
 
 
-def redrawn(
+def redraw_doubtful(
     model: Model,
     inputs: Inputs,
     samples: Sequence[int],

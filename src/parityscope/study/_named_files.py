@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.targets import format_target, named_code, parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.errors import ParityError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["MODEL", "Named", "is_data", "marks_of_target", "refuse_code"]
+__all__ = ["MODEL", "StudyFiles", "is_data", "marks_of_target", "refuse_code"]
 
 MODEL = "model"  # has the digest of a model instead of a mark, in targets too
 _SIDES = ("reference", "candidate")
@@ -31,7 +31,7 @@ _LARGEST_CODE = 1 << 30  # chosen: a larger file among the words of a program is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class StudyFiles:
     """What a study names: the folder that relative paths are meant from, its marks, and what is named anew."""
 
     folder: Path
@@ -48,7 +48,7 @@ class Named:
             return self.replaced.get(name, value)
         option = name.replace("_", "-")
         what = f"the {name} of the study" if name in _DIGESTED else f"what --{option} names in the study"
-        return str(self._found(what, value, None if name in _DIGESTED else name, f"--{option} PATH"))
+        return str(self._find_marked(what, value, None if name in _DIGESTED else name, f"--{option} PATH"))
 
     def target(self, side: str, text: str) -> str:
         """The target of a side, its files in full.
@@ -58,7 +58,7 @@ class Named:
         """
         then = parse_target(text)
         if side not in self.replaced:
-            options = tuple((key, self._value(side, then, key, value)) for key, value in then.options)
+            options = tuple((key, self._value_in_full(side, then, key, value)) for key, value in then.options)
             return format_target(replace(then, options=options))
         now = parse_target(self.replaced[side])
         if (now.backend, now.precision) != (then.backend, then.precision):
@@ -80,16 +80,16 @@ class Named:
         changed = [name for name, mark in found.items() if name in self.marks and self.marks[name] != mark]
         return tuple(f"{_words_of(name)} is not what the study was made with" for name in changed)
 
-    def _value(self, side: str, target: Target, key: str, value: str) -> str:
+    def _value_in_full(self, side: str, target: Target, key: str, value: str) -> str:
         """The value of a target's option; if it names a file, in full."""
         what, option = f"{key}= of the {side}", f"--{side} TARGET"
         if key == MODEL:
-            return str(self._found(what, value, None, option))
-        if key not in backend(target.backend).files or _is_inline(value):
+            return str(self._find_marked(what, value, None, option))
+        if key not in backend_named(target.backend).files or _is_inline(value):
             return value
-        return str(self._found(what, value, f"{side}.{key}", option))
+        return str(self._find_marked(what, value, f"{side}.{key}", option))
 
-    def _found(self, what: str, value: str, mark: str | None, option: str) -> Path:
+    def _find_marked(self, what: str, value: str, mark: str | None, option: str) -> Path:
         """The path that `value` is, which has the mark of this name."""
         path = self.folder / value
         if not path.exists():
@@ -114,7 +114,7 @@ def is_data(name: str, value: str | None) -> bool:
     return value.endswith(".toml") if name == "preprocess" else not is_function(value)
 
 
-def refuse_code(asked: Mapping[str, Any], named: Named, again: str) -> None:
+def refuse_code(asked: Mapping[str, Any], named: StudyFiles, again: str) -> None:
     """Refuses code that the study names and the user does not.
 
     Raises:
@@ -123,7 +123,7 @@ def refuse_code(asked: Mapping[str, Any], named: Named, again: str) -> None:
     found: dict[str, str] = {}
     for side in _SIDES:
         target = parse_target(asked[side])
-        code = named_code(target, backend(target.backend))
+        code = named_code(target, backend_named(target.backend))
         if code and side not in named.replaced:
             found[side] = f"{', '.join(code)} of the {side}"
     for name in ("inputs", "preprocess", "real"):
@@ -146,7 +146,7 @@ def marks_of_target(side: str, target: Target) -> dict[str, Any]:
     Of code the mark is the digest of those files in the option's words that are there: whether it is the same is told, and
     whoever names it decides.
     """
-    runtime = backend(target.backend)
+    runtime = backend_named(target.backend)
     code = named_code(target, runtime)
     found: dict[str, Any] = {}
     for key, value in target.options:

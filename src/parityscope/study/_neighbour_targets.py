@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.backends import backend, is_recording, optimizes_as_onnxruntime
+from parityscope.backends import backend_named, is_recording, optimizes_as_onnxruntime
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def unoptimized_target(reference: Target) -> Target:
 
 def switched_of(candidate: Target) -> tuple[Target, ...]:
     """The candidate with one switch thrown, for each that its runtime has and that is not thrown already."""
-    return tuple(one for one in backend(candidate.backend).switched(candidate) if one != candidate)
+    return tuple(one for one in backend_named(candidate.backend).switched(candidate) if one != candidate)
 
 
 def origins_of(reference: Target, candidate: Target) -> tuple[Target, ...]:
     """The network before its conversion, where a side is one: in FP32 as it was given, then in each other mode."""
     for side in (reference, candidate):
-        origins = backend(side.backend).origins
+        origins = backend_named(side.backend).origins
         if origins is not None:
             return tuple(origins(side))
     return ()

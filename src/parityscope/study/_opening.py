@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import format_word
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.originals import with_originals
-from parityscope.case.policy import DECLARED, check_outputs, overridden
+from parityscope.case.policy import DECLARED, check_outputs, override_policy
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
 from parityscope.examination import Examination
@@ -70,7 +70,7 @@ def open_request(request: Request) -> Iterator[Examination]:
     model = load_model(request.model)
     own = model_of(model, candidate)
     _check_types(model, own, candidate)
-    policy = overridden(
+    policy = override_policy(
         stated.policy, format_word(request.declared), candidate, request.budgets, _declared_formats(model, own)
     )
     policy = _as_typed(replace(policy, matched=request.match or policy.matched), model)
@@ -115,7 +115,7 @@ def load_real(examination: Examination) -> Inputs | None:
 
 def _usable_target(text: str) -> Target:
     target = parse_target(text)
-    check_target(target, backend(target.backend))
+    check_target(target, backend_named(target.backend))
     return target
 
 
@@ -126,7 +126,7 @@ def _check_types(model: Model, own: Model, candidate: Target) -> None:
         ParityError: an input of it is of another type.
     """
     taken = {value.name: value.dtype for value in model.inputs}
-    for value in own.inputs if backend(candidate.backend).reads_model else ():
+    for value in own.inputs if backend_named(candidate.backend).reads_model else ():
         if value.dtype != taken.get(value.name, value.dtype):
             raise ParityError(
                 f"input {value.name!r} is {value.dtype} in the candidate's file and {taken[value.name]} in the reference's",

@@ -12,11 +12,11 @@ from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
 from parityscope.comparison.parts import measure_parts
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
-from parityscope.expectation import FLOAT32_ROUNDING, distance
+from parityscope.expectation import FLOAT32_ROUNDING, error_distance
 from parityscope.records import Skip
 from parityscope.study._run_variation import part_that_changes
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.comparison import Statistics
     from parityscope.comparison.parts import Parts
-    from parityscope.comparison.tolerance import Outside
+    from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph, Policy, Target
 
@@ -58,12 +58,12 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
     totals: dict[str, Statistics] = {}
     errors: dict[str, list[tuple[int, float]]] = {}
     parts: dict[str, dict[int, Parts]] = {}
-    outside: dict[str, Outside] = {}
+    outside: dict[str, OutsideTolerance] = {}
     problems: dict[str, str] = {}
     spread = 0.0
     kept: dict[int, Mapping[str, np.ndarray]] = {}
     seconds = [0.0, 0.0]
-    align = aligner(case.policy.matched, pairing)
+    align = make_aligner(case.policy.matched, pairing)
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
     with open_both(case.model, examination.reference, candidate, theirs=shapes) as (ours, theirs):
         skipped = [*ours.absent, *theirs.absent]
@@ -185,25 +185,27 @@ def _compare_output(
         return "the reference did not give it back"
     if other not in found:
         return f"the candidate did not give {other!r} back (it gave: {', '.join(found) or 'nothing'})"
-    mine, its = expected[name], found[other]
-    if mine.shape != its.shape:
-        return f"its{_OTHER_SHAPE}{list(mine.shape)} in the reference and {list(its.shape)} in the candidate"
+    reference, candidate = expected[name], found[other]
+    if reference.shape != candidate.shape:
+        return f"its{_OTHER_SHAPE}{list(reference.shape)} in the reference and {list(candidate.shape)} in the candidate"
     try:
         part = measure_pair(
-            mine,
-            its,
-            channel_axis=channel_axis(mine.ndim),
+            reference,
+            candidate,
+            channel_axis=channel_axis(reference.ndim),
             threads=2,
-            as_scores=likely_scores(mine.dtype, mine.shape),
+            as_scores=likely_scores(reference.dtype, reference.shape),
         )
     except ValueError as error:
         return str(error)
     totals[name] = merge_statistics(totals[name], part) if name in totals else part
-    errors.setdefault(name, []).append((index, distance(part)))
+    errors.setdefault(name, []).append((index, error_distance(part)))
     return ""
 
 
-def _count_outside(name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray], outside: dict[str, Outside]) -> None:
+def _count_outside(
+    name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray], outside: dict[str, OutsideTolerance]
+) -> None:
     """Adds one sample of one output (reference, candidate), where the policy has a tolerance for it."""
     for budget in budgets_for(policy, name):
         if budget.tolerance is not None:
@@ -237,5 +239,5 @@ def _spread_of(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]
         again = second.get(name)
         if again is None or again.shape != array.shape:
             return float("inf")
-        worst = max(worst, distance(measure_pair(array, again, channel_axis=None)))
+        worst = max(worst, error_distance(measure_pair(array, again, channel_axis=None)))
     return worst

@@ -17,8 +17,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import backend, probed
-from parityscope.backends.recording import silent
+from parityscope.backends import backend_named, probe_backend
+from parityscope.backends.recording import ignore_progress
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
@@ -26,9 +26,9 @@ from parityscope.errors import ParityError
 from parityscope.expectation import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
 from parityscope.request import Request
-from parityscope.study._examining import examine
+from parityscope.study._examining import examine_request
 from parityscope.study._opening import open_request
-from parityscope.study._pipeline_sides import Side, distance_between, feed_stage, running
+from parityscope.study._pipeline_sides import PipelineSide, distance_between, feed_stage, run_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def examine_pipeline(
     memory: int,
     seconds: float = math.inf,
     command: str = "",
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """The pipeline's document, and the study's document of the first stage that differs (None: none does).
 
@@ -79,7 +79,7 @@ def examine_pipeline(
         memory=memory,
     )
     given = {place: dict(sample.arrays) for place, sample in enumerate(data)}
-    ours, theirs = Side(folder=folder / "reference"), Side(folder=folder / "candidate")
+    reference, candidate = PipelineSide(folder=folder / "reference"), PipelineSide(folder=folder / "candidate")
     told: list[dict[str, Any]] = []
     skipped: list[Skip] = []
     study: dict[str, Any] | None = None
@@ -87,8 +87,8 @@ def examine_pipeline(
     for number, stage in enumerate(pipeline.stages):
         progress(f"stage {stage.name}", number, len(pipeline.stages))
         try:
-            glue = feed_stage(pipeline, number, models[number], given, ours, theirs)
-            entry, absent = _run_stage(stage, models[number], given, ours, theirs, folder, memory)
+            glue = feed_stage(pipeline, number, models[number], given, reference, candidate)
+            entry, absent = _run_stage(stage, models[number], given, reference, candidate, folder, memory)
         except ParityError as error:
             if not first:
                 raise _error_at(stage, error) from error
@@ -152,9 +152,9 @@ def _load_models(pipeline: Pipeline) -> tuple[Model, ...]:
 
 def _check_here(text: str) -> None:
     target = parse_target(text)
-    runtime = backend(target.backend)
+    runtime = backend_named(target.backend)
     check_target(target, runtime)
-    if (probe := probed(runtime)).problem:
+    if (probe := probe_backend(runtime)).problem:
         raise ParityError(probe.problem, where=text, fix=probe.fix)
 
 
@@ -178,8 +178,8 @@ def _run_stage(
     stage: Stage,
     model: Model,
     given: Mapping[int, Arrays],
-    ours: Side,
-    theirs: Side,
+    ours: PipelineSide,
+    theirs: PipelineSide,
     folder: Path,
     memory: int,
 ) -> tuple[dict[str, Any], list[Skip]]:
@@ -190,7 +190,7 @@ def _run_stage(
     inherited: dict[str, list[float]] = {}
     skipped: list[Skip] = []
     own = f"{stage.name}.inputs"
-    with running(model, stage.reference) as reference, running(model, stage.candidate) as candidate:
+    with run_target(model, stage.reference) as reference, run_target(model, stage.candidate) as candidate:
         for sample in given:
             r_in, c_in = ours.get(own, sample), theirs.get(own, sample)
             counts[0] += len(r_in)
@@ -220,7 +220,9 @@ def _run_stage(
         ]
     for place, arrays in enumerate(order):
         write_npz(folder / "given" / stage.name / f"{place:06d}.npz", arrays)
-    found = _examine_stage(stage, folder, _request_of(stage, folder, memory=memory, depth="outputs"), "", silent)
+    found = _examine_stage(
+        stage, folder, _request_of(stage, folder, memory=memory, depth="outputs"), "", ignore_progress
+    )
     told = [
         {
             "name": one["name"],
@@ -257,7 +259,7 @@ def _examine_stage(stage: Stage, folder: Path, request: Request, command: str, p
     with open_request(request) as asked:
         scratch = folder / "examined" / stage.name
         scratch.mkdir(parents=True, exist_ok=True)
-        return examine(replace(asked, folder=scratch, command=command, progress=progress))
+        return examine_request(replace(asked, folder=scratch, command=command, progress=progress))
 
 
 def _worst_number(values: Sequence[float]) -> float | str | None:

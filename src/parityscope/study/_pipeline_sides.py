@@ -16,11 +16,11 @@ from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
-from parityscope.case.formats.loader import as_arrays, call, find_function
+from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.comparison import measure_pair
 from parityscope.errors import ParityError
-from parityscope.expectation import distance
+from parityscope.expectation import error_distance
 from parityscope.study._pipeline_file import DATA
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Side", "distance_between", "feed_stage", "running"]
+__all__ = ["PipelineSide", "distance_between", "feed_stage", "run_target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class PipelineSide:
     """One chain: for each sample of the pipeline, what each stage got and gave; a stage may have several calls a sample."""
 
     folder: Path
@@ -56,7 +56,12 @@ class Side:
 
 
 def feed_stage(
-    pipeline: Pipeline, number: int, model: Model, given: Mapping[int, Arrays], ours: Side, theirs: Side
+    pipeline: Pipeline,
+    number: int,
+    model: Model,
+    given: Mapping[int, Arrays],
+    reference: PipelineSide,
+    candidate: PipelineSide,
 ) -> float | None:
     """Writes the inputs of stage `number` on both sides; how far the two glues are apart, None where there is but one."""
     stage = pipeline.stages[number]
@@ -65,10 +70,10 @@ def feed_stage(
     deployed = find_function(stage.candidate_glue) if stage.candidate_glue else None
     distance_between = None if deployed is None else 0.0
     for sample, arrays in given.items():
-        for side in (ours, theirs):
+        for side in (reference, candidate):
             outputs = {name: side.get(name, sample) for name in before}
             made = _inputs_of(stage, model, plain, outputs, arrays, sample)
-            if side is theirs and deployed is not None and distance_between is not None:
+            if side is candidate and deployed is not None and distance_between is not None:
                 own = _inputs_of(stage, model, deployed, outputs, arrays, sample)
                 distance_between = max(distance_between, _apart_all(made, own))
                 made = own
@@ -78,7 +83,7 @@ def feed_stage(
 
 
 @contextlib.contextmanager
-def running(model: Model, text: str) -> Iterator[Callable[[Arrays], dict[str, np.ndarray]]]:
+def run_target(model: Model, text: str) -> Iterator[Callable[[Arrays], dict[str, np.ndarray]]]:
     """A target as a function of arrays; calls are counted, because a recording answers by place."""
     outputs = [value.name for value in model.outputs]
     calls = 0
@@ -98,7 +103,7 @@ def distance_between(first: np.ndarray, second: np.ndarray | None) -> float:
     if second is None or first.shape != second.shape:
         return math.inf
     try:
-        return distance(measure_pair(first, second, channel_axis=None))
+        return error_distance(measure_pair(first, second, channel_axis=None))
     except ValueError:
         return math.inf
 
@@ -114,11 +119,11 @@ def _inputs_of(
     """What the stage is given for one sample of the pipeline: one dict of arrays a call."""
     names = [value.name for value in model.inputs]
     if glue is None:
-        return [_fed(stage, names, outputs, given)]
+        return [_feed_inputs(stage, names, outputs, given)]
     shown = {
         name: dict(calls[0]) if len(calls) == 1 else [dict(one) for one in calls] for name, calls in outputs.items()
     }
-    made = call(
+    made = call_user_code(
         glue, glue.function, shown, dict(given), doing=f"making the inputs of stage {stage.name}, sample {sample}"
     )
     calls = list(made) if isinstance(made, list | tuple) else [made]
@@ -128,7 +133,7 @@ def _inputs_of(
     return found
 
 
-def _fed(
+def _feed_inputs(
     stage: Stage, names: Sequence[str], outputs: Mapping[str, Sequence[Arrays]], given: Arrays
 ) -> dict[str, np.ndarray]:
     found = {}

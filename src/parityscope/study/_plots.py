@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.graph import consumers, node_name, values
+from parityscope.case.graph import computed_values, consumers_of, node_name
 from parityscope.comparison import to_plain
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Suspect
 
-__all__ = ["graph_views", "plots_of", "wiring"]
+__all__ = ["graph_views", "graph_wiring", "plots_of"]
 
 _DRAWN = 3  # suspects that get histograms and a view of the graph
 _REACH = 3  # nodes up and down from a suspect in its view
@@ -60,7 +60,7 @@ def graph_views(model: Model, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
     if not suspects:
         return {}
     graph = model.graph()
-    values(graph)
+    computed_values(graph)
     computing = [node for node in graph.graph if node.op_type != "Constant"]
     order = {id(node): index for index, node in enumerate(computing)}
     by_tensor = {suspect.site.tensor: suspect for suspect in suspects}
@@ -103,7 +103,7 @@ def _neighbours_of(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
         ahead = []
         for node in edge:
             before = [value.producer() for value in node.inputs if value is not None]
-            behind = [user for value in node.outputs for user in consumers(value)]
+            behind = [user for value in node.outputs for user in consumers_of(value)]
             for other in (*before, *behind):
                 if other is not None and id(other) in order and id(other) not in found and len(found) < _VIEW_NODES:
                     found[id(other)] = other
@@ -112,14 +112,14 @@ def _neighbours_of(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
     return list(found.values())
 
 
-def wiring(model: Model) -> dict[str, Any]:
+def graph_wiring(model: Model) -> dict[str, Any]:
     """The whole graph for a map of it: of each node in order its name, its operator, and the nodes that it reads."""
     graph = model.graph()
-    values(graph)
+    computed_values(graph)
     computing = [node for node in graph.graph if node.op_type != "Constant"]
     order = {id(node): index for index, node in enumerate(computing)}
     reads = [
-        sorted({order[id(before)] for value in node.inputs if (before := _producer(value)) and id(before) in order})
+        sorted({order[id(before)] for value in node.inputs if (before := _producer_of(value)) and id(before) in order})
         for node in computing
     ]
     return {
@@ -129,5 +129,5 @@ def wiring(model: Model) -> dict[str, Any]:
     }
 
 
-def _producer(value: ir.Value | None) -> ir.Node | None:
+def _producer_of(value: ir.Value | None) -> ir.Node | None:
     return None if value is None else value.producer()

@@ -17,7 +17,7 @@ from parityscope.records import Budget, Policy, Tolerance
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics
 from parityscope.study._file_marks import mark_of
-from parityscope.study._named_files import MODEL, Named, is_data, marks_of_target, refuse_code
+from parityscope.study._named_files import MODEL, StudyFiles, is_data, marks_of_target, refuse_code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ def ask_again(document: Mapping[str, Any], replaced: Mapping[str, str], again: s
     folder = Path(kept["folder"])
     if not folder.is_absolute():
         raise ValueError(f"the folder {str(folder)!r} is not an absolute path")
-    named = Named(folder=folder, marks=marks, replaced=replaced)
+    named = StudyFiles(folder=folder, marks=marks, replaced=replaced)
     refuse_code(asked, named, again)
     asked.update((side, named.target(side, asked[side])) for side in ("reference", "candidate"))
     asked.update((name, named.path(name, asked[name])) for name in ("model", *_PATHS))

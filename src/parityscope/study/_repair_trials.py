@@ -10,14 +10,14 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.case.model import load_model
 from parityscope.checks.other_graph import PUT_BACK
 from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
-from parityscope.repairs import repairs
+from parityscope.repairs import known_repairs
 from parityscope.study._outputs import run_outputs
 from parityscope.study._verdicts import judge_pair, pair_of
 
@@ -39,12 +39,12 @@ _TRIED = "tried.onnx"
 def try_repairs(examination: Examination) -> Diagnosis:
     """The diagnosis with the trial of every offered repair that can be applied to a copy, until the time is spent."""
     candidate, diagnosis = examination.candidate, examination.diagnosis
-    if not backend(candidate.backend).tries_repairs:
+    if not backend_named(candidate.backend).tries_repairs:
         return diagnosis
     # In a file of the candidate's own only what differs is put back: other repairs are of the reference's.
     own = bool(candidate.option("model"))
     # A repair that changes the function is only offered: whether that is wanted is the reader's choice.
-    known = {PUT_BACK} if own else {name for name, repair in repairs().items() if not repair.consent}
+    known = {PUT_BACK} if own else {name for name, repair in known_repairs().items() if not repair.consent}
     skipped: list[Skip] = []
     findings = []
     done: dict[str, OfferedRepair] = {}  # all that differs is put back at once, whichever finding offers it
@@ -81,14 +81,14 @@ def _keep_better(folder: Path, best: Trial | None, tried: Trial | None) -> Trial
         or tried.after < tried.before
         or math.isfinite(tried.after) > math.isfinite(tried.before)
     )
-    if lessens and (best is None or _rank(tried) < _rank(best)):
+    if lessens and (best is None or _rank_of_trial(tried) < _rank_of_trial(best)):
         copy.replace(folder / REPAIRED)
         return tried
     copy.unlink(missing_ok=True)
     return best
 
 
-def _rank(trial: Trial) -> tuple[bool, float]:
+def _rank_of_trial(trial: Trial) -> tuple[bool, float]:
     return trial.verdict != "within", math.inf if math.isnan(trial.after) else trial.after
 
 
@@ -107,7 +107,7 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
     candidate = examination.candidate
     path = examination.folder / _TRIED
     try:
-        model, note = _put_back(examination) if offer.repair == PUT_BACK else _repaired(examination, finding, offer)
+        model, note = _put_back(examination) if offer.repair == PUT_BACK else _apply_offer(examination, finding, offer)
         if note is None:
             skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
             return offer
@@ -115,7 +115,7 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
         load_model(path)
         others = [pair for pair in candidate.options if pair[0] != "model"]
         target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
-        run = run_outputs(replace(examination, candidate=target, names=_names(examination)))
+        run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
     except ParityError as error:
         skipped.append(Skip(what=f"trial of repair {offer.repair}", reason=error.problem, fix=error.fix))
         return offer
@@ -139,16 +139,16 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
     return replace(offer, trial=trial)
 
 
-def _names(examination: Examination) -> Mapping[str, str]:
+def _output_names(examination: Examination) -> Mapping[str, str]:
     """What the copy calls the outputs of the reference, of which it is a copy, or of the candidate's own file."""
     if examination.candidate.option("model"):
         return examination.names
     return {value.name: value.name for value in examination.case.model.outputs}
 
 
-def _repaired(examination: Examination, finding: Finding, offer: OfferedRepair) -> tuple[ir.Model, str | None]:
+def _apply_offer(examination: Examination, finding: Finding, offer: OfferedRepair) -> tuple[ir.Model, str | None]:
     model = examination.case.model.graph()
-    return model, repairs()[offer.repair].apply(model, finding)
+    return model, known_repairs()[offer.repair].apply(model, finding)
 
 
 def _put_back(examination: Examination) -> tuple[ir.Model, str | None]:

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from parityscope.comparison import measure_pair
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ def part_that_changes(
     Raises:
         ParityError: a side cannot run.
     """
-    align = aligner(case.policy.matched, pairing)
+    align = make_aligner(case.policy.matched, pairing)
     indices = case.inputs.indices
     changed, whole = 0.0, 0.0
     for place in range(_PAIRS):
@@ -50,7 +50,7 @@ def part_that_changes(
         expected = reference.run(sample)
         runs = [align(expected, candidate.run(sample)) for _ in range(2)]
         found = [
-            _squares(expected[value.name], *(run[pairing.get(value.name, value.name)] for run in runs))
+            _squared_changes(expected[value.name], *(run[pairing.get(value.name, value.name)] for run in runs))
             for value in case.model.outputs
             if value.name in expected and all(pairing.get(value.name, value.name) in run for run in runs)
         ]
@@ -63,7 +63,7 @@ def part_that_changes(
     return min(1.0, changed / whole) if whole else 0.0
 
 
-def _squares(expected: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+def _squared_changes(expected: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
     """|first - second|^2 and |first - expected|^2 + |second - expected|^2, in units of |expected|^2.
 
     Of integers the share of unequal elements. Infinite where one has a number and the other none, or another shape.
@@ -74,10 +74,10 @@ def _squares(expected: np.ndarray, first: np.ndarray, second: np.ndarray) -> tup
     except ValueError:
         return math.inf, math.inf
     scale = ones[0].floats.moments.reference2 if ones[0].floats else 1.0
-    return _square(between) / (scale or 1.0), sum(_square(one) for one in ones) / (scale or 1.0)
+    return _squared_error(between) / (scale or 1.0), sum(_squared_error(one) for one in ones) / (scale or 1.0)
 
 
-def _square(found: Statistics) -> float:
+def _squared_error(found: Statistics) -> float:
     if found.floats is None:
         return found.mismatch_share
     return math.inf if found.floats.disagreeing else found.floats.moments.error2

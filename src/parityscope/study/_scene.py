@@ -10,7 +10,7 @@ from parityscope.arithmetic import FORMATS
 from parityscope.backends import is_recording
 from parityscope.backends._environment import machine_facts
 from parityscope.checks import Lab, Scene
-from parityscope.evaluation.evaluating import evaluate, run_world
+from parityscope.evaluation.evaluating import evaluate_worlds, run_world
 from parityscope.evaluation.program import program_of
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import Replaced, World
@@ -86,14 +86,16 @@ def _open_lab(case: Case, layers: Layers) -> Lab:
             pairing=pairing,
         )
         given = Given(sides, pairing, sample, tensor)
-        world = World(name="replayed", program=program_of(case.model), stored=_replacements(constants), given=given)
+        world = World(
+            name="replayed", program=program_of(case.model), stored=_replace_constants(constants), given=given
+        )
         found: dict[str, np.ndarray] = {}
-        for moment in evaluate([world], feeds, [tensor], sessions):
+        for moment in evaluate_worlds([world], feeds, [tensor], sessions):
             found.update((site, moment.computed("replayed", site)) for site in moment.sites)
         return np.asarray(found[tensor])
 
     def forward(tensor: str, constants: Mapping[str, np.ndarray]) -> np.ndarray:
-        world = World(name="forward", program=program_of(case.model), stored=_replacements(constants))
+        world = World(name="forward", program=program_of(case.model), stored=_replace_constants(constants))
         return run_world(world, feeds, [tensor], sessions)[tensor]
 
     return Lab(
@@ -104,5 +106,5 @@ def _open_lab(case: Case, layers: Layers) -> Lab:
     )
 
 
-def _replacements(constants: Mapping[str, np.ndarray]) -> dict[str, Replaced]:
+def _replace_constants(constants: Mapping[str, np.ndarray]) -> dict[str, Replaced]:
     return {name: Replaced(array) for name, array in constants.items()}

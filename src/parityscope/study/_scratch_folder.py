@@ -18,7 +18,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import backend, probed
+from parityscope.backends import backend_named, probe_backend
 from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
@@ -177,7 +177,7 @@ def _empty_folder(scratch: Path) -> None:
 
 def _side_facts(target: Target) -> dict[str, Any]:
     """A target, the digests of the files and folders that its options name, and the version of its runtime."""
-    probe = probed(backend(target.backend))
+    probe = probe_backend(backend_named(target.backend))
     return {
         "target": format_target(target),
         "files": {key: _digest_of(Path(value)) for key, value in target.options if _is_there(value)},

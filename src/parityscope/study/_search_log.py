@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["TRIED", "Tried"]
+__all__ = ["TRIED", "TriedRuns"]
 
 TRIED = "tried.txt"
 _LONGEST = 1 << 20  # lines that are read; a search makes a thousand
 
 
-class Tried(dict[str, tuple[float, float, float] | None]):
+class TriedRuns(dict[str, tuple[float, float, float] | None]):
     """Measurements by digest; what is set is also written, where that is possible."""
 
     def __init__(self, folder: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Finding
 
-__all__ = ["with_simulated"]
+__all__ = ["add_simulated"]
 
 _FORMATS = ("f16", "bf16")  # in which deployments give NaN where FP32 gives numbers; the smaller range first
 _STANDS = 0.9  # of the elements that are NaN or Inf on either side: from there on the simulation is believed; chosen
@@ -38,7 +38,7 @@ _BY_OUTPUTS = (
 )
 
 
-def with_simulated(known: Examination) -> Diagnosis:
+def add_simulated(known: Examination) -> Diagnosis:
     """The diagnosis with what a simulation tells of NaN and Inf, in front; as it is where it needs or gets no telling."""
     diagnosis = known.diagnosis
     if (

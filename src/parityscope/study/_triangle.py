@@ -16,14 +16,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import FORMATS
-from parityscope.backends import Capture, backend, is_simulation
+from parityscope.backends import Capture, backend_named, is_simulation
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair, merge_statistics
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.examination import Triangle
-from parityscope.expectation import distance
+from parityscope.expectation import error_distance
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def peer_of(candidate: Target, precision: str) -> Target | None:
     """The honest peer of a candidate that computes in `precision`: its simulation; None in full precision."""
     if precision not in FORMATS or precision in {"f32", "f64"} or is_simulation(candidate):
         return None
-    profile = backend(candidate.backend).profile
+    profile = backend_named(candidate.backend).profile
     options = (("profile", profile),) if profile else ()
     return Target(backend="sim", precision=precision, options=options)
 
@@ -66,8 +66,8 @@ def measure_triangle(
                 expected = first.run(sample)
                 runs = (
                     expected,
-                    aligner(case.policy.matched, pairing)(expected, second.run(sample)),
-                    aligner(case.policy.matched)(expected, third.run(sample)),
+                    make_aligner(case.policy.matched, pairing)(expected, second.run(sample)),
+                    make_aligner(case.policy.matched)(expected, third.run(sample)),
                 )
                 for name in outputs:
                     problem = _add_sample(totals, name, (name, pairing.get(name, name), name), runs)
@@ -79,9 +79,9 @@ def measure_triangle(
     found = {
         name: Triangle(
             peer=format_target(peer),
-            candidate_reference=distance(totals[name, "candidate_reference"]),
-            peer_reference=distance(totals[name, "peer_reference"]),
-            candidate_peer=distance(totals[name, "candidate_peer"]),
+            candidate_reference=error_distance(totals[name, "candidate_reference"]),
+            peer_reference=error_distance(totals[name, "peer_reference"]),
+            candidate_peer=error_distance(totals[name, "candidate_peer"]),
         )
         for name in outputs
         if name not in missing and (name, "candidate_reference") in totals

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, backend, optimizes_as_onnxruntime
+from parityscope.backends import Capture, backend_named, optimizes_as_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.study._neighbour_targets import unoptimized_target
 
@@ -54,6 +54,6 @@ def _may_share(reference: Target, candidate: Target) -> bool:
         and not reference.precision
         and not (reference.option("device") or reference.option("provider"))
         and reference.option("optimization") != "disabled"
-        and (optimizes_as_onnxruntime(candidate) or backend(candidate.backend).onnxruntime == "perhaps")
+        and (optimizes_as_onnxruntime(candidate) or backend_named(candidate.backend).onnxruntime == "perhaps")
         and candidate.option("optimization") != "disabled"
     )

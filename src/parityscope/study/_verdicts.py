@@ -6,17 +6,17 @@ import math
 from typing import TYPE_CHECKING
 
 from parityscope.case.policy import DECLARED
-from parityscope.comparison import measurements, to_plain
+from parityscope.comparison import measure_all, to_plain
 from parityscope.comparison.tolerance import measurements_of
-from parityscope.expectation import distance, grade_of, graded_error, margin_of
+from parityscope.expectation import error_distance, grade_of, graded_error, margin_of
 from parityscope.records import Pair, Site
-from parityscope.study._budgets import by_budgets, said_of_budgets
+from parityscope.study._budgets import judge_by_budgets, said_of_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.comparison import Statistics
-    from parityscope.comparison.tolerance import Outside
+    from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import Policy, Verdict
 
 __all__ = ["has_budget", "judge_pair", "pair_of", "reason_for"]
@@ -30,11 +30,11 @@ def pair_of(
     how: str,
     per_sample: Sequence[tuple[int, float]] = (),
     expected: Mapping[str, float] | None = None,
-    outside: Outside | None = None,
+    outside: OutsideTolerance | None = None,
     is_output: bool = False,
 ) -> Pair:
     """A pair with every metric that applies to it, graded where an expectation is at hand."""
-    found = dict(measurements(statistics))
+    found = dict(measure_all(statistics))
     if outside is not None:
         found.update({one.metric: one for one in measurements_of(outside)})
     expected = expected or {}
@@ -63,12 +63,12 @@ def judge_pair(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
     """The verdict on one output: by the budgets that apply to it, else by its grade."""
     if statistics.nonfinite_agreeing == statistics.count:  # nothing has a size: no elements, or NaN on both sides
         return "incomplete"
-    by = by_budgets(pair, policy)
+    by = judge_by_budgets(pair, policy)
     if by is not None:
         return by
     if pair.nonfinite_reference or pair.nonfinite_candidate:
         return "beyond"
-    if distance(statistics) == 0.0:
+    if error_distance(statistics) == 0.0:
         return "within"
     if policy.declared not in DECLARED:
         return "incomplete"
@@ -85,7 +85,7 @@ def judge_pair(pair: Pair, statistics: Statistics, policy: Policy) -> Verdict:
 
 def has_budget(pair: Pair, policy: Policy) -> bool:
     """Whether the policy has a budget of its own for this output."""
-    return by_budgets(pair, policy) is not None
+    return judge_by_budgets(pair, policy) is not None
 
 
 def reason_for(pair: Pair, policy: Policy) -> str:

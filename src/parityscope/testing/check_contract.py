@@ -10,19 +10,19 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.backends._onnxruntime import open_session
-from parityscope.backends.recording import observable
+from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.own import OwnInputs
-from parityscope.checks import checks
+from parityscope.checks import known_checks
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.worlds import Replaced, World
 from parityscope.records import Policy
-from parityscope.study import Examination, Request, examine
+from parityscope.study import Examination, Request, examine_request
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _why_not(code: str, study: Mapping[str, Any]) -> str:
     names = (f"check {code}", f"experiment {code}-")
     missed = [f"{one['what']}: {one['reason']}" for one in study["skipped"] if one["what"].startswith(names)]
     against = [one["because"] for one in study["refuted"] if one["experiment"]["check"] == code]
-    if code not in checks():
+    if code not in known_checks():
         return "it is not registered (`parityscope new` prints the lines), and examples run through the whole chain"
     return "; ".join(missed + against) or "it makes no claim here: `propose` gives none, or what it names is not known"
 
@@ -80,7 +80,9 @@ def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
     if example.inputs is not None:
         write_npz(inputs, example.inputs)
     rows = {len(array) for array in (example.inputs or {}).values() if array.ndim}
-    stacked = example.inputs is not None and any(dim is None or isinstance(dim, str) for dim in _batch(model.inputs))
+    stacked = example.inputs is not None and any(
+        dim is None or isinstance(dim, str) for dim in _batch_sizes(model.inputs)
+    )
     data = load_inputs(
         model,
         inputs if example.inputs is not None else None,
@@ -106,20 +108,20 @@ def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
         reference = f"saved?path={_record_path_fault(wrong, model, data, folder / 'reference')}&pair=order"
     target = parse_target(candidate)
     policy = Policy(declared=example.declared or target.precision or "f32", budgets=example.budgets)
-    case = Case(name="example", model=model, inputs=data, policy=policy, own=_own(example, data))
+    case = Case(name="example", model=model, inputs=data, policy=policy, own=_own_inputs_of(example, data))
     request = Request(
         model=model.path,
         candidate=candidate,
         reference=reference,
-        real=_real(example, folder),
+        real=_write_real_samples(example, folder),
         states=example.states,
         steps=example.steps,
     )
     asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
-    return examine(replace(asked, folder=folder / "tensors"))
+    return examine_request(replace(asked, folder=folder / "tensors"))
 
 
-def _own(example: Example, data: Inputs) -> OwnInputs | None:
+def _own_inputs_of(example: Example, data: Inputs) -> OwnInputs | None:
     """What the example's candidate computed on, where that is said to have been recorded."""
     if not example.records_inputs:
         return None
@@ -129,7 +131,7 @@ def _own(example: Example, data: Inputs) -> OwnInputs | None:
     return OwnInputs(origin="the example", read=lambda index: recorded[places[index]])
 
 
-def _real(example: Example, folder: Path) -> str:
+def _write_real_samples(example: Example, folder: Path) -> str:
     """The file of the example's real samples, "" if it has none; they are stacked as its inputs are."""
     if example.real is None:
         return ""
@@ -140,7 +142,7 @@ def _real(example: Example, folder: Path) -> str:
     return str(folder / "real")
 
 
-def _batch(values: Any) -> list[Any]:
+def _batch_sizes(values: Any) -> list[Any]:
     return [value.shape[0] for value in values if value.shape]
 
 
@@ -155,9 +157,9 @@ def _record_fault(example: Example, model: Any, folder: Path) -> Path:
     if example.fault is None or example.inputs is None:
         raise ValueError("an example with a fault needs inputs")
     tensor, change = example.fault
-    names = [*(value.name for value in model.outputs), *observable(model)]
+    names = [*(value.name for value in model.outputs), *observable_tensors(model)]
     clean = open_session(model.graph(), outputs=names)(example.inputs)
-    program = compile_program(prepared(model.graph(), OLDEST))
+    program = compile_program(prepare_copy(model.graph(), OLDEST))
     faulty = World(name="faulty", program=program, stored={tensor: Replaced(change(clean[tensor]))})
     recorded = run_world(faulty, example.inputs, names)
     path = folder / "recorded.npz"

@@ -35,7 +35,9 @@ def check_metric(metric: Metric) -> None:
         AssertionError: a sentence that says what the metric does not keep.
     """
     parts = (metric.start, metric.update, metric.combine)
-    _require(all(parts) or not any(parts), f"{metric.name}: of start, update and combine all are needed, or none")
+    _require_promise(
+        all(parts) or not any(parts), f"{metric.name}: of start, update and combine all are needed, or none"
+    )
     _check_equal(metric)
     _check_unequal(metric)
     if all(parts):
@@ -44,50 +46,54 @@ def check_metric(metric: Metric) -> None:
 
 def _check_equal(metric: Metric) -> None:
     applied = 0
-    for array in _tensors():
-        for one in _finished(metric, [(array, array)]):
+    for array in _tensors_of_each_kind():
+        for one in _finish_metric(metric, [(array, array)]):
             applied += one.metric == metric.name
-            _require(bool(one.metric and one.unit), f"{metric.name}: a measurement needs a name and a unit")
-            _require(one.count >= 0, f"{metric.name}: {one.metric} is over {one.count} elements")
+            _require_promise(bool(one.metric and one.unit), f"{metric.name}: a measurement needs a name and a unit")
+            _require_promise(one.count >= 0, f"{metric.name}: {one.metric} is over {one.count} elements")
             if one.metric == metric.name:
-                _require(
+                _require_promise(
                     one.value == metric.perfect,
                     f"{metric.name} is {one.value} for equal {array.dtype} of shape {array.shape}, not {metric.perfect}",
                 )
-    _require(applied > 0, f"{metric.name} gives no measurement of its own name for any kind of tensor")
+    _require_promise(applied > 0, f"{metric.name} gives no measurement of its own name for any kind of tensor")
 
 
 def _check_unequal(metric: Metric) -> None:
     """A candidate that is larger everywhere is not better than perfect; one that is NaN everywhere is not perfect."""
-    for array in _tensors():
+    for array in _tensors_of_each_kind():
         if array.dtype.kind != "f" or not array.size:
             continue
-        for one in _finished(metric, [(array, 1.5 * array + np.float32(0.25))]):
+        for one in _finish_metric(metric, [(array, 1.5 * array + np.float32(0.25))]):
             if one.metric == metric.name:
                 worse = one.value >= metric.perfect if metric.better == "lower" else one.value <= metric.perfect
-                _require(worse, f"{metric.name} is {one.value} for unequal tensors, better than {metric.perfect}")
-        for one in _finished(metric, [(array, np.full_like(array, math.nan))]):
+                _require_promise(
+                    worse, f"{metric.name} is {one.value} for unequal tensors, better than {metric.perfect}"
+                )
+        for one in _finish_metric(metric, [(array, np.full_like(array, math.nan))]):
             hidden = one.metric == metric.name and one.value == metric.perfect
-            _require(not hidden, f"{metric.name} is perfect for a candidate that is NaN everywhere")
+            _require_promise(not hidden, f"{metric.name} is perfect for a candidate that is NaN everywhere")
 
 
 def _check_accumulation(metric: Metric) -> None:
     reference = np.linspace(-3.0, 5.0, 13)
     candidate = reference * np.where(np.arange(13) % 3, 1.01, -1.0)
-    whole = _finished(metric, [(reference, candidate)])
+    whole = _finish_metric(metric, [(reference, candidate)])
     for cut in (0, 1, 6):
         pairs = [(reference[:cut], candidate[:cut]), (reference[cut:], candidate[cut:])]
-        parted = _finished(metric, pairs)
+        parted = _finish_metric(metric, pairs)
         for one, other in zip(whole, parted, strict=True):
             same = one.value == other.value or math.isclose(one.value, other.value, rel_tol=_REORDERED)
-            _require(same, f"{one.metric} is {one.value} in one block and {other.value} when cut at {cut} and combined")
+            _require_promise(
+                same, f"{one.metric} is {one.value} in one block and {other.value} when cut at {cut} and combined"
+            )
 
 
-def _finished(metric: Metric, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Measurement, ...]:
+def _finish_metric(metric: Metric, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[Measurement, ...]:
     """The measurements over samples that are merged."""
-    statistics = _measured(*pairs[0], metric)
+    statistics = _measure_with_metric(*pairs[0], metric)
     for reference, candidate in pairs[1:]:
-        further = _measured(reference, candidate, metric)
+        further = _measure_with_metric(reference, candidate, metric)
         states = {**statistics.states, **further.states}
         if metric.combine is not None and metric.name in states:
             states[metric.name] = metric.combine(statistics.states[metric.name], further.states[metric.name])
@@ -96,7 +102,7 @@ def _finished(metric: Metric, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) ->
     return () if found is None else found if isinstance(found, tuple) else (found,)
 
 
-def _measured(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Statistics:
+def _measure_with_metric(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> Statistics:
     statistics = measure_pair(
         reference,
         candidate,
@@ -110,11 +116,11 @@ def _measured(reference: np.ndarray, candidate: np.ndarray, metric: Metric) -> S
     after = state
     if reference.size:
         after = metric.update(state, reference.ravel().astype(np.float64), candidate.ravel().astype(np.float64))
-    _require(pickle.dumps(state) == before, f"{metric.name}: update changes the state that it is given")
+    _require_promise(pickle.dumps(state) == before, f"{metric.name}: update changes the state that it is given")
     return replace(statistics, states={**statistics.states, metric.name: after})
 
 
-def _tensors() -> tuple[np.ndarray, ...]:
+def _tensors_of_each_kind() -> tuple[np.ndarray, ...]:
     """One of each kind: feature map, scores, scalar, empty, half precision, integers, booleans, strings."""
     ramp = np.linspace(0.5, 4.0, 24)
     return (
@@ -129,7 +135,7 @@ def _tensors() -> tuple[np.ndarray, ...]:
     )
 
 
-def _require(kept: object, sentence: str) -> None:
+def _require_promise(kept: object, sentence: str) -> None:
     # Not an assert statement: those vanish under python -O.
     if not kept:
         raise AssertionError(sentence)

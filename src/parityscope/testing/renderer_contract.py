@@ -17,7 +17,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.records import Policy
-from parityscope.study import Examination, Request, examine
+from parityscope.study import Examination, Request, examine_request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,18 +40,24 @@ def check_renderer(renderer: Renderer, folder: Path) -> None:
     Raises:
         AssertionError: a sentence that says what the renderer does not keep.
     """
-    _require(bool(renderer.name), "a renderer needs a name, which --format takes")
-    _require(renderer.suffix.startswith("."), f"{renderer.name}: the suffix {renderer.suffix!r} begins with no dot")
-    for what, document in _documents(folder).items():
+    _require_promise(bool(renderer.name), "a renderer needs a name, which --format takes")
+    _require_promise(
+        renderer.suffix.startswith("."), f"{renderer.name}: the suffix {renderer.suffix!r} begins with no dot"
+    )
+    for what, document in _example_documents(folder).items():
         held = copy.deepcopy(document)
         text = renderer.render(document)
-        _require(isinstance(text, str) and bool(text), f"{renderer.name} gives no text for a study that is {what}")
-        _require(document == held, f"{renderer.name} changes the document of a study that is {what}")
-        _require(renderer.render(held) == text, f"{renderer.name} gives another text for the same study ({what})")
+        _require_promise(
+            isinstance(text, str) and bool(text), f"{renderer.name} gives no text for a study that is {what}"
+        )
+        _require_promise(document == held, f"{renderer.name} changes the document of a study that is {what}")
+        _require_promise(
+            renderer.render(held) == text, f"{renderer.name} gives another text for the same study ({what})"
+        )
         if renderer.suffix.endswith(".json"):
             _check_json(renderer, text)
         if renderer.suffix.endswith((".html", ".svg", ".xml")):
-            _require("<b>|" not in text, f"{renderer.name} lets a tensor's name become markup")
+            _require_promise("<b>|" not in text, f"{renderer.name} lets a tensor's name become markup")
 
 
 def _check_json(renderer: Renderer, text: str) -> None:
@@ -64,15 +70,15 @@ def _check_json(renderer: Renderer, text: str) -> None:
         raise AssertionError(f"{renderer.name} does not write JSON: {error}") from error
 
 
-def _documents(folder: Path) -> dict[str, dict[str, Any]]:
+def _example_documents(folder: Path) -> dict[str, dict[str, Any]]:
     return {
-        "within": _examined(folder / "within", "y", "ort?optimization=disabled"),
-        "beyond": _examined(folder / "beyond", _HOSTILE, "sim:f16"),
+        "within": _examine_example(folder / "within", "y", "ort?optimization=disabled"),
+        "beyond": _examine_example(folder / "beyond", _HOSTILE, "sim:f16"),
         "incomplete": {"schema": "parityscope/1", "verdict": "incomplete"},
     }
 
 
-def _examined(folder: Path, output: str, candidate: str) -> dict[str, Any]:
+def _examine_example(folder: Path, output: str, candidate: str) -> dict[str, Any]:
     import onnx
 
     folder.mkdir(parents=True)
@@ -84,7 +90,7 @@ def _examined(folder: Path, output: str, candidate: str) -> dict[str, Any]:
     inputs = load_inputs(model, folder / "x.npz", spool=folder / "spool")
     case = Case(name="model", model=model, inputs=inputs, policy=Policy())
     (folder / "tensors").mkdir()
-    return examine(
+    return examine_request(
         Examination(
             request=Request(model=case.model.path, candidate=candidate),
             case=case,
@@ -95,7 +101,7 @@ def _examined(folder: Path, output: str, candidate: str) -> dict[str, Any]:
     )
 
 
-def _require(kept: object, sentence: str) -> None:
+def _require_promise(kept: object, sentence: str) -> None:
     # Not an assert statement: those vanish under python -O.
     if not kept:
         raise AssertionError(sentence)

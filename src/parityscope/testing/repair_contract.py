@@ -52,27 +52,29 @@ def check_repair(
     _check_no_change(repair, model, finding)
     graph = model.graph()
     note = repair.apply(graph, finding)
-    _require(bool(note), f"{repair.name} cannot be applied to the finding, or does not say what it did")
+    _require_promise(bool(note), f"{repair.name} cannot be applied to the finding, or does not say what it did")
     path = folder / f"{repair.name}.onnx"
-    _save(graph, path)
+    _save_checked(graph, path)
     changed = load_model(path)
     for side in ("inputs", "outputs"):
         before, after = getattr(model, side), getattr(changed, side)
-        _require(before == after, f"{repair.name} changes the {side}: {before} became {after}")
+        _require_promise(before == after, f"{repair.name} changes the {side}: {before} became {after}")
     _check_function(repair, model, changed, inputs, relative)
 
 
 def _check_no_change(repair: Repair, model: Model, finding: Finding) -> None:
     graph = model.graph()
-    before = _serialized(graph)
+    before = _serialize_graph(graph)
     elsewhere = replace(finding, site=None, details={**finding.details, "node": _UNKNOWN})
-    _require(repair.apply(graph, elsewhere) is None, f"{repair.name} claims to have repaired a node that is not there")
+    _require_promise(
+        repair.apply(graph, elsewhere) is None, f"{repair.name} claims to have repaired a node that is not there"
+    )
     if repair.consent:
         unasked = replace(finding, details={**finding.details, "consents": []})
-        _require(
+        _require_promise(
             repair.apply(graph, unasked) is None, f"{repair.name} changes the function without the reader's consent"
         )
-    _require(_serialized(graph) == before, f"{repair.name} changes the model where it cannot be applied")
+    _require_promise(_serialize_graph(graph) == before, f"{repair.name} changes the model where it cannot be applied")
 
 
 def _check_function(
@@ -85,17 +87,19 @@ def _check_function(
     )
     for name, reference in first.items():
         candidate = second[name]
-        _require(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
-        _require(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
+        _require_promise(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
+        _require_promise(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
         if repair.exact:
             same = np.array_equal(reference, candidate, equal_nan=reference.dtype.kind == "f")
-            _require(same, f"{repair.name} is called exact and changes output {name!r}")
+            _require_promise(same, f"{repair.name} is called exact and changes output {name!r}")
         found = measure_pair(reference, candidate, channel_axis=None)
         error = found.rel_l2 if found.is_float else found.mismatch_share
-        _require(error <= relative, f"{repair.name} changes output {name!r} by {error:.3g}, more than {relative:g}")
+        _require_promise(
+            error <= relative, f"{repair.name} changes output {name!r} by {error:.3g}, more than {relative:g}"
+        )
 
 
-def _save(graph: ir.Model, path: Path) -> None:
+def _save_checked(graph: ir.Model, path: Path) -> None:
     import onnx
     import onnx_ir as ir
 
@@ -103,13 +107,13 @@ def _save(graph: ir.Model, path: Path) -> None:
     onnx.checker.check_model(path)
 
 
-def _serialized(graph: ir.Model) -> bytes:
+def _serialize_graph(graph: ir.Model) -> bytes:
     import onnx_ir as ir
 
     return bytes(ir.to_proto(graph).SerializeToString(deterministic=True))
 
 
-def _require(kept: object, sentence: str) -> None:
+def _require_promise(kept: object, sentence: str) -> None:
     # Not an assert statement: those vanish under python -O.
     if not kept:
         raise AssertionError(sentence)

@@ -12,20 +12,20 @@ measures both against the reference, and judges paired differences:
 
 from __future__ import annotations
 
-from parityscope.verification.labels import Labels, load_labels
+from parityscope.verification.labels import SampleLabels, load_labels
 from parityscope.verification.records import Verification
-from parityscope.verification.task_metrics import Answer, Chosen, TaskMetric, chosen_metric, task_metrics
+from parityscope.verification.task_metrics import Chosen, TaskAnswer, TaskMetric, chosen_metric, task_metrics
 from parityscope.verification.user_metric import user_metric
-from parityscope.verification.verifying import Settings, Targets, verify
+from parityscope.verification.verifying import Targets, VerificationSettings, verify
 
 __all__ = [
-    "Answer",
     "Chosen",
-    "Labels",
-    "Settings",
+    "SampleLabels",
     "Targets",
+    "TaskAnswer",
     "TaskMetric",
     "Verification",
+    "VerificationSettings",
     "chosen_metric",
     "load_labels",
     "task_metrics",

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.case.limits import keeps
+from parityscope.case.limits import keeps_limit
 from parityscope.case.policy import budgets_for
 from parityscope.errors import ParityError
 from parityscope.verification.exact import compliance_bounds, samples_for_coverage
-from parityscope.verification.output_errors import budget_key, directions
+from parityscope.verification.output_errors import better_directions, budget_key
 from parityscope.verification.records import BudgetCheck
 
 if TYPE_CHECKING:
@@ -38,22 +38,22 @@ def check_budgets(policy: Policy, before: OutputErrors, after: OutputErrors) -> 
     found = []
     for budget in budgets_for(policy, after.name):
         if budget_key(budget) in after.budgeted:
-            found.append(_checked(budget, before, after))
+            found.append(_check_budget(budget, before, after))
         elif budget.output:
             raise ParityError(
                 f"{budget.metric} does not apply to output {after.name!r} of {after.dtype}",
-                fix=f"use one of: {', '.join(sorted(directions(after.statistics)))}",
+                fix=f"use one of: {', '.join(sorted(better_directions(after.statistics)))}",
             )
     return tuple(found)
 
 
-def _checked(budget: Budget, before: OutputErrors, after: OutputErrors) -> BudgetCheck:
+def _check_budget(budget: Budget, before: OutputErrors, after: OutputErrors) -> BudgetCheck:
     key = budget_key(budget)
-    better = directions(after.statistics).get(key, "lower")
+    better = better_directions(after.statistics).get(key, "lower")
     *singles, pooled = after.budgeted[key]
-    misses = sum(not keeps(value, budget, better) for value in singles)
+    misses = sum(not keeps_limit(value, budget, better) for value in singles)
     lower, upper = compliance_bounds(misses, len(singles), CONFIDENCE)
-    beyond = not keeps(pooled, budget, better) or upper < COVERAGE
+    beyond = not keeps_limit(pooled, budget, better) or upper < COVERAGE
     return BudgetCheck(
         output=after.name,
         budget=budget,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["binomial_at_most", "compliance_bounds", "mcnemar", "samples_for_coverage", "sign_test"]
+__all__ = ["binomial_at_most", "compliance_bounds", "mcnemar_p_value", "samples_for_coverage", "sign_test"]
 
 _STEPS = 60  # bisections: [0, 1] to below 1e-18, the end of float64's resolution
 _MOST = 10_000_000  # samples; beyond it nobody measures
@@ -40,7 +40,7 @@ def binomial_at_most(k: int, n: int, p: float) -> float:
     return min(1.0, math.fsum(terms))
 
 
-def mcnemar(only_before: int, only_after: int) -> float:
+def mcnemar_p_value(only_before: int, only_after: int) -> float:
     """The exact two-sided p-value of McNemar's test; 1 where no decision differs."""
     differing = only_before + only_after
     return min(1.0, 2.0 * binomial_at_most(min(only_before, only_after), differing, 0.5)) if differing else 1.0
@@ -48,7 +48,7 @@ def mcnemar(only_before: int, only_after: int) -> float:
 
 def sign_test(better: int, worse: int) -> float:
     """The exact two-sided p-value of the sign test over samples that differ (the arithmetic of McNemar's)."""
-    return mcnemar(worse, better)
+    return mcnemar_p_value(worse, better)
 
 
 def compliance_bounds(misses: int, samples: int, confidence: float) -> tuple[float, float]:
@@ -56,10 +56,16 @@ def compliance_bounds(misses: int, samples: int, confidence: float) -> tuple[flo
     if samples == 0:
         return 0.0, 1.0
     tail = 1.0 - confidence
-    lower = 0.0 if misses == samples else _solve(lambda share: binomial_at_most(misses, samples, 1.0 - share) <= tail)
+    lower = (
+        0.0
+        if misses == samples
+        else _solve_border(lambda share: binomial_at_most(misses, samples, 1.0 - share) <= tail)
+    )
     # With a larger share than `upper`, so many misses or more would be rarer than `tail`.
     upper = (
-        1.0 if misses == 0 else _solve(lambda share: 1.0 - binomial_at_most(misses - 1, samples, 1.0 - share) > tail)
+        1.0
+        if misses == 0
+        else _solve_border(lambda share: 1.0 - binomial_at_most(misses - 1, samples, 1.0 - share) > tail)
     )
     return lower, upper
 
@@ -80,7 +86,7 @@ def samples_for_coverage(misses: int, coverage: float, confidence: float) -> int
     return high
 
 
-def _solve(holds: Callable[[float], bool]) -> float:
+def _solve_border(holds: Callable[[float], bool]) -> float:
     """The border in [0, 1] below which `holds` is true."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):

@@ -23,7 +23,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CONFIDENCE", "FEWEST", "Interval", "States", "interval", "samples_needed", "taken"]
+__all__ = ["CONFIDENCE", "FEWEST", "Interval", "States", "bootstrap_interval", "samples_needed", "take_states"]
 
 _AT_ONCE = 1 << 18  # samples drawn before they are combined, chosen: 6 MiB of three sums each
 
@@ -51,7 +51,7 @@ class Interval:
     resamples: int
 
 
-def interval(
+def bootstrap_interval(
     before: States,
     after: States,
     combine: Callable[[States], float],
@@ -70,7 +70,7 @@ def interval(
     if count < 2:
         return Interval(low=-math.inf, high=math.inf, error=math.nan, method="none", resamples=0)
     generator = np.random.default_rng(seed)
-    found = _drawn(before, after, combine, combine_draws, generator, resamples)
+    found = _differences_of_draws(before, after, combine, combine_draws, generator, resamples)
     tails = ((1 - confidence) / 2, (1 + confidence) / 2)
     method: Method = "percentile"
     error = math.nan
@@ -78,11 +78,13 @@ def interval(
         error = float(found.std(ddof=1))
         everything = np.arange(count)
         groups = np.array_split(everything, min(count, resamples))
-        left_out = np.array([_difference(before, after, combine, np.delete(everything, group)) for group in groups])
-        corrected = _bca(found, left_out, _difference(before, after, combine, everything), tails)
+        left_out = np.array(
+            [_difference_of_draw(before, after, combine, np.delete(everything, group)) for group in groups]
+        )
+        corrected = _bca_tails(found, left_out, _difference_of_draw(before, after, combine, everything), tails)
         if corrected is not None:
             tails, method = corrected, "bca"
-    low, high = _quantiles(np.sort(found), tails)
+    low, high = _outward_quantiles(np.sort(found), tails)
     return Interval(low=low, high=high, error=error, method=method, resamples=resamples)
 
 
@@ -98,7 +100,7 @@ def samples_needed(difference: float, error: float, samples: int) -> int | None:
     return max(FEWEST, math.ceil(samples * (reach * error / difference) ** 2))
 
 
-def taken(states: States, places: np.ndarray) -> States:
+def take_states(states: States, places: np.ndarray) -> States:
     """The states at `places`, int64 (n,): rows of an array, or a list."""
     if isinstance(states, np.ndarray):
         picked: np.ndarray = states[places]
@@ -106,13 +108,13 @@ def taken(states: States, places: np.ndarray) -> States:
     return [states[int(place)] for place in places]
 
 
-def _difference(before: States, after: States, combine: Callable[[States], float], places: np.ndarray) -> float:
+def _difference_of_draw(before: States, after: States, combine: Callable[[States], float], places: np.ndarray) -> float:
     """After - before; two equal infinities differ by nothing."""
-    first, second = combine(taken(before, places)), combine(taken(after, places))
+    first, second = combine(take_states(before, places)), combine(take_states(after, places))
     return 0.0 if first == second else second - first
 
 
-def _drawn(
+def _differences_of_draws(
     before: States,
     after: States,
     combine: Callable[[States], float],
@@ -124,7 +126,7 @@ def _drawn(
     count = len(before)
     if combine_draws is None or not (isinstance(before, np.ndarray) and isinstance(after, np.ndarray)):
         draws = (generator.integers(0, count, count) for _ in range(resamples))
-        return np.array([_difference(before, after, combine, places) for places in draws])
+        return np.array([_difference_of_draw(before, after, combine, places) for places in draws])
     found = np.empty(resamples)
     step = max(1, _AT_ONCE // count)
     for at in range(0, resamples, step):
@@ -135,7 +137,7 @@ def _drawn(
     return found
 
 
-def _bca(
+def _bca_tails(
     found: np.ndarray, left_out: np.ndarray, observed: float, tails: tuple[float, float]
 ) -> tuple[float, float] | None:
     """The corrected tails; None where bias or acceleration are not defined."""
@@ -157,7 +159,7 @@ def _bca(
     return corrected[0], corrected[1]
 
 
-def _quantiles(ordered: np.ndarray, tails: tuple[float, float]) -> tuple[float, float]:
+def _outward_quantiles(ordered: np.ndarray, tails: tuple[float, float]) -> tuple[float, float]:
     """The elements at two quantiles, outward to the next one: no interpolation, which infinities do not survive."""
     last = len(ordered) - 1
     return float(ordered[math.floor(tails[0] * last)]), float(ordered[math.ceil(tails[1] * last)])

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.verification import sentences as said
-from parityscope.verification.quantities import improvement
+from parityscope.verification.quantities import improvement_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.records import BudgetCheck, OutputMeasurements, Quantity, Verdict
 
-__all__ = ["Judgement", "judge"]
+__all__ = ["Judgement", "judge_verification"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Judgement:
     needed: int | None = None
 
 
-def judge(
+def judge_verification(
     quantities: Sequence[Quantity],
     budgets: Sequence[BudgetCheck],
     outputs: Sequence[OutputMeasurements],
@@ -50,29 +50,35 @@ def judge(
     worse = [one for one in counted if one.outcome == "worse"]
     better = [one for one in counted if one.outcome == "improved"]
     unproved = [one for one in counted if one.outcome == "not proved"]
-    doubtful = [one for one in unproved if improvement(one.better, one.before, one.after) < 0.0]
-    lost = [said.lost(one) for one in outputs if one.nonfinite_after]
-    missed = [said.missed(one) for one in budgets if one.verdict == "beyond"]
+    doubtful = [one for one in unproved if improvement_of(one.better, one.before, one.after) < 0.0]
+    lost = [said.say_lost(one) for one in outputs if one.nonfinite_after]
+    missed = [said.say_missed(one) for one in budgets if one.verdict == "beyond"]
     short = [one for one in budgets if one.verdict == "not proved"]
-    rest = [*(said.within(one) for one in budgets if one.verdict == "within"), *map(said.changed, quantities)]
+    rest = [*(said.say_within(one) for one in budgets if one.verdict == "within"), *map(said.say_changed, quantities)]
     if lost or missed:
-        return _judgement("beyond", [*lost, *missed], rest)
+        return _make_judgement("beyond", [*lost, *missed], rest)
     gone = [said.lost_part(one) for one in parts if one.output not in kept]
     if gone or worse:
-        return _judgement("worse", [*gone, *(said.changed(one) for one in worse)], rest)
+        return _make_judgement("worse", [*gone, *(said.say_changed(one) for one in worse)], rest)
     if short:
-        return _judgement("not proved", map(said.short, short), rest, max(one.needed for one in short))
+        return _make_judgement(
+            "not proved", map(said.say_short_of_samples, short), rest, max(one.needed for one in short)
+        )
     if not doubtful and better:
-        return _judgement("improved", map(said.changed, better), rest)
+        return _make_judgement("improved", map(said.say_changed, better), rest)
     if not doubtful and budgets:
-        return _judgement("within", (), rest)
+        return _make_judgement("within", (), rest)
     unproved = doubtful or unproved
     if not unproved:
-        return _judgement("not proved", ["before and after do not differ by more than what does not matter"], rest)
+        return _make_judgement("not proved", ["before and after do not differ by more than what does not matter"], rest)
     needed = max((one.needed for one in unproved if one.needed), default=None)
-    told = {said.changed(one) for one in unproved}
-    return _judgement("not proved", map(said.unproved, unproved), [one for one in rest if one not in told], needed)
+    told = {said.say_changed(one) for one in unproved}
+    return _make_judgement(
+        "not proved", map(said.say_unproved, unproved), [one for one in rest if one not in told], needed
+    )
 
 
-def _judgement(verdict: Verdict, first: Iterable[str], rest: Iterable[str], needed: int | None = None) -> Judgement:
+def _make_judgement(
+    verdict: Verdict, first: Iterable[str], rest: Iterable[str], needed: int | None = None
+) -> Judgement:
     return Judgement(verdict=verdict, because=tuple(dict.fromkeys((*first, *rest))), needed=needed)

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs
 
-__all__ = ["Labels", "load_labels"]
+__all__ = ["SampleLabels", "load_labels"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class SampleLabels:
     """`read(index, name)` gives the labels of the sample at that place of the data set, by array name."""
 
     origin: str
     read: Callable[[int, str], Mapping[str, np.ndarray]]
 
 
-def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> Labels:
+def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> SampleLabels:
     """The labels at `path` for the samples of `inputs`; `limited` says that only the first samples were taken.
 
     Raises:
@@ -39,10 +39,10 @@ def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> Labels:
     """
     count = len(inputs.indices) + len(inputs.skipped)
     if path.is_dir():
-        return _of_folder(path, inputs, count, limited=limited)
+        return _labels_of_folder(path, inputs, count, limited=limited)
     if not path.is_file():
         raise ParityError(f"there are no labels at {path}", fix="give an .npz file or a folder of them")
-    arrays = _arrays(path)
+    arrays = _read_arrays(path)
     for name, array in arrays.items():
         rows = array.shape[0] if array.ndim else 0
         if rows != count and not (limited and rows > count):
@@ -51,15 +51,15 @@ def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> Labels:
                 where=str(path),
                 fix="give one row a sample, in the order of the samples",
             )
-    return Labels(origin=path.name, read=lambda index, _: {name: array[index] for name, array in arrays.items()})
+    return SampleLabels(origin=path.name, read=lambda index, _: {name: array[index] for name, array in arrays.items()})
 
 
-def _of_folder(folder: Path, inputs: Inputs, count: int, *, limited: bool) -> Labels:
+def _labels_of_folder(folder: Path, inputs: Inputs, count: int, *, limited: bool) -> SampleLabels:
     files = {path.stem: path for path in sorted(folder.glob("*.npz"))}
     names = [Path(inputs.sample(index).name).stem for index in inputs.indices]
     missing = [name for name in names if name not in files]
     if not missing:
-        return Labels(origin=folder.name, read=lambda _, name: _arrays(files[Path(name).stem]))
+        return SampleLabels(origin=folder.name, read=lambda _, name: _read_arrays(files[Path(name).stem]))
     ordered = list(files.values())
     if len(missing) < len(names) or not (len(ordered) == count or (limited and len(ordered) > count)):
         raise ParityError(
@@ -67,10 +67,10 @@ def _of_folder(folder: Path, inputs: Inputs, count: int, *, limited: bool) -> La
             where=str(folder),
             fix="give one .npz a sample, with the sample's name",
         )
-    return Labels(origin=folder.name, read=lambda index, _: _arrays(ordered[index]))
+    return SampleLabels(origin=folder.name, read=lambda index, _: _read_arrays(ordered[index]))
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     held = open_npz([path], str(path))
     arrays = held.read(0, held.names(0))
     if not arrays:

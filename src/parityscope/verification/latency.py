@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import open_target
 from parityscope.records import Skip
 from parityscope.verification.intervals import CONFIDENCE
-from parityscope.verification.records import Latency, Timing
+from parityscope.verification.records import Latency, SideTiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.case import Case, Sample
     from parityscope.records import Target
 
-__all__ = ["measure_latency", "not_timed", "summarized", "take_turns"]
+__all__ = ["measure_latency", "summarize_latency", "take_turns", "why_not_timed"]
 
 _WARM_UP = 3  # runs of each side before the first that counts. Chosen: lazy allocation and first pages happen in one
 _FEWEST = 10  # rounds, however long they take. Chosen
@@ -38,10 +38,10 @@ _SAMPLES = 8  # that take turns, so that they all fit in memory. Chosen
 _RESAMPLES = 1000
 
 
-def not_timed(before: Target, after: Target) -> Skip | None:
+def why_not_timed(before: Target, after: Target) -> Skip | None:
     """Why these two are not timed; None if they are."""
     for target in (before, after):
-        if reason := backend(target.backend).untimed:
+        if reason := backend_named(target.backend).untimed:
             fix = "verify on the deployment itself: --before openvino:f16, ort?device=cuda, command?run=..."
             return Skip(what="latency", reason=reason, fix=fix)
     return None
@@ -58,7 +58,7 @@ def measure_latency(
     samples = [case.inputs.sample(index) for index in case.inputs.indices[:_SAMPLES]]
     with open_target(case.model, before, Capture()) as first, open_target(case.model, after, Capture()) as second:
         times = take_turns(first, second, samples, budget=budget, clock=clock)
-    return summarized(times, seed)
+    return summarize_latency(times, seed)
 
 
 def take_turns(
@@ -82,15 +82,15 @@ def take_turns(
     return seconds
 
 
-def summarized(seconds: tuple[list[float], list[float]], seed: int) -> Latency:
+def summarize_latency(seconds: tuple[list[float], list[float]], seed: int) -> Latency:
     """Both sides' summaries, and the interval of the ratio of their medians."""
     before, after = (np.array(side) for side in seconds)
     draws = np.random.default_rng(seed).integers(0, len(before), (_RESAMPLES, len(before)))
     ratios = np.sort(np.median(before[draws], axis=1) / np.median(after[draws], axis=1))
     low, high = (ratios[round(share * (_RESAMPLES - 1))] for share in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     return Latency(
-        before=_timing(before),
-        after=_timing(after),
+        before=_summarize_side(before),
+        after=_summarize_side(after),
         rounds=len(before),
         warm_up=_WARM_UP,
         speedup=float(np.median(before) / np.median(after)),
@@ -99,9 +99,9 @@ def summarized(seconds: tuple[list[float], list[float]], seed: int) -> Latency:
     )
 
 
-def _timing(seconds: np.ndarray) -> Timing:
+def _summarize_side(seconds: np.ndarray) -> SideTiming:
     median = float(np.median(seconds))
-    return Timing(
+    return SideTiming(
         median=median,
         mad=float(np.median(np.abs(seconds - median))),
         p95=float(np.quantile(seconds, 0.95, method="higher")),

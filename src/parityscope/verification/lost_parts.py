@@ -63,16 +63,16 @@ class _Sums:
 
 def lost_parts(output: str, samples: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray]]) -> LostPart | None:
     """The worst part of an output that was lost, over `samples` (name, reference, before, after); None if none was."""
-    sums = list(_sums(samples))
+    sums = list(_sums_by_part(samples))
     elements = sum(one.elements for one in sums if one.axis < 0)
     squares = sum(float(one.references.sum()) for one in sums if one.axis < 0)
     noise = FLOAT32_ROUNDING**2 * squares / elements if elements else 0.0
     whole = sum(float(one.before.sum()) for one in sums if one.axis < 0) / squares if squares else 0.0
-    found = [one for one in (_lost(output, each, noise, whole) for each in sums) if one is not None]
+    found = [one for one in (_find_lost(output, each, noise, whole) for each in sums) if one is not None]
     return max(found, key=lambda one: one.after, default=None)
 
 
-def _sums(samples: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray]]) -> Iterator[_Sums]:
+def _sums_by_part(samples: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray]]) -> Iterator[_Sums]:
     """Each sample as a whole, then the indices of each axis over all samples, where those have one shape."""
     pooled: dict[int, _Sums] = {}
     shapes = set()
@@ -82,16 +82,16 @@ def _sums(samples: Iterable[tuple[str, np.ndarray, np.ndarray, np.ndarray]]) -> 
             continue
         shapes.add(first.shape)
         for axis in range(len(first.shape)):
-            one = _of_axis(axis, first, second)
+            one = _sums_of_axis(axis, first, second)
             if axis == 0:
-                yield _whole(name, one)
+                yield _sum_whole(name, one)
             if len(shapes) == 1:
-                pooled[axis] = _added(pooled[axis], one) if axis in pooled else one
+                pooled[axis] = _add_sums(pooled[axis], one) if axis in pooled else one
     if len(shapes) == 1:
         yield from pooled.values()
 
 
-def _of_axis(axis: int, before: Parts, after: Parts) -> _Sums:
+def _sums_of_axis(axis: int, before: Parts, after: Parts) -> _Sums:
     elements = math.prod(before.shape) // before.shape[axis]
     return _Sums(
         sample="",
@@ -103,13 +103,13 @@ def _of_axis(axis: int, before: Parts, after: Parts) -> _Sums:
     )
 
 
-def _whole(name: str, one: _Sums) -> _Sums:
+def _sum_whole(name: str, one: _Sums) -> _Sums:
     before, after, references = (sums.sum(keepdims=True) for sums in (one.before, one.after, one.references))
     count = one.elements * len(one.references)
     return _Sums(sample=name, axis=-1, before=before, after=after, references=references, elements=count)
 
 
-def _added(one: _Sums, other: _Sums) -> _Sums:
+def _add_sums(one: _Sums, other: _Sums) -> _Sums:
     return _Sums(
         sample="",
         axis=one.axis,
@@ -120,7 +120,7 @@ def _added(one: _Sums, other: _Sums) -> _Sums:
     )
 
 
-def _lost(output: str, sums: _Sums, noise: float, whole: float) -> LostPart | None:
+def _find_lost(output: str, sums: _Sums, noise: float, whole: float) -> LostPart | None:
     if sums.elements < _FEWEST:
         return None
     told = sums.references > noise * sums.elements

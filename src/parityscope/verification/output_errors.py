@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import OUTSIDE, budgets_for
-from parityscope.comparison import channel_axis, likely_scores, measure_pair, measurements, merge_statistics, metrics
-from parityscope.comparison.rows import aligner
+from parityscope.comparison import all_metrics, channel_axis, likely_scores, measure_all, measure_pair, merge_statistics
+from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
 from parityscope.repairs.search.judging import FLOOR_SHARE
@@ -29,12 +29,20 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case
     from parityscope.comparison import Statistics
-    from parityscope.comparison.tolerance import Outside
+    from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import Budget
     from parityscope.verification.intervals import States
     from parityscope.verification.running import Recorded
 
-__all__ = ["OutputErrors", "beside", "budget_key", "combiner", "directions", "output_errors", "pooler"]
+__all__ = [
+    "OutputErrors",
+    "better_directions",
+    "budget_key",
+    "combiner_of_metric",
+    "output_errors",
+    "outputs_side_by_side",
+    "pooler_of_metric",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,18 +72,20 @@ def output_errors(
     Raises:
         ParityError: an output has another shape or kind.
     """
-    return {value.name: _measured(case, value.name, reference, side, label, floor) for value in case.model.outputs}
+    return {
+        value.name: _measure_output(case, value.name, reference, side, label, floor) for value in case.model.outputs
+    }
 
 
-def combiner(metric: str) -> Callable[[States], float]:
+def combiner_of_metric(metric: str) -> Callable[[States], float]:
     """What makes the pooled number of samples of their sums, float64 (n, 3)."""
-    pooled = pooler(metric)
+    pooled = pooler_of_metric(metric)
     return lambda sums: float(pooled(np.asarray(sums)))
 
 
-def pooler(metric: str) -> Callable[[np.ndarray], np.ndarray]:
+def pooler_of_metric(metric: str) -> Callable[[np.ndarray], np.ndarray]:
     """What makes the pooled numbers of many draws of samples of their sums: float64 (..., n, 3) -> (...)."""
-    return _relative if metric == "rel_l2" else _share
+    return _relative_errors if metric == "rel_l2" else _mismatch_shares
 
 
 def budget_key(budget: Budget) -> str:
@@ -83,10 +93,10 @@ def budget_key(budget: Budget) -> str:
     return OUTSIDE if budget.tolerance is not None else budget.metric
 
 
-def directions(statistics: Statistics) -> dict[str, str]:
+def better_directions(statistics: Statistics) -> dict[str, str]:
     """For every number that applies to these statistics, on which side its better values lie."""
     found: dict[str, str] = {}
-    for metric in metrics():
+    for metric in all_metrics():
         finished = metric.finish(statistics)
         for one in finished if isinstance(finished, tuple) else (finished,):
             if one is not None:
@@ -94,35 +104,35 @@ def directions(statistics: Statistics) -> dict[str, str]:
     return found
 
 
-def _relative(sums: np.ndarray) -> np.ndarray:
+def _relative_errors(sums: np.ndarray) -> np.ndarray:
     error, size, disagreeing = np.moveaxis(sums.sum(axis=-2), -1, 0)
     ratio = np.divide(error, size, out=np.where(error == 0.0, 0.0, math.inf), where=size != 0.0)
     pooled: np.ndarray = np.where(disagreeing != 0.0, math.inf, np.sqrt(ratio))
     return pooled
 
 
-def _share(sums: np.ndarray) -> np.ndarray:
+def _mismatch_shares(sums: np.ndarray) -> np.ndarray:
     mismatches, count, _ = np.moveaxis(sums.sum(axis=-2), -1, 0)
     shares: np.ndarray = np.divide(mismatches, count, out=np.zeros_like(mismatches), where=count != 0.0)
     return shares
 
 
-def _measured(
+def _measure_output(
     case: Case, name: str, reference: Recorded, side: Recorded, label: str, floor: float | None
 ) -> OutputErrors:
-    outside: dict[str, list[Outside]] = {}
+    outside: dict[str, list[OutsideTolerance]] = {}
     total: Statistics | None = None
     budgets = budgets_for(case.policy, name)
     sums: list[tuple[float, float, float]] = []
     values: list[dict[str, float]] = []
     counts, agrees = [], []
     for index in case.inputs.indices:
-        expected, found = beside(case, name, index, reference, side)
-        part = _pair(expected, found, name, label, reference.names[index])
+        expected, found = outputs_side_by_side(case, name, index, reference, side)
+        part = _measure_sample(expected, found, name, label, reference.names[index])
         total = part if total is None else merge_statistics(total, part)
-        sums.append(_sums(part))
+        sums.append(_sums_of_part(part))
         counts.append(part.count)
-        held = {one.metric: one.value for one in measurements(part).values()} if budgets else {}
+        held = {one.metric: one.value for one in measure_all(part).values()} if budgets else {}
         for budget in budgets:
             if budget.tolerance is not None:
                 counted = count_outside(expected, found, budget.tolerance)
@@ -133,11 +143,11 @@ def _measured(
             agrees.append(part.scores.top1 == part.scores.rows)
     if total is None:
         raise ParityError("there is no sample to compare", fix="give data with at least one sample")
-    held_floor = _floor(sums, counts) if floor is None else floor
+    held_floor = _reference_floor(sums, counts) if floor is None else floor
     if total.is_float:
         for held, own, count in zip(values, sums, counts, strict=True):
-            held["rel_l2"] = _floored(own, held_floor, count)
-    pooled = {one.metric: one.value for one in measurements(total).values()}
+            held["rel_l2"] = _floored_error(own, held_floor, count)
+    pooled = {one.metric: one.value for one in measure_all(total).values()}
     for parts_outside in outside.values():
         merged = parts_outside[0]
         for one in parts_outside[1:]:
@@ -156,25 +166,27 @@ def _measured(
     )
 
 
-def beside(case: Case, name: str, index: int, reference: Recorded, side: Recorded) -> tuple[np.ndarray, np.ndarray]:
+def outputs_side_by_side(
+    case: Case, name: str, index: int, reference: Recorded, side: Recorded
+) -> tuple[np.ndarray, np.ndarray]:
     """One output of both; its rows paired with the reference's, together with those that belong to them, if they are to be."""
     if name in case.policy.matched:
         held = reference.get(index)
-        return held[name], aligner(case.policy.matched)(held, side.get(index))[name]
+        return held[name], make_aligner(case.policy.matched)(held, side.get(index))[name]
     return reference.output(index, name), side.output(index, name)
 
 
-def _floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:
+def _reference_floor(sums: list[tuple[float, float, float]], counts: list[int]) -> float:
     sizes = (math.sqrt(own[1] / count) for own, count in zip(sums, counts, strict=True) if count)
     return FLOOR_SHARE * max(sizes, default=0.0)
 
 
-def _floored(own: tuple[float, float, float], floor: float, count: int) -> float:
+def _floored_error(own: tuple[float, float, float], floor: float, count: int) -> float:
     error, size, disagreeing = own
-    return float(_relative(np.array([(error, max(size, floor**2 * count), disagreeing)])))
+    return float(_relative_errors(np.array([(error, max(size, floor**2 * count), disagreeing)])))
 
 
-def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample: str) -> Statistics:
+def _measure_sample(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample: str) -> Statistics:
     fix = "give a model with the reference's outputs; a batch that the model cannot take is another shape too"
     if expected.shape != found.shape:
         raise ParityError(
@@ -193,7 +205,7 @@ def _pair(expected: np.ndarray, found: np.ndarray, name: str, label: str, sample
         raise ParityError(f"output {name!r} {label} cannot be compared: {error}", where=sample, fix=fix) from error
 
 
-def _sums(part: Statistics) -> tuple[float, float, float]:
+def _sums_of_part(part: Statistics) -> tuple[float, float, float]:
     if part.floats is not None:
         moments = part.floats.moments.at(0)
         return moments.error2, moments.reference2, float(part.floats.disagreeing)

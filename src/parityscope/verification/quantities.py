@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.exact import mcnemar, sign_test
-from parityscope.verification.intervals import CONFIDENCE, FEWEST, interval, samples_needed
+from parityscope.verification.exact import mcnemar_p_value, sign_test
+from parityscope.verification.intervals import CONFIDENCE, FEWEST, bootstrap_interval, samples_needed
 from parityscope.verification.records import Decisions, Quantity, Regression
 
 if TYPE_CHECKING:
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
 
     from parityscope.verification.intervals import Interval, States
     from parityscope.verification.records import Outcome
-    from parityscope.verification.task_metrics import Answer, Chosen
+    from parityscope.verification.task_metrics import Chosen, TaskAnswer
 
-__all__ = ["NEGLIGIBLE", "Kept", "change", "decisions_of", "improvement", "quantity", "regressions", "scored"]
+__all__ = [
+    "NEGLIGIBLE",
+    "MetricStates",
+    "decisions_of",
+    "direction_of_change",
+    "improvement_of",
+    "list_regressions",
+    "make_quantity",
+    "score_metric",
+]
 
 # A share of the error before. Another order of summation alone moves a rounding error by a few percent (measured: see
 # docs/numerics.md), so that less is no change of the deployment.
@@ -33,7 +42,7 @@ _SIGNIFICANT = 1.0 - CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Kept:
+class MetricStates:
     """What one number is made of: the states of both sides in the order of the samples, and how to combine them."""
 
     name: str
@@ -49,7 +58,9 @@ class Kept:
     combine_draws: Callable[[np.ndarray], np.ndarray] | None = None  # of many draws at once, where that is known
 
 
-def scored(chosen: Chosen, before: Iterable[Answer], after: Iterable[Answer], *, labelled: bool) -> Kept:
+def score_metric(
+    chosen: Chosen, before: Iterable[TaskAnswer], after: Iterable[TaskAnswer], *, labelled: bool
+) -> MetricStates:
     """A task metric on both sides.
 
     Raises:
@@ -57,7 +68,7 @@ def scored(chosen: Chosen, before: Iterable[Answer], after: Iterable[Answer], *,
     """
     metric = chosen.metric
     first, second = metric.score(before, chosen.options), metric.score(after, chosen.options)
-    return Kept(
+    return MetricStates(
         name=chosen.text,
         title=metric.title,
         kind="task",
@@ -71,7 +82,7 @@ def scored(chosen: Chosen, before: Iterable[Answer], after: Iterable[Answer], *,
     )
 
 
-def quantity(kept: Kept, seed: int) -> Quantity:
+def make_quantity(kept: MetricStates, seed: int) -> Quantity:
     """The number on both sides with its interval.
 
     Raises:
@@ -85,7 +96,7 @@ def quantity(kept: Kept, seed: int) -> Quantity:
                 where=kept.name,
                 fix="choose a metric that tells these outputs apart, or leave it out",
             )
-    found = interval(
+    found = bootstrap_interval(
         kept.before,
         kept.after,
         kept.combine,
@@ -93,11 +104,11 @@ def quantity(kept: Kept, seed: int) -> Quantity:
         resamples=kept.resamples,
         combine_draws=kept.combine_draws,
     )
-    singles = _singles(kept, kept.before), _singles(kept, kept.after)
-    changes = [change(kept.kind, kept.better, *pair) for pair in zip(*singles, strict=True)]
+    singles = _values_by_sample(kept, kept.before), _values_by_sample(kept, kept.after)
+    changes = [direction_of_change(kept.kind, kept.better, *pair) for pair in zip(*singles, strict=True)]
     improved, worsened = changes.count(1), changes.count(-1)
-    decisions = _decided(kept, singles)
-    outcome = _outcome(kept, found, before, decisions)
+    decisions = _table_of_decisions(kept, singles)
+    outcome = _outcome_of(kept, found, before, decisions)
     difference = 0.0 if before == after else after - before
     return Quantity(
         name=kept.name,
@@ -117,7 +128,7 @@ def quantity(kept: Kept, seed: int) -> Quantity:
         worsened=worsened,
         p_value=decisions.p_value if decisions else sign_test(improved, worsened),
         outcome=outcome,
-        needed=_needed(kept, found, difference, outcome),
+        needed=_samples_still_needed(kept, found, difference, outcome),
         per_sample_before=singles[0],
         per_sample_after=singles[1],
         decisions=decisions,
@@ -133,32 +144,32 @@ def decisions_of(before: Sequence[bool], after: Sequence[bool]) -> Decisions:
         only_before=only_before,
         only_after=only_after,
         neither=pairs.count((False, False)),
-        p_value=mcnemar(only_before, only_after),
+        p_value=mcnemar_p_value(only_before, only_after),
     )
 
 
-def improvement(better: str, before: float, after: float) -> float:
+def improvement_of(better: str, before: float, after: float) -> float:
     """How much better `after` is: positive when it is; NaN where one cannot be told."""
     if before == after:
         return 0.0
     return before - after if better == "lower" else after - before
 
 
-def change(kind: str, better: str, before: float, after: float) -> int:
+def direction_of_change(kind: str, better: str, before: float, after: float) -> int:
     """1 for a sample that got better, -1 for worse, 0 for a change that does not matter or that cannot be told."""
-    gain, margin = improvement(better, before, after), _margin(kind, before)
+    gain, margin = improvement_of(better, before, after), _negligible_margin(kind, before)
     return (gain > margin) - (gain < -margin)
 
 
-def regressions(quantities: Sequence[Quantity], names: Mapping[int, str]) -> tuple[Regression, ...]:
+def list_regressions(quantities: Sequence[Quantity], names: Mapping[int, str]) -> tuple[Regression, ...]:
     """The samples that got worse, by quantity in their order, worst first; errors by more than what does not matter."""
     found = []
     for one in quantities:
         places = zip(names.items(), one.per_sample_before, one.per_sample_after, strict=True)
         worse = [
-            (improvement(one.better, before, after), index, name, before, after)
+            (improvement_of(one.better, before, after), index, name, before, after)
             for (index, name), before, after in places
-            if change(one.kind, one.better, before, after) < 0
+            if direction_of_change(one.kind, one.better, before, after) < 0
         ]
         found += [
             Regression(index=index, sample=name, quantity=one.name, before=before, after=after)
@@ -167,13 +178,13 @@ def regressions(quantities: Sequence[Quantity], names: Mapping[int, str]) -> tup
     return tuple(found)
 
 
-def _singles(kept: Kept, states: States) -> tuple[float, ...]:
+def _values_by_sample(kept: MetricStates, states: States) -> tuple[float, ...]:
     if not kept.single:
         return (math.nan,) * len(states)
     return tuple(kept.combine(states[at : at + 1]) for at in range(len(states)))
 
 
-def _decided(kept: Kept, singles: tuple[tuple[float, ...], tuple[float, ...]]) -> Decisions | None:
+def _table_of_decisions(kept: MetricStates, singles: tuple[tuple[float, ...], tuple[float, ...]]) -> Decisions | None:
     """McNemar's table where every sample of a task metric is plainly right or wrong."""
     if kept.kind != "task" or not {*singles[0], *singles[1]} <= {0.0, 1.0}:
         return None
@@ -181,9 +192,9 @@ def _decided(kept: Kept, singles: tuple[tuple[float, ...], tuple[float, ...]]) -
     return decisions_of(*([value == right for value in side] for side in singles))
 
 
-def _outcome(kept: Kept, found: Interval, before: float, decisions: Decisions | None) -> Outcome:
+def _outcome_of(kept: MetricStates, found: Interval, before: float, decisions: Decisions | None) -> Outcome:
     low, high = (-found.high, -found.low) if kept.better == "lower" else (found.low, found.high)
-    margin = _margin(kept.kind, before)
+    margin = _negligible_margin(kept.kind, before)
     if low >= -margin and high <= margin:
         return "same"
     proved = len(kept.before) >= FEWEST and (decisions is None or decisions.p_value <= _SIGNIFICANT)
@@ -194,11 +205,11 @@ def _outcome(kept: Kept, found: Interval, before: float, decisions: Decisions | 
     return "not proved"
 
 
-def _margin(kind: str, before: float) -> float:
+def _negligible_margin(kind: str, before: float) -> float:
     return NEGLIGIBLE * before if kind == "output" and math.isfinite(before) else 0.0
 
 
-def _needed(kept: Kept, found: Interval, difference: float, outcome: Outcome) -> int | None:
+def _samples_still_needed(kept: MetricStates, found: Interval, difference: float, outcome: Outcome) -> int | None:
     if outcome != "not proved":
         return None
     count = len(kept.before)

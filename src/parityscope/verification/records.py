@@ -18,12 +18,12 @@ __all__ = [
     "BudgetCheck",
     "Decisions",
     "Latency",
+    "MeasuredSide",
     "Outcome",
     "OutputMeasurements",
     "Quantity",
     "Regression",
-    "Side",
-    "Timing",
+    "SideTiming",
     "Verdict",
     "Verification",
 ]
@@ -34,7 +34,7 @@ Outcome = Literal["improved", "same", "not proved", "worse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class MeasuredSide:
     """A target as it ran; `nbytes` is the model with its external data (None: not a file of ours).
 
     `spread` is the worst distance between two runs of it on the first sample: 0 for a deterministic runtime.
@@ -137,7 +137,7 @@ class OutputMeasurements:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class SideTiming:
     """Latencies of one side in seconds: `mad` is the median absolute deviation, `p95` the 95th percentile."""
 
     median: float
@@ -150,8 +150,8 @@ class Timing:
 class Latency:
     """Both sides, timed in turns in one process; `speedup` is before over after, of the medians, with its interval."""
 
-    before: Timing
-    after: Timing
+    before: SideTiming
+    after: SideTiming
     rounds: int
     warm_up: int
     speedup: float
@@ -181,9 +181,9 @@ class Verification:
     because: tuple[str, ...]
     refuted: bool
     samples: tuple[str, ...]
-    reference: Side
-    before: Side
-    after: Side
+    reference: MeasuredSide
+    before: MeasuredSide
+    after: MeasuredSide
     quantities: tuple[Quantity, ...]
     budgets: tuple[BudgetCheck, ...]
     outputs: tuple[OutputMeasurements, ...]

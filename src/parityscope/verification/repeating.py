@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.case import Case
-    from parityscope.verification.labels import Labels
+    from parityscope.verification.labels import SampleLabels
 
-__all__ = ["distinct"]
+__all__ = ["drop_repeated"]
 
 
-def distinct(case: Case, labels: Labels | None) -> tuple[Case, tuple[Skip, ...]]:
+def drop_repeated(case: Case, labels: SampleLabels | None) -> tuple[Case, tuple[Skip, ...]]:
     """The case without samples that repeat another one's inputs and labels, and what there is to say.
 
     Raises:
@@ -31,7 +31,9 @@ def distinct(case: Case, labels: Labels | None) -> tuple[Case, tuple[Skip, ...]]
     """
     repeats = repeats_of(case.inputs)
     torn = [
-        (index, first) for index, first in repeats.items() if labels is not None and _differ(case, labels, index, first)
+        (index, first)
+        for index, first in repeats.items()
+        if labels is not None and _labels_differ(case, labels, index, first)
     ]
     kept = {index for index, _ in torn}
     copies = [index for index in repeats if index not in kept]
@@ -40,8 +42,8 @@ def distinct(case: Case, labels: Labels | None) -> tuple[Case, tuple[Skip, ...]]
         index, first = torn[0]
         told.append(
             Skip(
-                what=f"whether {_count(len(torn))} can be right",
-                reason=f"their inputs are those of another one, and their labels are not: {_names(case, first, index)}",
+                what=f"whether {_count_samples(len(torn))} can be right",
+                reason=f"their inputs are those of another one, and their labels are not: {_name_both(case, first, index)}",
                 fix="correct the labels: no model can give two answers to one question",
             )
         )
@@ -49,26 +51,26 @@ def distinct(case: Case, labels: Labels | None) -> tuple[Case, tuple[Skip, ...]]
         first = repeats[copies[0]]
         told.append(
             Skip(
-                what=_count(len(copies)),
-                reason=f"the same inputs as another one, which is judged: {_names(case, first, copies[0])}",
+                what=_count_samples(len(copies)),
+                reason=f"the same inputs as another one, which is judged: {_name_both(case, first, copies[0])}",
             )
         )
     left = tuple(index for index in case.inputs.indices if index not in copies)
     return (replace(case, inputs=replace(case.inputs, indices=left)) if copies else case), tuple(told)
 
 
-def _differ(case: Case, labels: Labels, index: int, first: int) -> bool:
-    one, other = (_labels(case, labels, place) for place in (index, first))
+def _labels_differ(case: Case, labels: SampleLabels, index: int, first: int) -> bool:
+    one, other = (_labels_of_sample(case, labels, place) for place in (index, first))
     return one.keys() != other.keys() or any(not np.array_equal(one[name], other[name]) for name in one)
 
 
-def _labels(case: Case, labels: Labels, index: int) -> Mapping[str, np.ndarray]:
+def _labels_of_sample(case: Case, labels: SampleLabels, index: int) -> Mapping[str, np.ndarray]:
     return labels.read(index, case.inputs.sample(index).name)
 
 
-def _names(case: Case, first: int, index: int) -> str:
+def _name_both(case: Case, first: int, index: int) -> str:
     return f"{case.inputs.sample(first).name} and {case.inputs.sample(index).name}, say"
 
 
-def _count(number: int) -> str:
+def _count_samples(number: int) -> str:
     return f"{number} sample{'' if number == 1 else 's'}"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair
-from parityscope.comparison.rows import aligner
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import distance
+from parityscope.expectation import error_distance
 from parityscope.trace import StoredTensor, write_safetensors
-from parityscope.verification.records import Side
+from parityscope.verification.records import MeasuredSide
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ _IN_MEMORY = 1 << 16  # bytes of one output; a thousand samples of such are 64 M
 class Recorded:
     """A side and its outputs by sample index and name; `names` are the samples' own."""
 
-    side: Side
+    side: MeasuredSide
     names: Mapping[int, str]
     tensors: Mapping[int, Mapping[str, np.ndarray | StoredTensor]]
 
@@ -72,17 +72,19 @@ def run_side(
             start = clock()
             found = session.run(sample)
             spent += clock() - start
-            arrays = {value.name: _given(found, value.name, label, target, sample.name) for value in case.model.outputs}
+            arrays = {
+                value.name: _output_given(found, value.name, label, target, sample.name) for value in case.model.outputs
+            }
             if position == 0:
-                spread = _spread(arrays, aligner(case.policy.matched)(arrays, session.run(sample)))
+                spread = _distance_between_runs(arrays, make_aligner(case.policy.matched)(arrays, session.run(sample)))
             names[sample.index] = sample.name
-            kept[sample.index] = _kept(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
+            kept[sample.index] = _keep_outputs(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
         progress(title, len(case.inputs), len(case.inputs))
-        ours = backend(target.backend).reads_model
-        side = Side(
+        ours = backend_named(target.backend).reads_model
+        side = MeasuredSide(
             target=target,
             environment=dict(session.environment),
-            executed=_executed(session, target),
+            executed=_executed_precision(session, target),
             nbytes=own.nbytes if ours else None,
             nodes=own.nodes if ours else None,
             spread=spread,
@@ -91,7 +93,7 @@ def run_side(
     return Recorded(side=side, names=names, tensors=kept)
 
 
-def _given(found: Mapping[str, np.ndarray], name: str, label: str, target: Target, sample: str) -> np.ndarray:
+def _output_given(found: Mapping[str, np.ndarray], name: str, label: str, target: Target, sample: str) -> np.ndarray:
     if name not in found:
         raise ParityError(
             f"{label} ({format_target(target)}) gives no output {name!r}; it gives: {', '.join(found) or 'nothing'}",
@@ -101,7 +103,7 @@ def _given(found: Mapping[str, np.ndarray], name: str, label: str, target: Targe
     return np.array(found[name])
 
 
-def _kept(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray | StoredTensor]:
+def _keep_outputs(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray | StoredTensor]:
     large = {name: one for name, one in arrays.items() if one.nbytes > _IN_MEMORY and one.dtype.kind not in "OUS"}
     kept: dict[str, np.ndarray | StoredTensor] = dict(arrays)
     if large:
@@ -110,15 +112,15 @@ def _kept(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray 
     return kept
 
 
-def _spread(first: Mapping[str, np.ndarray], again: Mapping[str, np.ndarray]) -> float:
+def _distance_between_runs(first: Mapping[str, np.ndarray], again: Mapping[str, np.ndarray]) -> float:
     """The worst distance between two runs on one sample; infinite where a shape changed."""
     worst = 0.0
     for name, array in first.items():
         if name not in again or again[name].shape != array.shape:
             return float("inf")
-        worst = max(worst, distance(measure_pair(array, np.asarray(again[name]), channel_axis=None)))
+        worst = max(worst, error_distance(measure_pair(array, np.asarray(again[name]), channel_axis=None)))
     return worst
 
 
-def _executed(session: Session, target: Target) -> str:
+def _executed_precision(session: Session, target: Target) -> str:
     return session.executed.executed if session.executed is not None else target.precision

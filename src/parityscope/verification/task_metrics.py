@@ -20,7 +20,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.plain_numbers import plain_number
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 from parityscope.verification.intervals import States
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMMON_OPTIONS",
-    "Answer",
     "Chosen",
     "States",
+    "TaskAnswer",
     "TaskMetric",
     "chosen_metric",
     "label_of",
-    "mean",
+    "mean_of_numbers",
     "number_option",
     "output_name",
     "split_options",
@@ -48,7 +48,7 @@ COMMON_OPTIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class TaskAnswer:
     """One sample: what a side gave, what the reference gave, and its labels (None when there are none)."""
 
     name: str
@@ -68,7 +68,7 @@ class TaskMetric:
     name: str
     title: str
     better: Literal["lower", "higher"]
-    score: Callable[[Iterable[Answer], Mapping[str, str]], States]
+    score: Callable[[Iterable[TaskAnswer], Mapping[str, str]], States]
     combine: Callable[[States], float]
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     uses_labels: bool = True
@@ -76,7 +76,7 @@ class TaskMetric:
     resamples: int = 2000
 
 
-def mean(numbers: States) -> float:
+def mean_of_numbers(numbers: States) -> float:
     """The `combine` of a metric that is the mean of one number a sample: float64, (n,)."""
     return float(np.mean(numbers))
 
@@ -92,7 +92,7 @@ class Chosen:
 
 def task_metrics() -> dict[str, TaskMetric]:
     """Every built-in or installed task metric, by name."""
-    found = discover("parityscope.verification.metrics", "TASK_METRIC", TaskMetric)
+    found = discover_plugins("parityscope.verification.metrics", "TASK_METRIC", TaskMetric)
     return {metric.name: metric for metric, _ in found.values()}
 
 
@@ -135,7 +135,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
     return name, options
 
 
-def output_name(answer: Answer, options: Mapping[str, str], option: str = "output") -> str:
+def output_name(answer: TaskAnswer, options: Mapping[str, str], option: str = "output") -> str:
     """The output that a metric looks at.
 
     Raises:
@@ -149,7 +149,7 @@ def output_name(answer: Answer, options: Mapping[str, str], option: str = "outpu
     return wanted
 
 
-def label_of(answer: Answer, options: Mapping[str, str], output: str) -> np.ndarray | None:
+def label_of(answer: TaskAnswer, options: Mapping[str, str], output: str) -> np.ndarray | None:
     """The labels of one sample for `output`, in their own dtype and shape; None when there are none.
 
     Raises:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.case.formats.loader import UserFunction, call, find_function
+from parityscope.case.formats.loader import UserFunction, call_user_code, find_function
 from parityscope.errors import ParityError
-from parityscope.verification.task_metrics import Answer, Chosen, States, TaskMetric, split_options
+from parityscope.verification.task_metrics import Chosen, States, TaskAnswer, TaskMetric, split_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,21 +48,23 @@ def user_metric(text: str) -> Chosen:
         name=name.rpartition(":")[2],
         title=name.rpartition(":")[2],
         better=better,
-        score=functools.partial(_score, user),
-        combine=functools.partial(_combine, user),
+        score=functools.partial(_score_answers, user),
+        combine=functools.partial(_combine_states, user),
         single=False,
         resamples=_RESAMPLES,
     )
     return Chosen(text=text, metric=metric, options={})
 
 
-def _score(user: UserFunction, answers: Iterable[Answer], _: Mapping[str, str]) -> States:
+def _score_answers(user: UserFunction, answers: Iterable[TaskAnswer], _: Mapping[str, str]) -> States:
     """One value a sample, float64 (n,), or what the function needs to be called again."""
     answers = list(answers)
     parts: list[_Part] = [({k: np.asarray(v) for k, v in one.outputs.items()}, one.labels) for one in answers]
-    if not _stackable(parts):
-        return np.array([_one(user, part, answer.name) for part, answer in zip(parts, answers, strict=True)])
-    found = _called(user, *_stacked(parts), "all samples")
+    if not _can_be_stacked(parts):
+        return np.array(
+            [_value_of_sample(user, part, answer.name) for part, answer in zip(parts, answers, strict=True)]
+        )
+    found = _call_metric(user, *_stack_samples(parts), "all samples")
     if found.size == 1 and (found.ndim == 0 or len(parts) > 1):
         return parts
     rows = [next(iter(outputs.values())).shape[0] for outputs, _ in parts]
@@ -78,17 +80,17 @@ def _score(user: UserFunction, answers: Iterable[Answer], _: Mapping[str, str]) 
     return found
 
 
-def _combine(user: UserFunction, states: States) -> float:
+def _combine_states(user: UserFunction, states: States) -> float:
     if isinstance(states, np.ndarray):
         return float(states.mean())
-    found = _called(user, *_stacked(states), "samples")
+    found = _call_metric(user, *_stack_samples(states), "samples")
     if found.size != 1:
         raise ParityError(f"{user.text} gives now one value and now {found.size}", where=user.text, fix=_FIX)
     return float(found.reshape(-1)[0])
 
 
-def _one(user: UserFunction, part: _Part, name: str) -> float:
-    found = _called(user, *part, name)
+def _value_of_sample(user: UserFunction, part: _Part, name: str) -> float:
+    found = _call_metric(user, *part, name)
     if found.size != 1:
         raise ParityError(
             f"{user.text} gave {found.size} values for one sample", where=name, fix="give a float for the sample"
@@ -96,7 +98,7 @@ def _one(user: UserFunction, part: _Part, name: str) -> float:
     return float(found.reshape(-1)[0])
 
 
-def _called(
+def _call_metric(
     user: UserFunction, outputs: Mapping[str, np.ndarray], labels: Mapping[str, np.ndarray] | None, where: str
 ) -> np.ndarray:
     """What the function gives: float64, () or (values,).
@@ -104,7 +106,7 @@ def _called(
     Raises:
         ParityError: it raises, gives no numbers, or a NaN.
     """
-    given = call(
+    given = call_user_code(
         user, user.function, dict(outputs), None if labels is None else dict(labels), doing=f"the metric on {where}"
     )
     try:
@@ -117,7 +119,7 @@ def _called(
     return found if found.ndim == 0 else found.ravel()
 
 
-def _stackable(parts: Sequence[_Part]) -> bool:
+def _can_be_stacked(parts: Sequence[_Part]) -> bool:
     """Whether all arrays of the samples have the same shapes behind their first axis, and labels the same shapes."""
     kinds = {
         (
@@ -129,7 +131,7 @@ def _stackable(parts: Sequence[_Part]) -> bool:
     return len(kinds) == 1 and all(array.ndim for array in parts[0][0].values())
 
 
-def _stacked(parts: Sequence[_Part]) -> _Part:
+def _stack_samples(parts: Sequence[_Part]) -> _Part:
     outputs = {name: np.concatenate([one[name] for one, _ in parts]) for name in parts[0][0]}
     labels = [labels for _, labels in parts if labels is not None]
     return outputs, {name: np.stack([one[name] for one in labels]) for name in labels[0]} if labels else None

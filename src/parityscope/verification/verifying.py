@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING
 
 from parityscope.records import Skip
 from parityscope.verification.budgets import check_budgets
-from parityscope.verification.judging import judge
-from parityscope.verification.latency import measure_latency, not_timed
+from parityscope.verification.judging import judge_verification
+from parityscope.verification.latency import measure_latency, why_not_timed
 from parityscope.verification.lost_parts import lost_parts
-from parityscope.verification.output_errors import beside, combiner, output_errors, pooler
-from parityscope.verification.quantities import Kept, decisions_of, quantity, regressions, scored
+from parityscope.verification.output_errors import (
+    combiner_of_metric,
+    output_errors,
+    outputs_side_by_side,
+    pooler_of_metric,
+)
+from parityscope.verification.quantities import (
+    MetricStates,
+    decisions_of,
+    list_regressions,
+    make_quantity,
+    score_metric,
+)
 from parityscope.verification.records import OutputMeasurements, Verification
-from parityscope.verification.repeating import distinct
+from parityscope.verification.repeating import drop_repeated
 from parityscope.verification.running import run_side
-from parityscope.verification.task_metrics import Answer
+from parityscope.verification.task_metrics import TaskAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,14 +38,14 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.records import Target
-    from parityscope.verification.labels import Labels
+    from parityscope.verification.labels import SampleLabels
     from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.output_errors import OutputErrors
     from parityscope.verification.records import Quantity
     from parityscope.verification.running import Recorded
     from parityscope.verification.task_metrics import Chosen
 
-__all__ = ["Settings", "Targets", "verify"]
+__all__ = ["Targets", "VerificationSettings", "verify"]
 
 _RESAMPLES = 2000  # draws for the errors of outputs: the ends of a 95 % interval then have 50 beyond them
 
@@ -49,7 +60,7 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class VerificationSettings:
     """Task metrics, labels, the seed of every draw, and the seconds that timing may take (0: none).
 
     `floor` is the root mean square below which an output's size counts no less for a budget on rel_l2 (None: a share of the
@@ -57,7 +68,7 @@ class Settings:
     """
 
     metrics: tuple[Chosen, ...] = ()
-    labels: Labels | None = None
+    labels: SampleLabels | None = None
     seed: int = 0
     timing: float = 20.0
     floor: float | None = None
@@ -66,7 +77,7 @@ class Settings:
 def verify(
     case: Case,
     targets: Targets,
-    settings: Settings,
+    settings: VerificationSettings,
     *,
     folder: Path,
     progress: Progress,
@@ -78,7 +89,7 @@ def verify(
         ParityError: a side cannot run, gives other outputs, or a metric does not apply.
     """
     began = clock()
-    case, repeated = distinct(case, settings.labels)
+    case, repeated = drop_repeated(case, settings.labels)
     reference = run_side(case, targets.reference, folder, "reference", progress, clock)
     before = run_side(case, targets.before, folder, "before", progress, clock)
     after = run_side(case, targets.after, folder, "after", progress, clock)
@@ -87,15 +98,18 @@ def verify(
         for side, label in ((before, "before"), (after, "after"))
     )
     quantities = [
-        quantity(_kept(*pair), settings.seed) for pair in zip(*(side.values() for side in errors), strict=True)
+        make_quantity(_states_of_output(*pair), settings.seed)
+        for pair in zip(*(side.values() for side in errors), strict=True)
     ]
-    task = _task(settings, reference, before, after, progress)
+    task = _task_quantities(settings, reference, before, after, progress)
     budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
-    outputs = tuple(_measurements(errors[0][name], errors[1][name]) for name in errors[0])
-    judgement = judge([*task, *quantities], budgets, outputs, _lost(case, reference, before, after))
+    outputs = tuple(_measure_both(errors[0][name], errors[1][name]) for name in errors[0])
+    judgement = judge_verification(
+        [*task, *quantities], budgets, outputs, _lost_parts_of(case, reference, before, after)
+    )
     skipped = [*case.inputs.skipped, *repeated]
     latency = None
-    untimed = _untimed(targets, settings)
+    untimed = _why_untimed(targets, settings)
     if untimed:
         skipped.append(untimed)
     else:
@@ -116,7 +130,7 @@ def verify(
         budgets=tuple(budgets),
         outputs=outputs,
         latency=latency,
-        regressions=regressions([*task, *quantities], reference.names),
+        regressions=list_regressions([*task, *quantities], reference.names),
         skipped=tuple(skipped),
         seed=settings.seed,
         needed=judgement.needed,
@@ -124,21 +138,21 @@ def verify(
     )
 
 
-def _lost(case: Case, reference: Recorded, before: Recorded, after: Recorded) -> list[LostPart]:
+def _lost_parts_of(case: Case, reference: Recorded, before: Recorded, after: Recorded) -> list[LostPart]:
     """Of each output the worst part that the repair lost, if it lost one."""
 
     def samples(name: str) -> Iterator[tuple[str, np.ndarray, np.ndarray, np.ndarray]]:
         for index in case.inputs.indices:
-            first, second = (beside(case, name, index, reference, side)[1] for side in (before, after))
+            first, second = (outputs_side_by_side(case, name, index, reference, side)[1] for side in (before, after))
             yield reference.names[index], reference.output(index, name), first, second
 
     found = (lost_parts(value.name, samples(value.name)) for value in case.model.outputs)
     return [one for one in found if one is not None]
 
 
-def _kept(before: OutputErrors, after: OutputErrors) -> Kept:
+def _states_of_output(before: OutputErrors, after: OutputErrors) -> MetricStates:
     titles = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequal elements"}
-    return Kept(
+    return MetricStates(
         name=before.name,
         title=titles[before.metric],
         kind="output",
@@ -146,37 +160,37 @@ def _kept(before: OutputErrors, after: OutputErrors) -> Kept:
         against="reference",
         before=before.sums,
         after=after.sums,
-        combine=combiner(before.metric),
-        combine_draws=pooler(before.metric),
+        combine=combiner_of_metric(before.metric),
+        combine_draws=pooler_of_metric(before.metric),
         single=True,
         resamples=_RESAMPLES,
     )
 
 
-def _task(
-    settings: Settings, reference: Recorded, before: Recorded, after: Recorded, progress: Progress
+def _task_quantities(
+    settings: VerificationSettings, reference: Recorded, before: Recorded, after: Recorded, progress: Progress
 ) -> list[Quantity]:
     found = []
     for step, chosen in enumerate(settings.metrics):
         progress(f"metric {chosen.text}", step, len(settings.metrics))
-        sides = (_answers(reference, side, settings.labels) for side in (before, after))
-        found.append(quantity(scored(chosen, *sides, labelled=settings.labels is not None), settings.seed))
+        sides = (_answers_of_side(reference, side, settings.labels) for side in (before, after))
+        found.append(make_quantity(score_metric(chosen, *sides, labelled=settings.labels is not None), settings.seed))
     return found
 
 
-def _answers(reference: Recorded, side: Recorded, labels: Labels | None) -> Iterator[Answer]:
+def _answers_of_side(reference: Recorded, side: Recorded, labels: SampleLabels | None) -> Iterator[TaskAnswer]:
     for index, name in reference.names.items():
         held = None if labels is None else labels.read(index, name)
-        yield Answer(name=name, outputs=side.get(index), reference=reference.get(index), labels=held)
+        yield TaskAnswer(name=name, outputs=side.get(index), reference=reference.get(index), labels=held)
 
 
-def _measurements(before: OutputErrors, after: OutputErrors) -> OutputMeasurements:
-    from parityscope.comparison import measurements
+def _measure_both(before: OutputErrors, after: OutputErrors) -> OutputMeasurements:
+    from parityscope.comparison import measure_all
 
     values: list[dict[str, float]] = [
-        {one.metric: one.value for one in measurements(side.statistics).values()} for side in (before, after)
+        {one.metric: one.value for one in measure_all(side.statistics).values()} for side in (before, after)
     ]
-    counted: list[int] = [_nonfinite(side) for side in (before, after)]
+    counted: list[int] = [_count_nonfinite(side) for side in (before, after)]
     return OutputMeasurements(
         output=before.name,
         dtype=before.dtype,
@@ -188,11 +202,11 @@ def _measurements(before: OutputErrors, after: OutputErrors) -> OutputMeasuremen
     )
 
 
-def _nonfinite(side: OutputErrors) -> int:
+def _count_nonfinite(side: OutputErrors) -> int:
     return 0 if side.statistics.floats is None else side.statistics.floats.disagreeing
 
 
-def _untimed(targets: Targets, settings: Settings) -> Skip | None:
+def _why_untimed(targets: Targets, settings: VerificationSettings) -> Skip | None:
     if settings.timing <= 0:
         return Skip(what="latency", reason="timing was switched off", fix="leave out --no-timing")
-    return not_timed(targets.before, targets.after)
+    return why_not_timed(targets.before, targets.after)

@@ -4,10 +4,10 @@ An engine rounds a tensor to its storage format when it writes it to memory, and
 registers stays in FP32. Which nodes make one kernel, which kernels run in FP32 although a lower precision was asked
 for, and what is done to constants, differs by engine and by precision. All of it is data here:
 
-* `Kernel`, `Fusion` : what one engine does to one graph, in one precision;
-* `Profile` : a plug-in, one file per engine, whose plain function predicts a `Fusion` from the graph alone;
-* `following.follow` : the `Fusion` of a graph that an engine really executed;
-* `planning.planned` : the roundings that follow from a `Fusion`.
+* `FusedKernel`, `GraphFusion` : what one engine does to one graph, in one precision;
+* `FusionProfile` : a plug-in, one file per engine, whose plain function predicts a `GraphFusion` from the graph alone;
+* `following.follow_executed` : the `GraphFusion` of a graph that an engine really executed;
+* `planning.plan_fusion` : the roundings that follow from a `GraphFusion`.
 
 Nodes are known by the names of the values that they compute, because these survive a conversion between opsets.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.recurrent import Recurrence
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["Fusion", "Kernel", "Profile", "profile_named", "profiles"]
+__all__ = ["FusedKernel", "FusionProfile", "GraphFusion", "known_profiles", "profile_named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
+class FusedKernel:
     """Nodes that run as one kernel.
 
     `values` are the names of all that its nodes compute. `precision` is the short name of the format in which it takes
@@ -48,7 +48,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fusion:
+class GraphFusion:
     """The kernels of a graph; they cover every node whose results are used.
 
     `default` is the precision of what is fed to the graph, and of nodes that are in no kernel after all.
@@ -60,7 +60,7 @@ class Fusion:
     compute in FP32). `keeps_nan` says that a maximum with a NaN among its elements is NaN.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[FusedKernel, ...]
     default: str
     stores_constants: bool = True
     folds: bool = False
@@ -70,7 +70,7 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class FusionProfile:
     """An engine: `predict(model, precision)` says how it runs a graph of FP32 values in a precision ("f16", "bf16").
 
     The model is read only. None stands for rounding behind every operator.
@@ -78,21 +78,24 @@ class Profile:
 
     name: str
     title: str
-    predict: Callable[[ir.Model, str], Fusion | None]
+    predict: Callable[[ir.Model, str], GraphFusion | None]
 
 
-def profiles() -> dict[str, Profile]:
+def known_profiles() -> dict[str, FusionProfile]:
     """Every profile by name."""
-    return {found.name: found for found, _ in discover("parityscope.arithmetic.fusion", "PROFILE", Profile).values()}
+    return {
+        found.name: found
+        for found, _ in discover_plugins("parityscope.arithmetic.fusion", "PROFILE", FusionProfile).values()
+    }
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: str) -> FusionProfile:
     """The profile called `name`.
 
     Raises:
         ParityError: there is none of that name.
     """
-    known = profiles()
+    known = known_profiles()
     if name not in known:
         raise ParityError(f"there is no fusion profile {name!r}", fix=f"use one of: {', '.join(sorted(known))}")
     return known[name]

@@ -9,7 +9,7 @@ from parityscope.arithmetic.fusion.folding import linear_chain
 from parityscope.arithmetic.fusion.matching import PRODUCTS, data_inputs, is_static
 
 if TYPE_CHECKING:
-    from parityscope.arithmetic.fusion.layers import Layer, Layers
+    from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
 __all__ = ["is_eltwise", "is_product", "merge_all"]
 
@@ -59,7 +59,7 @@ def is_product(layer: Layer) -> bool:
     return layer.kind in PRODUCTS
 
 
-def merge_all(layers: Layers) -> None:
+def merge_all(layers: FusedLayers) -> None:
     """Applies the rules, in the order in which the plugin does."""
     for layer in layers.each():
         if is_product(layer):
@@ -75,7 +75,7 @@ def merge_all(layers: Layers) -> None:
             _merge_pointwise(layers, layer)
 
 
-def _merge_folded(layers: Layers, layer: Layer) -> None:
+def _merge_folded(layers: FusedLayers, layer: Layer) -> None:
     """Constants for each output channel behind a product go into its weights and bias."""
     weights = layer.nodes[0].inputs[1]
     if weights is None or not is_static(weights):
@@ -88,13 +88,13 @@ def _merge_folded(layers: Layers, layer: Layer) -> None:
         layer.merged.clear()  # folded away: what follows finds a bare product
 
 
-def _merge_simple(layers: Layers, layer: Layer) -> None:
+def _merge_simple(layers: FusedLayers, layer: Layer) -> None:
     """The chain of unary operators, and of those with a constant for each channel, behind a layer."""
     while (child := layers.only_child(layer)) is not None and _is_simple(layers, layer, child):
         layers.merge(layer, child)
 
 
-def _is_simple(layers: Layers, layer: Layer, child: Layer) -> bool:
+def _is_simple(layers: FusedLayers, layer: Layer, child: Layer) -> bool:
     if not is_eltwise(child) or len(layers.inputs(child)) != 1 or child.merged:
         return False
     if child.kind in _UNARY or child.kind == "HardSigmoid":
@@ -120,7 +120,7 @@ def _is_per_channel(shape: tuple[int, ...], layer: Layer) -> bool:
     return len(wide) == 1 and len(shape) - wide[0] == 3
 
 
-def _merge_sum(layers: Layers, layer: Layer) -> None:
+def _merge_sum(layers: FusedLayers, layer: Layer) -> None:
     """A residual addition goes into the bare convolution above, and one activation with it."""
     parents = layers.parents(layer)
     if len(parents) != 2 or len(layer.nodes) != 1 or layer.merged:
@@ -138,7 +138,7 @@ def _merge_sum(layers: Layers, layer: Layer) -> None:
         return
 
 
-def _merge_pointwise(layers: Layers, layer: Layer) -> None:
+def _merge_pointwise(layers: FusedLayers, layer: Layer) -> None:
     """Pointwise layers in a row, unless the second reads what the first reads too, or the outcome of a Split."""
     while (child := layers.only_child(layer)) is not None and is_eltwise(child) and not child.merged:
         shared = set(layers.inputs(layer)) & set(layers.inputs(child))

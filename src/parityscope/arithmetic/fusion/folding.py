@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Use = tuple[ir.Node, int]
 
-__all__ = ["folded", "linear_chain"]
+__all__ = ["fold_constants", "linear_chain"]
 
 _BATCH_NORMALIZATION_INPUTS = 5
 
@@ -49,10 +49,10 @@ class _Step:
 
 def linear_chain(node: ir.Node, inside: Callable[[ir.Node], bool]) -> list[ir.Node]:
     """The nodes behind the product `node` that are folded into it, as far as `inside` (of its kernel) holds."""
-    return [each for each, _ in _chain(node, inside, _channels(node))]
+    return [each for each, _ in _chain_behind(node, inside, _output_channels(node))]
 
 
-def folded(
+def fold_constants(
     node: ir.Node,
     inside: Callable[[ir.Node], bool],
     number_format: Format,
@@ -64,22 +64,24 @@ def folded(
     `held` are constants that were changed before.
     """
     held = held or {}
-    steps = [step for _, step in _chain(node, inside, _channels(node), held)]
+    steps = [step for _, step in _chain_behind(node, inside, _output_channels(node), held)]
     scale = np.ones(1)
     for step in steps:
         scale = scale * step.scale
     changed: dict[Use, np.ndarray] = {}
     for index in (0, 1):
-        weight = _constant(node, index, held)
+        weight = _constant_of(node, index, held)
         if weight is not None:
-            changed[node, index] = _unscaled(
-                weight, _spread(scale, weight.ndim, _channel_axis(node, index)), number_format, overflow
+            changed[node, index] = _round_scaled_weight(
+                weight, _spread_along_axis(scale, weight.ndim, _channel_axis(node, index)), number_format, overflow
             )
-    changed.update(_biased(node, steps, number_format, overflow, held))
+    changed.update(_move_last_bias(node, steps, number_format, overflow, held))
     return changed
 
 
-def _unscaled(weight: np.ndarray, scale: np.ndarray, number_format: Format, overflow: Overflow) -> np.ndarray:
+def _round_scaled_weight(
+    weight: np.ndarray, scale: np.ndarray, number_format: Format, overflow: Overflow
+) -> np.ndarray:
     """round(scale · weight) / scale; where the scale is nought, the weight itself."""
     rounded = round_to((weight * scale).astype(np.float32), number_format, overflow=overflow).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -87,7 +89,7 @@ def _unscaled(weight: np.ndarray, scale: np.ndarray, number_format: Format, over
     return np.asarray(back, weight.dtype)
 
 
-def _biased(
+def _move_last_bias(
     node: ir.Node,
     steps: list[_Step],
     number_format: Format,
@@ -95,7 +97,7 @@ def _biased(
     held: Mapping[Use, np.ndarray],
 ) -> dict[Use, np.ndarray]:
     """The last constant that is added, moved by what rounding the sum of all of them moves it."""
-    bias = _constant(node, 2, held) if role_of(node.op_type, 2) == "bias" else None
+    bias = _constant_of(node, 2, held) if role_of(node.op_type, 2) == "bias" else None
     total = np.zeros(1) if bias is None else bias.reshape(-1).astype(np.float64)
     target: tuple[Use, float] | None = None if bias is None else ((node, 2), 1.0)
     behind = np.ones(1)
@@ -110,22 +112,22 @@ def _biased(
     (user, index), sign = target
     with np.errstate(divide="ignore", invalid="ignore"):
         move = np.where(behind == 0, 0.0, sign * (rounded - total) / behind)
-    old = _constant(user, index, held)
+    old = _constant_of(user, index, held)
     if old is None or not move.any():
         return {}
     if user.op_type == "BatchNormalization" or user is node:
         return {(user, index): (old + move.reshape(-1)).astype(old.dtype)}
-    return {(user, index): (old + _beside(move, node)).astype(old.dtype)}
+    return {(user, index): (old + _broadcast_to_output(move, node)).astype(old.dtype)}
 
 
-def _chain(
+def _chain_behind(
     node: ir.Node, inside: Callable[[ir.Node], bool], channels: int, held: Mapping[Use, np.ndarray] | None = None
 ) -> list[tuple[ir.Node, _Step]]:
     found: list[tuple[ir.Node, _Step]] = []
     value = node.outputs[0]
     while len(uses := list(value.uses())) == 1 and not value.is_graph_output():
         user, index = uses[0]
-        step = _step(user, index, node, channels, held or {}) if inside(user) else None
+        step = _chain_step(user, index, node, channels, held or {}) if inside(user) else None
         if step is None:
             break
         found.append((user, step))
@@ -133,14 +135,16 @@ def _chain(
     return found
 
 
-def _step(user: ir.Node, index: int, product: ir.Node, channels: int, held: Mapping[Use, np.ndarray]) -> _Step | None:
+def _chain_step(
+    user: ir.Node, index: int, product: ir.Node, channels: int, held: Mapping[Use, np.ndarray]
+) -> _Step | None:
     """`user`, which reads the chain at `index`, as scale and shift; None where it is anything else."""
     if user.op_type == "BatchNormalization" and index == 0:
         return _normalization_step(user, held)
     if user.op_type not in with_trait("affine") or len(user.inputs) != 2:
         return None
-    other = _constant(user, 1 - index, held)
-    vector = None if other is None else _by_channel(other, product, channels)
+    other = _constant_of(user, 1 - index, held)
+    vector = None if other is None else _constant_by_channel(other, product, channels)
     if vector is None:
         return None
     one, none = np.ones(1), np.zeros(1)
@@ -163,31 +167,31 @@ def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> _Step 
     """BatchNormalization in inference: y = gamma (x - mean) / sqrt(variance + epsilon) + beta."""
     if len(user.inputs) != _BATCH_NORMALIZATION_INPUTS:
         return None
-    found = [_constant(user, index, held) for index in range(1, 5)]
+    found = [_constant_of(user, index, held) for index in range(1, 5)]
     gamma, beta, mean, variance = (None if each is None else each.astype(np.float64) for each in found)
     if gamma is None or beta is None or mean is None or variance is None:
         return None
-    scale = gamma / np.sqrt(variance + number(user, "epsilon", DEFAULT_EPSILON))
+    scale = gamma / np.sqrt(variance + float_attribute(user, "epsilon", DEFAULT_EPSILON))
     return _Step(scale=scale, shift=beta - mean * scale, added=(user, 2))
 
 
-def _by_channel(array: np.ndarray, product: ir.Node, channels: int) -> np.ndarray | None:
+def _constant_by_channel(array: np.ndarray, product: ir.Node, channels: int) -> np.ndarray | None:
     """A constant that is the same for all, or has one number for each output channel, as a vector; else None."""
     vector = array.astype(np.float64).reshape(-1)
     if array.size == 1:
         return vector
-    trailing = _trailing(product)
+    trailing = _trailing_dimensions(product)
     shape = array.shape
     fits = len(shape) > trailing and shape[-1 - trailing] == channels == array.size
     return vector if fits else None
 
 
-def _beside(vector: np.ndarray, product: ir.Node) -> np.ndarray:
+def _broadcast_to_output(vector: np.ndarray, product: ir.Node) -> np.ndarray:
     """A vector over output channels, in the shape that broadcasts against the product's output."""
-    return vector.reshape(-1, *[1] * _trailing(product)) if vector.size > 1 else vector
+    return vector.reshape(-1, *[1] * _trailing_dimensions(product)) if vector.size > 1 else vector
 
 
-def _trailing(product: ir.Node) -> int:
+def _trailing_dimensions(product: ir.Node) -> int:
     """How many dimensions the product's output has behind its channels."""
     if product.op_type not in {"Conv", "ConvTranspose"}:
         return 0
@@ -196,7 +200,7 @@ def _trailing(product: ir.Node) -> int:
     return (rank or 4) - 2
 
 
-def _channels(product: ir.Node) -> int:
+def _output_channels(product: ir.Node) -> int:
     weight = product.inputs[1]
     tensor = None if weight is None else constant_tensor(weight)
     if tensor is None:
@@ -210,15 +214,15 @@ def _channel_axis(product: ir.Node, index: int) -> int | None:
     if product.op_type == "Conv" and index == 1:
         return 0
     if product.op_type == "ConvTranspose" and index == 1:
-        return 1 if integer(product, "group", 1) == 1 else None
+        return 1 if integer_attribute(product, "group", 1) == 1 else None
     if product.op_type == "Gemm" and index == 1:
-        return 0 if integer(product, "transB", 0) else 1
+        return 0 if integer_attribute(product, "transB", 0) else 1
     if product.op_type == "MatMul" and index == 1:
         return -1
     return None
 
 
-def _spread(scale: np.ndarray, rank: int, axis: int | None) -> np.ndarray:
+def _spread_along_axis(scale: np.ndarray, rank: int, axis: int | None) -> np.ndarray:
     """`scale` along `axis` of an array of `rank` dimensions; without an axis a scale that differs cannot be folded."""
     if scale.size == 1:
         return scale.reshape([1] * rank)
@@ -229,7 +233,7 @@ def _spread(scale: np.ndarray, rank: int, axis: int | None) -> np.ndarray:
     return scale.reshape(shape)
 
 
-def _constant(node: ir.Node, index: int, held: Mapping[Use, np.ndarray]) -> np.ndarray | None:
+def _constant_of(node: ir.Node, index: int, held: Mapping[Use, np.ndarray]) -> np.ndarray | None:
     if (node, index) in held:
         return held[node, index]
     value = node.inputs[index] if index < len(node.inputs) else None

@@ -1,4 +1,4 @@
-"""An executed graph -> the `Fusion` that the simulation follows.
+"""An executed graph -> the `GraphFusion` that the simulation follows.
 
 An engine names, for each layer, some of the original nodes fused into it; others it drops from the list (of a decomposed
 LayerNormalization OpenVINO names the last node alone). What can be relied on is where a layer ends: at the deepest of
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion import Fusion, Kernel
+from parityscope.arithmetic.fusion import FusedKernel, GraphFusion
 from parityscope.arithmetic.fusion.matching import order_of
 from parityscope.arithmetic.fusion.openvino import PROFILE
-from parityscope.arithmetic.fusion.patterns import activations, fused_by, regions
+from parityscope.arithmetic.fusion.patterns import activation_kinds, find_regions, fused_by
 from parityscope.arithmetic.recurrent import Recurrence
-from parityscope.case.graph import sites
+from parityscope.case.graph import sites_of_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import ExecutedGraph, ExecutedLayer
 
-__all__ = ["ends", "follow"]
+__all__ = ["follow_executed", "layers_by_end"]
 
 # Precisions of layers that compute in floating point. A product of weights in eight bits says "i8" and still computes in
 # the engine's precision; layers of integers have nothing to round.
@@ -37,15 +37,15 @@ _COMPUTES = frozenset({"Eltwise", "Math", "MVN", "MatMul", "Reduce", "Softmax", 
 _TAKES_INPUTS_AS_THEY_ARE = frozenset({"Eltwise", "Subgraph"})
 
 
-def ends(executed: ExecutedGraph, model: ir.Model) -> dict[str, ExecutedLayer]:
+def layers_by_end(executed: ExecutedGraph, model: ir.Model) -> dict[str, ExecutedLayer]:
     """The value of `model` that each layer ends in -> the layer; of two that end in the same, the later one."""
-    places = sites(model)
+    places = sites_of_values(model)
     named: dict[str, list[str]] = {}
     for tensor, site in places.items():
         named.setdefault(site.node, []).append(tensor)
         if tensor != site.node:
             named.setdefault(tensor, []).append(tensor)
-    activations = _activations(model)
+    activations = _decomposed_activations(model)
     found: dict[str, ExecutedLayer] = {}
     for layer in executed.layers:
         members = [tensor for node in layer.nodes for tensor in named.get(node, [])]
@@ -60,14 +60,14 @@ def ends(executed: ExecutedGraph, model: ir.Model) -> dict[str, ExecutedLayer]:
     return found
 
 
-def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
+def follow_executed(executed: ExecutedGraph, model: ir.Model) -> GraphFusion:
     """How `executed` ran `model` (read only), of which it is the executed graph."""
-    layers = ends(executed, model)
+    layers = layers_by_end(executed, model)
     inputs = frozenset(str(value.name) for value in model.graph.inputs)
     given = {str(value.name) for value in model.graph.outputs}
     owner: dict[ir.Node, str] = {}
     for node in reversed(list(model.graph)):
-        end = _end(node, layers, owner)
+        end = _end_of_layer(node, layers, owner)
         if end is not None:
             owner[node] = end
     pieces = _predicted_pieces(executed, model, layers)
@@ -82,7 +82,7 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
         # Between FP32 islands and what is given back stands a conversion to float16 that no layer shows.
         narrow = executed.executed == "f16" and end in given
         kernels.append(
-            Kernel(
+            FusedKernel(
                 values=tuple(str(value.name) for node in nodes for value in node.outputs if value.name),
                 precision=precision,
                 stored="f16" if narrow else layer.stored or precision,
@@ -90,7 +90,7 @@ def follow(executed: ExecutedGraph, model: ir.Model) -> Fusion:
                 exact_inputs=inputs if layer.layer_type in _TAKES_INPUTS_AS_THEY_ARE else frozenset(),
             )
         )
-    return Fusion(
+    return GraphFusion(
         kernels=tuple(kernels),
         default=executed.executed,
         stores_constants=executed.executed == "f16",
@@ -126,18 +126,18 @@ def _predicted_pieces(
     return piece
 
 
-def _activations(model: ir.Model) -> dict[str, str]:
+def _decomposed_activations(model: ir.Model) -> dict[str, str]:
     """What each decomposed activation of the graph gives, by what enters it."""
     # Activations that get made-up names when they are put together.
-    kinds = [kind for kind in fused_by("openvino") if kind in activations()]
+    kinds = [kind for kind in fused_by("openvino") if kind in activation_kinds()]
     return {
         str(value.name): str(region.output.name)
-        for region in regions(order_of(model), kinds)
+        for region in find_regions(order_of(model), kinds)
         for value in region.entries
     }
 
 
-def _end(node: ir.Node, layers: dict[str, ExecutedLayer], owner: dict[ir.Node, str]) -> str | None:
+def _end_of_layer(node: ir.Node, layers: dict[str, ExecutedLayer], owner: dict[ir.Node, str]) -> str | None:
     """The end of the layer that `node` is part of: its own output, or that of the first layer that reads it."""
     for value in node.outputs:
         if value.name in layers:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion import Kernel
+from parityscope.arithmetic.fusion import FusedKernel
 from parityscope.arithmetic.fusion.matching import is_static, order_of
-from parityscope.arithmetic.fusion.patterns import regions
+from parityscope.arithmetic.fusion.patterns import find_regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
-__all__ = ["Layer", "Layers", "cut"]
+__all__ = ["FusedLayers", "Layer", "cut_into_layers"]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
+class FusedLayers:
     """The layers of a graph and, for each node, the layer that it is in.
 
     Nodes of `apart` are in no layer together with others: they run in another precision.
@@ -86,10 +86,10 @@ class Layers:
         precision: Callable[[Layer], str],
         stored: Callable[[Layer], str],
         exact_inputs: Callable[[Layer], frozenset[str]] = lambda _: frozenset(),
-    ) -> tuple[Kernel, ...]:
+    ) -> tuple[FusedKernel, ...]:
         """The layers as records, each with what the functions say of it."""
         return tuple(
-            Kernel(
+            FusedKernel(
                 values=tuple(str(value.name) for node in layer.nodes for value in node.outputs if value.name),
                 precision=precision(layer),
                 stored=stored(layer),
@@ -100,14 +100,14 @@ class Layers:
         )
 
 
-def cut(model: ir.Model, kinds: Sequence[str]) -> Layers:
+def cut_into_layers(model: ir.Model, kinds: Sequence[str]) -> FusedLayers:
     """One layer for each region of a pattern of `kinds`, and for each node that is in none."""
     order = order_of(model)
     of: dict[ir.Node, Layer] = {}
-    for region in regions(order, kinds):
+    for region in find_regions(order, kinds):
         layer = Layer(kind=region.kind, nodes=list(region.nodes), output=region.output)
         of.update(dict.fromkeys(region.nodes, layer))
     for node in order:
         if node not in of and node.outputs:
             of[node] = Layer(kind=node.op_type, nodes=[node], output=node.outputs[0])
-    return Layers(order=order, of=of)
+    return FusedLayers(order=order, of=of)

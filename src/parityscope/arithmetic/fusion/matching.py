@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.operators import CONTRACTIONS, of_kind, with_trait
 
 if TYPE_CHECKING:
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = [
     "POINTWISE",
     "PRODUCTS",
-    "Region",
-    "closed",
+    "MatchedRegion",
     "data_inputs",
-    "dominated",
+    "dominated_nodes",
+    "is_closed",
     "is_static",
     "only_use",
     "order_of",
-    "scalar",
+    "scalar_constant",
 ]
 
 PRODUCTS = CONTRACTIONS
@@ -41,7 +41,7 @@ _RANDOM = of_kind("random")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class MatchedRegion:
     """Nodes that match a pattern: its kind, its nodes in topological order, what enters and what leaves."""
 
     kind: str
@@ -70,7 +70,7 @@ def is_static(value: ir.Value) -> bool:
             continue
         seen.add(each)
         node = each.producer()
-        if node is None or bodies(node) or node.op_type in _RANDOM:
+        if node is None or bodies_of_node(node) or node.op_type in _RANDOM:
             return False
         stack.extend(held for held in node.inputs if held is not None)
     return True
@@ -81,7 +81,7 @@ def data_inputs(node: ir.Node) -> list[ir.Value]:
     return list(dict.fromkeys(value for value in node.inputs if value is not None and not is_static(value)))
 
 
-def scalar(value: ir.Value | None) -> float | None:
+def scalar_constant(value: ir.Value | None) -> float | None:
     """The number that a constant of one element holds; None for anything else."""
     tensor = None if value is None else constant_tensor(value)
     if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
@@ -95,7 +95,7 @@ def only_use(value: ir.Value) -> tuple[ir.Node, int] | None:
     return uses[0] if len(uses) == 1 and not value.is_graph_output() else None
 
 
-def closed(nodes: Collection[ir.Node], output: ir.Value) -> bool:
+def is_closed(nodes: Collection[ir.Node], output: ir.Value) -> bool:
     """Whether of what `nodes` compute only `output` is read by others or given back."""
     members = set(nodes)
     return all(
@@ -105,7 +105,7 @@ def closed(nodes: Collection[ir.Node], output: ir.Value) -> bool:
     )
 
 
-def dominated(
+def dominated_nodes(
     last: ir.Node, allowed: Collection[str], order: dict[ir.Node, int], limit: int = 16
 ) -> tuple[tuple[ir.Node, ...], ir.Value] | None:
     """The nodes above `last` down to the one value that all of its inputs come from, and that value.
@@ -116,7 +116,7 @@ def dominated(
     frontier = dict.fromkeys(data_inputs(last))
     nodes = [last]
     while len(frontier) > 1:
-        deepest = max(frontier, key=lambda value: _place(value, order))
+        deepest = max(frontier, key=lambda value: _producer_place(value, order))
         node = deepest.producer()
         if node is None or node.op_type not in allowed or node.graph is not last.graph or len(nodes) == limit:
             return None
@@ -126,13 +126,13 @@ def dominated(
         frontier.update(dict.fromkeys(data_inputs(node)))
     if len(frontier) != 1:
         return None
-    return _sorted(nodes, order), next(iter(frontier))
+    return _sort_by_order(nodes, order), next(iter(frontier))
 
 
-def _place(value: ir.Value, order: dict[ir.Node, int]) -> int:
+def _producer_place(value: ir.Value, order: dict[ir.Node, int]) -> int:
     node = value.producer()
     return -1 if node is None else order[node]
 
 
-def _sorted(nodes: Iterable[ir.Node], order: dict[ir.Node, int]) -> tuple[ir.Node, ...]:
+def _sort_by_order(nodes: Iterable[ir.Node], order: dict[ir.Node, int]) -> tuple[ir.Node, ...]:
     return tuple(sorted(nodes, key=lambda node: order[node]))

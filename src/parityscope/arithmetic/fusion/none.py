@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion import Profile
+from parityscope.arithmetic.fusion import FusionProfile
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["PROFILE"]
 
 
-def _predict(model: ir.Model, precision: str) -> None:
+def _predict_fusion(model: ir.Model, precision: str) -> None:
     """Nothing is fused."""
 
 
-PROFILE = Profile(name="none", title="Every operator rounds", predict=_predict)
+PROFILE = FusionProfile(name="none", title="Every operator rounds", predict=_predict_fusion)

@@ -21,7 +21,7 @@ is added in a second kernel by older versions; here it is one. On a CPU the same
 convolutions (Clip, Sigmoid, Tanh, LeakyRelu, HardSigmoid) and Gemm, and layouts of its own.
 
 LSTM, GRU and RNN are handed to cuDNN with float16 as the type of their arithmetic: sums, gates and states are all rounded
-(`recurrent.inside`).
+(`recurrent.recurrence_of_format`).
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import constant_tensor
-from parityscope.arithmetic.fusion import Fusion, Profile
-from parityscope.arithmetic.fusion.layers import cut
+from parityscope.arithmetic.fusion import FusionProfile, GraphFusion
+from parityscope.arithmetic.fusion.layers import cut_into_layers
 from parityscope.arithmetic.fusion.matching import data_inputs, is_static
 from parityscope.arithmetic.fusion.patterns import fused_by
-from parityscope.arithmetic.fusion.patterns.normalization import affine
-from parityscope.arithmetic.recurrent import inside
+from parityscope.arithmetic.fusion.patterns.normalization import affine_nodes
+from parityscope.arithmetic.recurrent import recurrence_of_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.layers import Layer, Layers
+    from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
 __all__ = ["PROFILE", "cut_and_merged"]
 
 _ON_CUDA = frozenset({"Relu"})
 
 
-def _predict(model: ir.Model, precision: str) -> Fusion | None:
+def _predict_fusion(model: ir.Model, precision: str) -> GraphFusion | None:
     if precision not in {"bf16", "f16"}:
         return None
     layers = cut_and_merged(model, _ON_CUDA)
-    return Fusion(
+    return GraphFusion(
         kernels=layers.kernels(lambda _: precision, lambda _: precision),
         default=precision,
         stores_constants=True,
         folds=True,
-        recurrence=inside(precision),
+        recurrence=recurrence_of_format(precision),
     )
 
 
-def cut_and_merged(model: ir.Model, activations: Collection[str]) -> Layers:
+def cut_and_merged(model: ir.Model, activations: Collection[str]) -> FusedLayers:
     """The layers of ONNX Runtime's optimized graph; `activations` are those that it merges into convolutions."""
-    layers = cut(model, fused_by("onnxruntime-cuda"))
+    layers = cut_into_layers(model, fused_by("onnxruntime-cuda"))
     for layer in layers.each():
         if layer.kind in {"LayerNormalization", "RMSNormalization"} and len(layer.nodes) > 1:
-            for node in affine(layer.output):
+            for node in affine_nodes(layer.output):
                 layers.merge(layer, layers.of[node])
     for layer in layers.each():
         if layer.kind == "Conv":
@@ -78,9 +78,9 @@ def cut_and_merged(model: ir.Model, activations: Collection[str]) -> Layers:
     return layers
 
 
-def _merge_convolution(layers: Layers, layer: Layer, activations: Collection[str]) -> None:
+def _merge_convolution(layers: FusedLayers, layer: Layer, activations: Collection[str]) -> None:
     """BatchNormalization, a product and a sum with constants; then a residual with Relu, or an activation."""
-    while (child := layers.only_child(layer)) is not None and _folds(layers, child):
+    while (child := layers.only_child(layer)) is not None and _is_folded(layers, child):
         layers.merge(layer, child)
     child = layers.only_child(layer)
     if child is None:
@@ -94,7 +94,7 @@ def _merge_convolution(layers: Layers, layer: Layer, activations: Collection[str
             layers.merge(layer, relu)
 
 
-def _folds(layers: Layers, child: Layer) -> bool:
+def _is_folded(layers: FusedLayers, child: Layer) -> bool:
     if child.kind == "BatchNormalization":
         return True
     if child.kind not in {"Mul", "Add"} or len(child.nodes) != 1 or len(layers.inputs(child)) != 1:
@@ -104,7 +104,7 @@ def _folds(layers: Layers, child: Layer) -> bool:
     return len(shapes) == 1 and (len(shapes[0]) == 0 or (len(shapes[0]) > 2 and max(shapes[0][-2:]) == 1))
 
 
-def _merge_bias(layers: Layers, layer: Layer) -> None:
+def _merge_bias(layers: FusedLayers, layer: Layer) -> None:
     """The addition of a vector behind a product with constant weights of two dimensions."""
     weights = layer.nodes[0].inputs[1]
     rows = layer.nodes[0].inputs[0]
@@ -116,7 +116,7 @@ def _merge_bias(layers: Layers, layer: Layer) -> None:
         layers.merge(layer, child)
 
 
-def _merge_addition(layers: Layers, layer: Layer) -> None:
+def _merge_addition(layers: FusedLayers, layer: Layer) -> None:
     """A bias before GELU; a mask before Softmax; two tensors before LayerNormalization."""
     child = layers.only_child(layer)
     tensors = len(data_inputs(layer.nodes[0]))
@@ -125,4 +125,4 @@ def _merge_addition(layers: Layers, layer: Layer) -> None:
         layers.merge(layer, child)
 
 
-PROFILE = Profile(name="onnxruntime-cuda", title="ONNX Runtime on CUDA", predict=_predict)
+PROFILE = FusionProfile(name="onnxruntime-cuda", title="ONNX Runtime on CUDA", predict=_predict_fusion)

@@ -31,10 +31,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion import Fusion, Profile
-from parityscope.arithmetic.fusion._openvino_marks import sensitive, tail
+from parityscope.arithmetic.fusion import FusionProfile, GraphFusion
+from parityscope.arithmetic.fusion._openvino_marks import sensitive_layers, tail_layers
 from parityscope.arithmetic.fusion._openvino_rules import is_eltwise, merge_all
-from parityscope.arithmetic.fusion.layers import cut
+from parityscope.arithmetic.fusion.layers import cut_into_layers
 from parityscope.arithmetic.fusion.matching import is_static
 from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.arithmetic.recurrent import Recurrence
@@ -58,14 +58,16 @@ _FLOAT32_ONLY = frozenset(
 _WRITES_FLOAT32 = frozenset({"GlobalAveragePool"})
 
 
-def _predict(model: ir.Model, precision: str) -> Fusion | None:
+def _predict_fusion(model: ir.Model, precision: str) -> GraphFusion | None:
     if precision not in {"bf16", "f16"}:
         return None
-    layers = cut(model, fused_by("openvino"))
+    layers = cut_into_layers(model, fused_by("openvino"))
     if precision == "f16":  # marked before anything is fused, and fused among its own kind
-        layers = replace(layers, apart=frozenset(node for layer in sensitive(layers) for node in layer.nodes))
+        layers = replace(layers, apart=frozenset(node for layer in sensitive_layers(layers) for node in layer.nodes))
     merge_all(layers)
-    wide = layers.apart if precision == "f16" else {node for layer in tail(layers, model) for node in layer.nodes}
+    wide = (
+        layers.apart if precision == "f16" else {node for layer in tail_layers(layers, model) for node in layer.nodes}
+    )
 
     def runs_in(layer: Layer) -> str:
         # HardSigmoid as one ONNX node is a Math layer; put together from nodes it is pointwise.
@@ -80,7 +82,7 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
         return "f32" if pooled else runs_in(layer)
 
     inputs = frozenset(str(value.name) for value in model.graph.inputs)
-    return Fusion(
+    return GraphFusion(
         kernels=layers.kernels(runs_in, writes, lambda layer: inputs if _is_pointwise(layer) else frozenset()),
         default=precision,
         stores_constants=precision == "f16",
@@ -95,4 +97,4 @@ def _is_pointwise(layer: Layer) -> bool:
     return is_eltwise(layer) or layer.kind == "Attention"
 
 
-PROFILE = Profile(name="openvino", title="OpenVINO on the CPU", predict=_predict)
+PROFILE = FusionProfile(name="openvino", title="OpenVINO on the CPU", predict=_predict_fusion)

@@ -1,4 +1,4 @@
-"""The roundings that follow from a `Fusion`: what each kernel takes, what it writes, and what becomes of constants.
+"""The roundings that follow from a `GraphFusion`: what each kernel takes, what it writes, and what becomes of constants.
 
 * A tensor is rounded where it leaves its kernel for memory. Readers in the same kernel read the register: what was
   there before rounding. A tensor that never leaves is never rounded.
@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import all_values, constant_tensor
-from parityscope.arithmetic.fusion.folding import folded
+from parityscope.arithmetic.fusion.folding import fold_constants
 from parityscope.arithmetic.rounding import round_to
-from parityscope.arithmetic.sites import PRODUCTS, Plan, exact_uses, is_float
+from parityscope.arithmetic.sites import PRODUCTS, RoundingPlan, exact_uses, is_float
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic.formats import Format
-    from parityscope.arithmetic.fusion import Fusion, Kernel
+    from parityscope.arithmetic.fusion import FusedKernel, GraphFusion
     from parityscope.arithmetic.rounding import Overflow
 
-__all__ = ["planned"]
+__all__ = ["plan_fusion"]
 
 # What of a recurrent operator is rounded like the weights of a product (its bias is added to an accumulator).
 _RECURRENT = {name: STANDARD[name].multiplies or () for name in of_kind("recurrent")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _PlanningWork:
     """What is planned so far; `formats` gives the format that a kernel's short name stands for (None: FP32)."""
 
-    fusion: Fusion
-    owner: Mapping[ir.Node, Kernel]
+    fusion: GraphFusion
+    owner: Mapping[ir.Node, FusedKernel]
     formats: Mapping[str, Format]
     typed: Mapping[ir.Value, Format]
     steering: frozenset[tuple[ir.Node, int]]
@@ -64,27 +64,27 @@ class _Work:
         return first is not None and first in self.owner and self.owner[first] is self.owner.get(second)
 
 
-def planned(
+def plan_fusion(
     model: ir.Model,
-    fusion: Fusion,
+    fusion: GraphFusion,
     formats: Mapping[str, Format],
     typed: Mapping[ir.Value, Format],
     overflow: Overflow,
     registers: Collection[ir.Value] = (),
-) -> Plan:
+) -> RoundingPlan:
     """The plan of `fusion`, which is about `model` or the graph that it was made from.
 
     `formats` are the formats of the kernels' precisions by short name; a precision that is not there is FP32. `typed`
     holds the values whose own type is a format: they are stored in that. `registers` are inner values of recurrent
     operators that are not.
     """
-    owner = _owners(model, fusion)
+    owner = _kernel_owners(model, fusion)
     steering = frozenset(
         (node, index)
         for node, index in exact_uses(model)
         if node.inputs[index : index + 1] and node.inputs[index] not in typed
     )
-    work = _Work(fusion=fusion, owner=owner, formats=formats, typed=typed, steering=steering)
+    work = _PlanningWork(fusion=fusion, owner=owner, formats=formats, typed=typed, steering=steering)
     for value in all_values(model):
         if value in registers or (not is_float(value) and value not in typed):
             continue
@@ -94,7 +94,7 @@ def planned(
             _plan_constant(value, work)
     if fusion.folds:
         _plan_folds(model, work, fusion.overflow or overflow)
-    return Plan(
+    return RoundingPlan(
         storage=work.storage,
         operands=work.operands,
         exact=steering,
@@ -103,13 +103,13 @@ def planned(
     )
 
 
-def _owners(model: ir.Model, fusion: Fusion) -> dict[ir.Node, Kernel]:
+def _kernel_owners(model: ir.Model, fusion: GraphFusion) -> dict[ir.Node, FusedKernel]:
     """The kernel of each node; one that is in none belongs to the first that reads it.
 
     Such nodes come from a conversion between opsets (a Softmax that became Flatten, Softmax and Reshape).
     """
     kernels = {name: kernel for kernel in fusion.kernels for name in kernel.values}
-    owner: dict[ir.Node, Kernel] = {}
+    owner: dict[ir.Node, FusedKernel] = {}
     for node in reversed(list(model.graph.all_nodes())):
         found = [kernels[value.name] for value in node.outputs if value.name in kernels]
         found += [owner[user] for value in node.outputs for user, _ in value.uses() if user in owner]
@@ -118,7 +118,7 @@ def _owners(model: ir.Model, fusion: Fusion) -> dict[ir.Node, Kernel]:
     return owner
 
 
-def _plan_tensor(value: ir.Value, work: _Work) -> None:
+def _plan_tensor(value: ir.Value, work: _PlanningWork) -> None:
     producer = value.producer()
     uses = [use for use in value.uses() if use not in work.steering]
     inside = [use for use in uses if work.together(producer, use[0])]
@@ -126,8 +126,8 @@ def _plan_tensor(value: ir.Value, work: _Work) -> None:
     stored = work.typed.get(value) or work.writes(producer)
     if producer is None and value not in work.typed:
         # What is fed is rounded by the kernels that read it, each in its own way.
-        stored = stored if any(_rounds(use, value, work) for use in outside) else None
-        work.inner.update(use for use in outside if not _rounds(use, value, work))
+        stored = stored if any(_takes_rounded(use, value, work) for use in outside) else None
+        work.inner.update(use for use in outside if not _takes_rounded(use, value, work))
     if stored is not None and (outside or value.is_graph_output() or not uses):
         work.storage[value] = stored
         work.inner.update(inside)
@@ -137,13 +137,13 @@ def _plan_tensor(value: ir.Value, work: _Work) -> None:
             work.operands[use] = taken
     for use in outside:
         taken = work.takes(use[0])
-        if use in work.inner or taken is None or not _rounds(use, value, work):
+        if use in work.inner or taken is None or not _takes_rounded(use, value, work):
             continue
         if stored is None or not taken.contains(stored):
             work.operands[use] = taken
 
 
-def _rounds(use: tuple[ir.Node, int], value: ir.Value, work: _Work) -> bool:
+def _takes_rounded(use: tuple[ir.Node, int], value: ir.Value, work: _PlanningWork) -> bool:
     """Whether the kernel that reads `value` at `use` takes it in a lower precision."""
     kernel = work.owner.get(use[0])
     spared = kernel is not None and value.name in kernel.exact_inputs
@@ -158,7 +158,7 @@ def _is_operand(use: tuple[ir.Node, int]) -> bool:
     return chosen is None or index in chosen
 
 
-def _plan_constant(value: ir.Value, work: _Work) -> None:
+def _plan_constant(value: ir.Value, work: _PlanningWork) -> None:
     """Rounds a constant for the kernels of lower precision, where the engine stores constants in that."""
     if value in work.typed:
         work.storage[value] = work.typed[value]
@@ -175,7 +175,7 @@ def _plan_constant(value: ir.Value, work: _Work) -> None:
     work.operands.update({use: taken for use, taken in rounded.items() if not taken.contains(first)})
 
 
-def _plan_folds(model: ir.Model, work: _Work, overflow: Overflow) -> None:
+def _plan_folds(model: ir.Model, work: _PlanningWork, overflow: Overflow) -> None:
     for node in model.graph.all_nodes():
         number_format = work.takes(node)
         if number_format is None:
@@ -184,10 +184,12 @@ def _plan_folds(model: ir.Model, work: _Work, overflow: Overflow) -> None:
             work.constants.update(_rounded_weights(node, number_format, overflow))
         elif node.op_type in PRODUCTS and node.op_type != "Einsum" and not node.domain:
             inside = partial(work.together, node)
-            work.constants.update(folded(node, inside, number_format, overflow, _held(node, work, overflow)))
+            work.constants.update(
+                fold_constants(node, inside, number_format, overflow, _stored_constants(node, work, overflow))
+            )
 
 
-def _held(node: ir.Node, work: _Work, overflow: Overflow) -> dict[tuple[ir.Node, int], np.ndarray]:
+def _stored_constants(node: ir.Node, work: _PlanningWork, overflow: Overflow) -> dict[tuple[ir.Node, int], np.ndarray]:
     """The constants of the kernel of `node` as they are stored before anything is folded."""
     if not work.fusion.stores_constants:
         return {}

@@ -26,30 +26,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion import Fusion, Profile
-from parityscope.arithmetic.fusion.layers import cut
+from parityscope.arithmetic.fusion import FusionProfile, GraphFusion
+from parityscope.arithmetic.fusion.layers import cut_into_layers
 from parityscope.arithmetic.fusion.matching import POINTWISE, PRODUCTS
-from parityscope.arithmetic.fusion.patterns import activations, fused_by
+from parityscope.arithmetic.fusion.patterns import activation_kinds, fused_by
 from parityscope.arithmetic.recurrent import Recurrence
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.layers import Layer, Layers
+    from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
 
 __all__ = ["PROFILE"]
 
 
-def _predict(model: ir.Model, precision: str) -> Fusion | None:
+def _predict_fusion(model: ir.Model, precision: str) -> GraphFusion | None:
     if precision not in {"bf16", "f16"}:
         return None
-    layers = cut(model, fused_by("tensorrt"))
-    pointwise = POINTWISE | {"BatchNormalization"} | activations()
+    layers = cut_into_layers(model, fused_by("tensorrt"))
+    pointwise = POINTWISE | {"BatchNormalization"} | activation_kinds()
     for kinds in (PRODUCTS, {"LayerNormalization", "RMSNormalization"}, pointwise):
         for layer in layers.each():
             if layer.kind in kinds and layer in layers.of.values():
                 _merge_pointwise(layers, layer, pointwise)
-    return Fusion(
+    return GraphFusion(
         kernels=layers.kernels(lambda _: precision, lambda _: precision),
         default=precision,
         stores_constants=False,
@@ -59,10 +59,10 @@ def _predict(model: ir.Model, precision: str) -> Fusion | None:
     )
 
 
-def _merge_pointwise(layers: Layers, layer: Layer, pointwise: frozenset[str]) -> None:
+def _merge_pointwise(layers: FusedLayers, layer: Layer, pointwise: frozenset[str]) -> None:
     """The pointwise layers behind, as long as each alone reads what is before it."""
     while (child := layers.only_child(layer)) is not None and child.kind in pointwise and not child.merged:
         layers.merge(layer, child)
 
 
-PROFILE = Profile(name="tensorrt", title="TensorRT, strongly typed (not run)", predict=_predict)
+PROFILE = FusionProfile(name="tensorrt", title="TensorRT, strongly typed (not run)", predict=_predict_fusion)

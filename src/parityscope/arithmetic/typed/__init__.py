@@ -26,14 +26,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import Names
-from parityscope.arithmetic.typed._assigning import assigning
-from parityscope.arithmetic.typed._borders import bypassed, fed, finished, told_apart
+from parityscope.arithmetic.typed._assigning import assign_formats
+from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_inputs, type_outputs
 from parityscope.arithmetic.typed._casting import Casting
 from parityscope.arithmetic.typed._constants import HALF
-from parityscope.arithmetic.typed._preparing import typable
-from parityscope.arithmetic.typed._telling import label, lost, parted, refused
+from parityscope.arithmetic.typed._preparing import typable_copy
+from parityscope.arithmetic.typed._telling import label_kept_nodes, skips_of_losses, skips_of_parted, skips_of_refused
 from parityscope.arithmetic.typed._writing import Writing
-from parityscope.arithmetic.typed.eighths import in_eight_bits
+from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.records import Skip
 
-__all__ = ["KEPT_FORMATS", "Typed", "typed_model"]
+__all__ = ["KEPT_FORMATS", "TypedModel", "typed_model"]
 
 KEPT_FORMATS = ("f32", "bf16", "f16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Typed:
+class TypedModel:
     """A strongly typed model, how many Casts it has more than the original, and what there is to say about it.
 
     `formats` is what each node that decides really computes in, by its name: what `keep` says, and FP32 where the
@@ -73,7 +73,7 @@ def typed_model(
     exact_parameters: Collection[str] = (),
     products: Mapping[str, Scalings] = MappingProxyType({}),
     inside: bool = False,
-) -> Typed:
+) -> TypedModel:
     """`model` with its nodes in `low` but for those in `keep`; `model` itself is only put in topological order.
 
     Args:
@@ -91,15 +91,15 @@ def typed_model(
         ParityError: a format is not one of those, no node of that name decides, or bfloat16 needs a newer opset than
             the model can be converted to.
     """
-    _check(low, keep, alone=bool(products))
-    copy, notes = typable(model, {low, *keep.values(), *(["f8e4m3"] if products else [])})
-    before = _casts(copy)
+    _check_assignment(low, keep, alone=bool(products))
+    copy, notes = typable_copy(model, {low, *keep.values(), *(["f8e4m3"] if products else [])})
+    before = _count_casts(copy)
     outputs = [str(value.name) for value in copy.graph.outputs]
-    known = assigning(copy, low, keep, inside=inside)
+    known = assign_formats(copy, low, keep, inside=inside)
     casting = Casting(names=Names(copy))
     writing = Writing(assigning=known, casting=casting, opsets=copy.opset_imports, exact=frozenset(exact_parameters))
     if not keep_io:
-        fed(copy, writing)
+        type_inputs(copy, writing)
     writing.visit(copy.graph)
     unknown = sorted(set(keep) - known.used)
     if unknown:
@@ -107,22 +107,22 @@ def typed_model(
             f"{unknown[0]!r} is no node that has a format of its own",
             fix="take names of nodes that compute: operators that only move numbers follow what they read",
         )
-    finished(copy, outputs, writing, keep_io=keep_io)
-    bypassed(copy)
+    type_outputs(copy, outputs, writing, keep_io=keep_io)
+    bypass_idle_casts(copy)
     casting.settle()
-    in_eight_bits(copy, model, products)
+    quantize_operands(copy, model, products)
     why = {**{one.name: one.why for one in writing.refusals}, **(reasons or {})}
-    label(copy, low, writing.kept, {node: name for name, node in known.decided.items()}, why)
+    label_kept_nodes(copy, low, writing.kept, {node: name for name, node in known.decided.items()}, why)
     told_apart(copy)
-    return Typed(
+    return TypedModel(
         model=copy,
-        casts=_casts(copy) - before,
-        notes=(*notes, *refused(writing.refusals), *lost(casting.losses), *parted(copy)),
+        casts=_count_casts(copy) - before,
+        notes=(*notes, *skips_of_refused(writing.refusals), *skips_of_losses(casting.losses), *skips_of_parted(copy)),
         formats=MappingProxyType(writing.formats),
     )
 
 
-def _check(low: str, keep: Mapping[str, str], *, alone: bool) -> None:
+def _check_assignment(low: str, keep: Mapping[str, str], *, alone: bool) -> None:
     if low not in HALF and not (low == "f32" and alone):
         raise ParityError(f"{low!r} is no format to write a model in", fix=f"use one of: {', '.join(HALF)}")
     for name, held in keep.items():
@@ -132,5 +132,5 @@ def _check(low: str, keep: Mapping[str, str], *, alone: bool) -> None:
             )
 
 
-def _casts(model: ir.Model) -> int:
+def _count_casts(model: ir.Model) -> int:
     return sum(node.op_type == "Cast" and not node.domain for node in model.graph.all_nodes())

@@ -2,7 +2,7 @@
 
 Names are those of `case.graph.node_name`; where several nodes that decide have one name, the later ones are called
 `<name>#<index>`, as a switchable graph calls them. Inside control flow a node has the format of the node around it,
-unless its own name is in the assignment; or, where control flow is `divided`, the low one.
+unless its own name is in the assignment; or, where control flow is divided (`divided_nodes`), the low one.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies, divided
+from parityscope.arithmetic._graphs import bodies_of_node, divided_nodes
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.movement import already_rounded
-from parityscope.arithmetic.sites import EXACT_INPUTS, uniform
+from parityscope.arithmetic.sites import EXACT_INPUTS, uniform_plan
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._constants import HALF, held_tensor
 from parityscope.case.graph import node_name
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Assigning", "assigning"]
+__all__ = ["Assigning", "assign_formats"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Assigning:
 
     def follows(self, node: ir.Node) -> bool:
         """Whether the node only moves numbers, or gives none."""
-        return not bodies(node) and all(node.outputs[index] in self.settled for index in self.gives(node))
+        return not bodies_of_node(node) and all(node.outputs[index] in self.settled for index in self.gives(node))
 
     def of(self, node: ir.Node, index: int, around: str | None) -> tuple[str, str]:
         """The format of a node, and the name by which it decided on it ("" if it follows others).
@@ -98,7 +98,7 @@ class Assigning:
         return [index for index, value in enumerate(node.inputs) if value is not None and value in self.origin]
 
 
-def assigning(model: ir.Model, low: str, keep: Mapping[str, str], *, inside: bool = False) -> Assigning:
+def assign_formats(model: ir.Model, low: str, keep: Mapping[str, str], *, inside: bool = False) -> Assigning:
     """What is known of a model, whose types are inferred, before the first node is visited.
 
     `inside`: nodes in the bodies of If, Loop and Scan have formats of their own.
@@ -106,11 +106,11 @@ def assigning(model: ir.Model, low: str, keep: Mapping[str, str], *, inside: boo
     typed = {
         value: FORMATS[name]
         for graph in model.graphs()
-        for value in _values(graph)
+        for value in _values_of_graph(graph)
         for name, dtype in HALF.items()
         if value.type is not None and value.dtype == dtype
     }
-    plan = uniform(model, FORMATS[low], typed)
+    plan = uniform_plan(model, FORMATS[low], typed)
     origin = {value: value.dtype for value in plan.storage if value not in typed and value.dtype is not None}
     return Assigning(
         low=low,
@@ -118,12 +118,12 @@ def assigning(model: ir.Model, low: str, keep: Mapping[str, str], *, inside: boo
         origin=origin,
         exact=plan.exact,
         settled=already_rounded(model, plan),
-        steering=_steering(plan.exact, origin),
-        divided=frozenset(divided(model.graph)) if inside else frozenset(),
+        steering=_steering_floats(plan.exact, origin),
+        divided=frozenset(divided_nodes(model.graph)) if inside else frozenset(),
     )
 
 
-def _values(graph: ir.Graph) -> list[ir.Value]:
+def _values_of_graph(graph: ir.Graph) -> list[ir.Value]:
     return [
         *graph.inputs,
         *graph.initializers.values(),
@@ -131,7 +131,9 @@ def _values(graph: ir.Graph) -> list[ir.Value]:
     ]
 
 
-def _steering(exact: frozenset[tuple[ir.Node, int]], origin: Mapping[ir.Value, ir.DataType]) -> frozenset[ir.Value]:
+def _steering_floats(
+    exact: frozenset[tuple[ir.Node, int]], origin: Mapping[ir.Value, ir.DataType]
+) -> frozenset[ir.Value]:
     """Computed floats that steer an operator."""
     uses = ((node, index) for node, index in exact if node.op_type not in SHAPE_READERS and index < len(node.inputs))
     found = (node.inputs[index] for node, index in uses)

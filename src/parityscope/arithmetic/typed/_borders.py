@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import feed
+from parityscope.arithmetic._graphs import redirect_uses
 from parityscope.arithmetic.typed._constants import HALF
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.typed._writing import Writing
 
-__all__ = ["bypassed", "fed", "finished", "told_apart"]
+__all__ = ["bypass_idle_casts", "told_apart", "type_inputs", "type_outputs"]
 
 
-def fed(model: ir.Model, writing: Writing) -> None:
+def type_inputs(model: ir.Model, writing: Writing) -> None:
     """Makes the model's inputs of floats of the low format, but for those that steer an operator or have a default."""
     known = writing.assigning
     for value in model.graph.inputs:
@@ -27,7 +27,7 @@ def fed(model: ir.Model, writing: Writing) -> None:
             known.stored[value] = known.low
 
 
-def finished(model: ir.Model, names: Sequence[str], writing: Writing, *, keep_io: bool) -> None:
+def type_outputs(model: ir.Model, names: Sequence[str], writing: Writing, *, keep_io: bool) -> None:
     """Gives the outputs their types and their `names`."""
     known = writing.assigning
     graph = model.graph
@@ -38,10 +38,10 @@ def finished(model: ir.Model, names: Sequence[str], writing: Writing, *, keep_io
             value = writing.casting.as_type(value, wanted)
             graph.outputs[position] = value
         if value.name != name:
-            graph.outputs[position] = _named(graph, value, name, writing)
+            graph.outputs[position] = _value_under_name(graph, value, name, writing)
 
 
-def bypassed(model: ir.Model) -> None:
+def bypass_idle_casts(model: ir.Model) -> None:
     """Takes Casts out that have nothing left to do, unless a graph gives back what they give."""
     for node in list(model.graph.all_nodes()):
         source, graph = (node.inputs[0] if node.inputs else None), node.graph
@@ -49,7 +49,7 @@ def bypassed(model: ir.Model) -> None:
             continue
         result = node.outputs[0]
         if source.dtype is not None and source.dtype == result.dtype and not result.is_graph_output():
-            feed(list(result.uses()), source)
+            redirect_uses(list(result.uses()), source)
             graph.remove(node, safe=True)
 
 
@@ -66,7 +66,7 @@ def told_apart(model: ir.Model) -> None:
         seen.add(name)
 
 
-def _named(graph: ir.Graph, value: ir.Value, name: str, writing: Writing) -> ir.Value:
+def _value_under_name(graph: ir.Graph, value: ir.Value, name: str, writing: Writing) -> ir.Value:
     """The value under `name`, which another one may have had."""
     holder = next((one for node in graph for one in node.outputs if one.name == name), None)
     if holder is not None:

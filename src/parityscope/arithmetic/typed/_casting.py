@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, prepend
-from parityscope.arithmetic.typed._constants import HALF, Loss, held_tensor, low_tensor
+from parityscope.arithmetic._graphs import Names, prepend_nodes
+from parityscope.arithmetic.typed._constants import HALF, RoundingLoss, held_tensor, low_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Casting:
     names: Names
     casts: dict[tuple[ir.Value, ir.DataType], ir.Node] = field(default_factory=dict)
     copies: dict[tuple[ir.Value, ir.DataType], ir.Value] = field(default_factory=dict)
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[RoundingLoss] = field(default_factory=list)
 
     def as_type(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
         """`value` with elements of `dtype`."""
@@ -33,14 +33,14 @@ class Casting:
             return value
         tensor = held_tensor(value)
         if tensor is not None and dtype in _SHORT and _SHORT[dtype] in HALF:
-            return self._copy(value, tensor, dtype)
+            return self._copy_constant(value, tensor, dtype)
         if (value, dtype) not in self.casts:
             node = cast_node(value, dtype, self.names.fresh(value.name, _SHORT[dtype]))
             producer = value.producer()
             if producer is not None:
                 producer.append(node)
             elif value.graph is not None:
-                prepend(value.graph, [node])
+                prepend_nodes(value.graph, [node])
             else:
                 raise ValueError(f"{value.name} belongs to no graph")
             self.casts[value, dtype] = node
@@ -48,7 +48,7 @@ class Casting:
 
     def settle(self) -> None:
         """Removes constants that only their copies are read of; one copy takes the name."""
-        for value, copy in self._unread():
+        for value, copy in self._unread_constants():
             name = str(value.name)
             graph, producer = value.graph, value.producer()
             if graph is None:
@@ -59,14 +59,14 @@ class Casting:
                 graph.initializers.pop(name)
             copy.name = name
 
-    def _copy(self, value: ir.Value, tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.Value:
+    def _copy_constant(self, value: ir.Value, tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.Value:
         if (value, dtype) not in self.copies:
             low, loss = low_tensor(tensor, _SHORT[dtype], str(value.name))
             self.losses.append(loss)
-            self.copies[value, dtype] = _placed(value, low, self.names.fresh(value.name, _SHORT[dtype]))
+            self.copies[value, dtype] = _place_constant(value, low, self.names.fresh(value.name, _SHORT[dtype]))
         return self.copies[value, dtype]
 
-    def _unread(self) -> Iterator[tuple[ir.Value, ir.Value]]:
+    def _unread_constants(self) -> Iterator[tuple[ir.Value, ir.Value]]:
         seen: set[ir.Value] = set()
         for (value, _), copy in self.copies.items():
             if value not in seen and not value.uses() and not value.is_graph_output():
@@ -83,7 +83,7 @@ def cast_node(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
     return node
 
 
-def _placed(value: ir.Value, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+def _place_constant(value: ir.Value, tensor: ir.TensorProtocol, name: str) -> ir.Value:
     """A constant of the same kind as `value`, in its graph."""
     graph, producer = value.graph, value.producer()
     if graph is None:

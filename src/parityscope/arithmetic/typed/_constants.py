@@ -18,13 +18,13 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.reading import BLOCK, blocks_of
 from parityscope.arithmetic.rounding import round_to
 
-__all__ = ["HALF", "Loss", "held_tensor", "low_tensor"]
+__all__ = ["HALF", "RoundingLoss", "held_tensor", "low_tensor"]
 
 HALF = {"f16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class RoundingLoss:
     """What rounding a constant destroys.
 
     `overflowing` finite values, up to `largest` in magnitude, become infinite, and `vanishing` nonzero ones become zero.
@@ -55,14 +55,14 @@ def held_tensor(value: ir.Value) -> ir.TensorProtocol | None:
     return None
 
 
-def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[ir.TensorProtocol, Loss]:
+def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[ir.TensorProtocol, RoundingLoss]:
     """The tensor (float32 or float64) in a format, and what is lost by that."""
 
     def convert() -> ir.TensorProtocol:
-        return _converted(tensor, format_name, name)
+        return _convert_tensor(tensor, format_name, name)
 
     if not isinstance(tensor, ir.ExternalTensor):
-        return convert(), _loss(tensor, format_name, name)
+        return convert(), _measure_loss(tensor, format_name, name)
     written = Path(tensor.path).stat().st_mtime_ns
     place = str(tensor.path), written, tensor.offset, tensor.length, tensor.dtype, tuple(tensor.shape.numpy())
     shape = ir.Shape(tensor.shape.numpy())
@@ -70,7 +70,7 @@ def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[
     return ir.LazyTensor(convert, dtype=HALF[format_name], shape=shape, name=name), loss
 
 
-def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
+def _measure_loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> RoundingLoss:
     held = FORMATS[format_name]
     beyond = held.largest + 2.0 ** (held.emax - held.precision)  # half a step further, from where on it is infinity
     overflowing, vanishing, largest = 0, 0, 0.0
@@ -80,7 +80,7 @@ def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
         overflowing += lost.size
         largest = max(largest, float(lost.max(initial=0.0)))
         vanishing += int(np.count_nonzero((size <= held.smallest_subnormal / 2) & (size > 0)))
-    return Loss(
+    return RoundingLoss(
         constant=name,
         format_name=format_name,
         elements=tensor.size,
@@ -93,15 +93,15 @@ def _loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> Loss:
 @functools.lru_cache(maxsize=1 << 12)
 def _loss_in_file(
     place: tuple[str, int, int | None, int | None, ir.DataType, tuple[int, ...]], format_name: str
-) -> Loss:
+) -> RoundingLoss:
     """What is lost of weights in a file (path, time, offset, length, type, shape): a model is typed more than once."""
     path, _, offset, length, dtype, shape = place
     folder, name = Path(path).parent, Path(path).name
     tensor = ir.ExternalTensor(name, offset, length, dtype, shape=ir.Shape(shape), name=name, base_dir=folder)
-    return _loss(tensor, format_name, name)
+    return _measure_loss(tensor, format_name, name)
 
 
-def _converted(tensor: ir.TensorProtocol, format_name: str, name: str) -> ir.TensorProtocol:
+def _convert_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> ir.TensorProtocol:
     converted = np.empty(tensor.size, HALF[format_name].numpy())
     for place, block in enumerate(blocks_of(tensor)):
         start = place * BLOCK

@@ -13,7 +13,7 @@ import onnx
 from onnx_ir.passes import common
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import prepared
+from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.standard import opset_of, schema_of
 from parityscope.arithmetic.typed._schemas import QUANTIZERS
 from parityscope.arithmetic.typed.eighths import OPSET
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["typable"]
+__all__ = ["typable_copy"]
 
 _BF16_OPSETS = (13, 22)  # the first with a Cast to bfloat16, and the first in which most operators take it
 _FREE_INITIALIZERS = 4  # the first IR version whose initializers need not be inputs
 
 
-def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[Skip]]:
+def typable_copy(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[Skip]]:
     """The copy, its types inferred, and what had to be changed about it.
 
     Raises:
@@ -39,11 +39,11 @@ def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[S
     """
     model.graph.sort()
     opset = opset_of(model)
-    wanted = _needed(model, opset) if "bf16" in formats else opset
+    wanted = _opset_needed(model, opset) if "bf16" in formats else opset
     wanted = max(wanted, OPSET) if "f8e4m3" in formats else wanted
     notes = []
     if wanted > opset:
-        copy, note = _converted(model, opset, wanted, needed=OPSET if "f8e4m3" in formats else _BF16_OPSETS[0])
+        copy, note = _convert_copy(model, opset, wanted, needed=OPSET if "f8e4m3" in formats else _BF16_OPSETS[0])
         notes.append(note)
     else:
         copy = model.clone()
@@ -61,25 +61,27 @@ def typable(model: ir.Model, formats: Collection[str]) -> tuple[ir.Model, list[S
     return copy, notes
 
 
-def _needed(model: ir.Model, opset: int) -> int:
+def _opset_needed(model: ir.Model, opset: int) -> int:
     """The first opset that has bfloat16 for all operators of a model that some opset has it for."""
     first, most = _BF16_OPSETS
-    if opset < most and any(not _has(node, max(opset, first)) and _has(node, most) for node in model.graph.all_nodes()):
+    if opset < most and any(
+        not _has_bfloat16(node, max(opset, first)) and _has_bfloat16(node, most) for node in model.graph.all_nodes()
+    ):
         return most
     return max(opset, first)
 
 
-def _has(node: ir.Node, opset: int) -> bool:
+def _has_bfloat16(node: ir.Node, opset: int) -> bool:
     schema = schema_of(node, {"": opset})
     kinds = [] if schema is None or node.op_type in QUANTIZERS else schema.type_constraints
     return any("tensor(bfloat16)" in each.allowed_type_strs for each in kinds)
 
 
-def _converted(model: ir.Model, opset: int, wanted: int, needed: int) -> tuple[ir.Model, Skip]:
+def _convert_copy(model: ir.Model, opset: int, wanted: int, needed: int) -> tuple[ir.Model, Skip]:
     version = model.ir_version or 0
     what = f"opset {opset}"
     try:
-        copy = prepared(model, wanted)
+        copy = prepare_copy(model, wanted)
     except ParityError as refusal:
         if opset < needed:
             raise

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries", "kinds", "takes"]
+__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries_format", "input_variables", "outputs_in_format"]
 
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
@@ -40,23 +40,23 @@ _FLOAT32_BY_DEFINITION = frozenset({"MeanVarianceNormalization"})
 Formal = onnx.defs.OpSchema.FormalParameter
 
 
-def carries(node: ir.Node, format_name: str, opsets: Mapping[str, int]) -> bool:
+def carries_format(node: ir.Node, format_name: str, opsets: Mapping[str, int]) -> bool:
     """Whether control flow may take in, hand on and give back tensors of the format (type variable V)."""
     schema = schema_of(node, opsets)
     kinds = [each for each in schema.type_constraints if each.type_param_str == "V"] if schema is not None else []
     return any(_SPELT[format_name] in each.allowed_type_strs for each in kinds)
 
 
-def kinds(node: ir.Node, opsets: Mapping[str, int]) -> list[str]:
+def input_variables(node: ir.Node, opsets: Mapping[str, int]) -> list[str]:
     """The type variable of each input; empty for operators without a schema."""
     schema = schema_of(node, opsets)
     if schema is None:
         return []
-    formals = [_formal(schema.inputs, index) for index in range(len(node.inputs))]
+    formals = [_formal_at(schema.inputs, index) for index in range(len(node.inputs))]
     return ["" if formal is None else formal.type_str for formal in formals]
 
 
-def takes(
+def outputs_in_format(
     node: ir.Node,
     format_name: str,
     reads: Sequence[int],
@@ -75,14 +75,14 @@ def takes(
         known = node.op_type in LIKE_FIRST_INPUT - _MIXED and format_name == "f16"
         return tuple(gives) if known else None
     allowed = {each.type_param_str: frozenset(each.allowed_type_strs) for each in schema.type_constraints}
-    inputs = [_formal(schema.inputs, index) for index in reads]
+    inputs = [_formal_at(schema.inputs, index) for index in reads]
     bound = {formal.type_str for formal in inputs if formal is not None}
-    fixed = {formal.type_str for index in steers if (formal := _formal(schema.inputs, index)) is not None}
+    fixed = {formal.type_str for index in steers if (formal := _formal_at(schema.inputs, index)) is not None}
     if None in inputs or any(_SPELT[format_name] not in allowed.get(kind, ()) for kind in bound):
         return None
     found = []
     for index in gives:
-        formal = _formal(schema.outputs, index)
+        formal = _formal_at(schema.outputs, index)
         kind = formal.type_str if formal is not None else ""
         said = index == 0 and (node.op_type in DTYPE_ATTRIBUTES or node.op_type == "ConstantOfShape")
         if _SPELT[format_name] in allowed.get(kind, ()) and (kind in bound or said):
@@ -93,7 +93,7 @@ def takes(
     return tuple(found)
 
 
-def _formal(formals: Iterable[Formal], index: int) -> Formal | None:
+def _formal_at(formals: Iterable[Formal], index: int) -> Formal | None:
     """The formal parameter of the actual one at `index`: the last one is repeated if it is variadic."""
     known = list(formals)
     if index < len(known):

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.typed._constants import Loss
+    from parityscope.arithmetic.typed._constants import RoundingLoss
     from parityscope.arithmetic.typed._writing import Refusal
 
-__all__ = ["label", "lost", "parted", "refused"]
+__all__ = ["label_kept_nodes", "skips_of_losses", "skips_of_parted", "skips_of_refused"]
 
 _KEY = "parityscope.kept"
 _NAMED = 5  # names that a note lists before it says how many more there are. Chosen.
 
 
-def label(
+def label_kept_nodes(
     model: ir.Model, low: str, kept: Mapping[ir.Node, str], names: Mapping[ir.Node, str], why: Mapping[str, str]
 ) -> None:
     """Writes which nodes are kept, in what and why, into the model's and the nodes' metadata."""
@@ -40,18 +40,21 @@ def label(
     model.metadata_props[_KEY] = json.dumps(told, sort_keys=True)
 
 
-def refused(refusals: Sequence[Refusal]) -> list[Skip]:
+def skips_of_refused(refusals: Sequence[Refusal]) -> list[Skip]:
     """Nodes that could not be in their format, by operator and reason."""
     grouped: dict[tuple[str, str, str], list[str]] = {}
     for one in refusals:
         grouped.setdefault((one.op_type, one.format_name, one.why), []).append(one.name)
     return [
-        Skip(what=f"{FORMATS[held].title} of {_count(names, op_type)}: {_listed(names)}", reason=f"kept in FP32: {why}")
+        Skip(
+            what=f"{FORMATS[held].title} of {_count_nodes(names, op_type)}: {_list_names(names)}",
+            reason=f"kept in FP32: {why}",
+        )
         for (op_type, held, why), names in grouped.items()
     ]
 
 
-def parted(model: ir.Model) -> list[Skip]:
+def skips_of_parted(model: ir.Model) -> list[Skip]:
     """A note where Casts stand between DequantizeLinear and what computes with its numbers."""
     found = [
         str(user.outputs[0].name)
@@ -64,16 +67,16 @@ def parted(model: ir.Model) -> list[Skip]:
         return []
     return [
         Skip(
-            what=f"{len(found)} Casts behind DequantizeLinear: {_listed(found)}",
+            what=f"{len(found)} Casts behind DequantizeLinear: {_list_names(found)}",
             reason="a runtime that makes integer kernels of DequantizeLinear and what follows may not look through them",
             fix="keep the products that read quantized numbers in FP32",
         )
     ]
 
 
-def lost(losses: Sequence[Loss]) -> list[Skip]:
+def skips_of_losses(losses: Sequence[RoundingLoss]) -> list[Skip]:
     """Constants that a format cannot hold: those that overflow one by one, those that only lose tiny values together."""
-    notes = [_overflow(loss) for loss in losses if loss.overflowing]
+    notes = [_skip_of_overflow(loss) for loss in losses if loss.overflowing]
     for name, held in FORMATS.items():
         tiny = [loss for loss in losses if loss.format_name == name and loss.vanishing]
         if tiny:
@@ -82,14 +85,14 @@ def lost(losses: Sequence[Loss]) -> list[Skip]:
             notes.append(
                 Skip(
                     what=f"{values} of {among} values of {len(tiny)} constants in {held.title}: "
-                    f"{_listed([loss.constant for loss in tiny])}",
+                    f"{_list_names([loss.constant for loss in tiny])}",
                     reason=f"below half of {held.smallest_subnormal:.3g} they become zero of their own sign",
                 )
             )
     return notes
 
 
-def _overflow(loss: Loss) -> Skip:
+def _skip_of_overflow(loss: RoundingLoss) -> Skip:
     held = FORMATS[loss.format_name]
     return Skip(
         what=f"{loss.overflowing} of {loss.elements} values of constant {loss.constant} in {held.title}",
@@ -98,10 +101,10 @@ def _overflow(loss: Loss) -> Skip:
     )
 
 
-def _count(names: Sequence[str], op_type: str) -> str:
+def _count_nodes(names: Sequence[str], op_type: str) -> str:
     return f"{len(names)} {op_type} {'node' if len(names) == 1 else 'nodes'}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     every = list(names)
     return ", ".join(every[:_NAMED]) + (f" and {len(every) - _NAMED} more" if len(every) > _NAMED else "")

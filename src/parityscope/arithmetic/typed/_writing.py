@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies
+from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._constants import HALF, low_tensor
-from parityscope.arithmetic.typed._schemas import DTYPE_ATTRIBUTES, QUANTIZERS, carries, kinds, takes
+from parityscope.arithmetic.typed._schemas import (
+    DTYPE_ATTRIBUTES,
+    QUANTIZERS,
+    carries_format,
+    input_variables,
+    outputs_in_format,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -59,22 +65,22 @@ class Writing:
         `own` says whether its nodes decide for themselves.
         """
         for index, node in enumerate([node for node in graph if node.op_type != "Constant"]):
-            if bodies(node):
-                self._control(node, self._decided(node, index, around, own=own))
+            if bodies_of_node(node):
+                self._write_control_flow(node, self._decide_format(node, index, around, own=own))
             elif self.assigning.is_outside(node):
-                self._restore(node, [*self.assigning.reads(node), *self.assigning.steers(node)])
+                self._restore_types(node, [*self.assigning.reads(node), *self.assigning.steers(node)])
             else:
-                self._compute(node, self._decided(node, index, around, own=own))
+                self._compute_in_format(node, self._decide_format(node, index, around, own=own))
 
     def dtype_of(self, value: ir.Value, format_name: str) -> ir.DataType:
         """The element type that a float of the model has in a format."""
         return HALF.get(format_name, self.assigning.origin[value])
 
-    def _decided(self, node: ir.Node, index: int, around: str | None, *, own: bool) -> str:
+    def _decide_format(self, node: ir.Node, index: int, around: str | None, *, own: bool) -> str:
         """The format of a node: the assignment's, unless the operator has none such."""
         wanted, name = self.assigning.of(node, index, around)
         found = wanted
-        if wanted in HALF and (why := self._refused(node, wanted)):
+        if wanted in HALF and (why := self._why_refused(node, wanted)):
             known = name or node.name or str(node.outputs[0].name)
             self.refusals.append(Refusal(name=known, op_type=node.op_type, format_name=wanted, why=why))
             found = "f32"
@@ -84,31 +90,33 @@ class Writing:
             self.kept[node] = found
         return found
 
-    def _refused(self, node: ir.Node, format_name: str) -> str:
+    def _why_refused(self, node: ir.Node, format_name: str) -> str:
         """Why a node cannot be in a format; empty if it can."""
         known = self.assigning
         title = f"{FORMATS[format_name].dtype} {node.op_type}"
-        unknown = f"{node.domain or 'ONNX'} defines no {title} at opset {self._opset(node)}"
-        if bodies(node):
-            batched = node.op_type == "Scan" and self._opset(node) == BATCHED_SCAN
-            return "" if carries(node, format_name, self.opsets) and not batched else unknown
+        unknown = f"{node.domain or 'ONNX'} defines no {title} at opset {self._opset_of_node(node)}"
+        if bodies_of_node(node):
+            batched = node.op_type == "Scan" and self._opset_of_node(node) == BATCHED_SCAN
+            return "" if carries_format(node, format_name, self.opsets) and not batched else unknown
         if any(value in known.steering for value in node.outputs):
             return "what it gives steers another operator"
         if node.op_type in QUANTIZERS and not node.domain:
             return "its scale stays exact, and its data is of the scale's type"
-        if any(_wraps(value) for value in (*node.inputs, *node.outputs)):
+        if any(_wraps_tensors(value) for value in (*node.inputs, *node.outputs)):
             return "the elements of sequences and optionals keep their type"
-        return unknown if self._taken(node, format_name) is None else ""
+        return unknown if self._outputs_taken(node, format_name) is None else ""
 
-    def _opset(self, node: ir.Node) -> int:
+    def _opset_of_node(self, node: ir.Node) -> int:
         return self.opsets.get("" if node.domain == "ai.onnx" else node.domain, self.opsets.get("ai.onnx", 1))
 
-    def _taken(self, node: ir.Node, format_name: str) -> tuple[int, ...] | None:
+    def _outputs_taken(self, node: ir.Node, format_name: str) -> tuple[int, ...] | None:
         known = self.assigning
         steers = known.steers(node)
-        return takes(node, format_name, self._converted(node), steers, known.gives(node), self.opsets)
+        return outputs_in_format(
+            node, format_name, self._inputs_to_convert(node), steers, known.gives(node), self.opsets
+        )
 
-    def _converted(self, node: ir.Node) -> list[int]:
+    def _inputs_to_convert(self, node: ir.Node) -> list[int]:
         """The inputs that have to be of the node's format: not what Cast reads, and no parameter that stays exact."""
         reads = self.assigning.reads(node)
         if node.op_type == "Cast" and not node.domain:
@@ -117,15 +125,15 @@ class Writing:
         named = [index for index in reads if (value := node.inputs[index]) is not None and value.name in self.exact]
         if not named:
             return reads
-        variables = kinds(node, self.opsets)
+        variables = input_variables(node, self.opsets)
         apart = {variables[index] for index in named if variables} - set(variables[:1])
         return [index for index in reads if not variables or variables[index] not in apart]
 
-    def _compute(self, node: ir.Node, format_name: str) -> None:
+    def _compute_in_format(self, node: ir.Node, format_name: str) -> None:
         """Gives a node its inputs and outputs in its format."""
-        given = self._taken(node, format_name) if format_name in HALF else None
-        converted = self._converted(node)
-        self._restore(node, [*self.assigning.steers(node), *(set(self.assigning.reads(node)) - set(converted))])
+        given = self._outputs_taken(node, format_name) if format_name in HALF else None
+        converted = self._inputs_to_convert(node)
+        self._restore_types(node, [*self.assigning.steers(node), *(set(self.assigning.reads(node)) - set(converted))])
         for index in converted:
             value = node.inputs[index]
             if value is not None:
@@ -137,9 +145,9 @@ class Writing:
             if low:
                 value.type = ir.TensorType(HALF[format_name])
         if given and 0 in given:
-            _retype(node, format_name)
+            _retype_output(node, format_name)
 
-    def _restore(self, node: ir.Node, indices: list[int]) -> None:
+    def _restore_types(self, node: ir.Node, indices: list[int]) -> None:
         """Gives a node inputs in the type that they had; Cast takes them as they are."""
         if node.op_type in SHAPE_READERS | {"Cast"}:
             return
@@ -148,35 +156,35 @@ class Writing:
             if value is not None:
                 node.replace_input_with(index, self.casting.as_type(value, self.assigning.origin[value]))
 
-    def _control(self, node: ir.Node, format_name: str) -> None:
+    def _write_control_flow(self, node: ir.Node, format_name: str) -> None:
         """Gives control flow, what its bodies carry and what they give back one format, and visits the bodies."""
         known = self.assigning
         for index in [*known.reads(node), *known.steers(node)]:
             value = node.inputs[index]
             if value is not None:
                 node.replace_input_with(index, self.casting.as_type(value, self.dtype_of(value, format_name)))
-        for body in bodies(node):
+        for body in bodies_of_node(node):
             for value in body.inputs:
-                self._hold(value, format_name)
+                self._hold_in_format(value, format_name)
             divides = node in known.divided
             self.visit(body, known.low if divides else format_name, own=divides)
             for position, value in enumerate(body.outputs):
                 if value in known.origin:
                     body.outputs[position] = self.casting.as_type(value, self.dtype_of(value, format_name))
         for value in node.outputs:
-            self._hold(value, format_name)
+            self._hold_in_format(value, format_name)
 
-    def _hold(self, value: ir.Value, format_name: str) -> None:
+    def _hold_in_format(self, value: ir.Value, format_name: str) -> None:
         if value in self.assigning.origin:
             value.type = ir.TensorType(self.dtype_of(value, format_name))
             self.assigning.stored[value] = format_name
 
 
-def _wraps(value: ir.Value | None) -> bool:
+def _wraps_tensors(value: ir.Value | None) -> bool:
     return value is not None and isinstance(value.type, ir.SequenceType | ir.OptionalType)
 
 
-def _retype(node: ir.Node, format_name: str) -> None:
+def _retype_output(node: ir.Node, format_name: str) -> None:
     """Rewrites the attribute that says the element type of what a node gives."""
     if node.op_type == "ConstantOfShape":
         held = node.attributes["value"].as_tensor() if "value" in node.attributes else ir.tensor([0.0])

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, constant_tensor, prepend
+from parityscope.arithmetic._graphs import Names, constant_tensor, prepend_nodes
 from parityscope.arithmetic.float8 import E4M3
 from parityscope.arithmetic.rounding import round_to
 from parityscope.errors import ParityError
@@ -26,21 +26,21 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.arithmetic.float8 import Scaling, Scalings
+    from parityscope.arithmetic.float8 import OperandScaling, Scalings
 
-__all__ = ["OPSET", "in_eight_bits"]
+__all__ = ["OPSET", "quantize_operands"]
 
 OPSET = 19  # the first in which QuantizeLinear and DequantizeLinear take float8
 _EIGHT = ir.DataType.FLOAT8E4M3FN
 
 
-def in_eight_bits(model: ir.Model, original: ir.Model, products: Mapping[str, Scalings]) -> None:
+def quantize_operands(model: ir.Model, original: ir.Model, products: Mapping[str, Scalings]) -> None:
     """Puts the operands of `products` (by the name of the node) into FP8; `original` holds the weights unrounded.
 
     Raises:
         ParityError: there is no such node.
     """
-    work = _Work(model=model, names=Names(model))
+    work = _EighthsWork(model=model, names=Names(model))
     nodes = {node.name: node for node in model.graph}
     sources = {node.name: node for node in original.graph}
     for name, scalings in products.items():
@@ -52,7 +52,7 @@ def in_eight_bits(model: ir.Model, original: ir.Model, products: Mapping[str, Sc
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _EighthsWork:
     """What was made so far, so that nothing is made twice."""
 
     model: ir.Model
@@ -62,7 +62,7 @@ class _Work:
     constants: dict[tuple[str, bytes], ir.Value] = field(default_factory=dict)
     replaced: list[ir.Value] = field(default_factory=list)
 
-    def operand(self, node: ir.Node, index: int, source: ir.Value | None, scaling: Scaling) -> None:
+    def operand(self, node: ir.Node, index: int, source: ir.Value | None, scaling: OperandScaling) -> None:
         value = node.inputs[index]
         if value is None or source is None or value.dtype is None:
             raise ParityError(f"{node.name!r} lacks its operand {index}", fix="check the model with onnx.checker")
@@ -82,28 +82,32 @@ class _Work:
             else:
                 graph.initializers.pop(str(value.name), None)
 
-    def _pair(self, value: ir.Value, scaling: Scaling) -> ir.Value:
+    def _pair(self, value: ir.Value, scaling: OperandScaling) -> ir.Value:
         key = value, float(scaling.scale)
         if key not in self.pairs:
             scale = self._scale(scaling, value)
-            down = _node("QuantizeLinear", [value, scale, self._zero()], self.names.fresh(value.name, "f8e4m3"), _EIGHT)
-            up = _node("DequantizeLinear", [down.outputs[0], scale], self.names.fresh(value.name, "fp8"), value.dtype)
+            down = _make_node(
+                "QuantizeLinear", [value, scale, self._zero()], self.names.fresh(value.name, "f8e4m3"), _EIGHT
+            )
+            up = _make_node(
+                "DequantizeLinear", [down.outputs[0], scale], self.names.fresh(value.name, "fp8"), value.dtype
+            )
             for one in (down, up):
                 one.outputs[0].shape = value.shape
             producer = value.producer()
             if producer is None:
-                prepend(self.model.graph, [down, up])
+                prepend_nodes(self.model.graph, [down, up])
             else:
                 producer.append([down, up])
             self.pairs[key] = up.outputs[0]
         return self.pairs[key]
 
-    def _weight(self, value: ir.Value, array: np.ndarray, scaling: Scaling) -> ir.Value:
+    def _weight(self, value: ir.Value, array: np.ndarray, scaling: OperandScaling) -> ir.Value:
         key = value, value.dtype or ir.DataType.FLOAT
         if key not in self.weights:
             rounded = round_to(array / scaling.along(array.ndim), E4M3, overflow="saturate")
             stored = self._constant(f"{value.name}::f8e4m3", rounded.astype(ml_dtypes.float8_e4m3fn), _EIGHT)
-            node = _node(
+            node = _make_node(
                 "DequantizeLinear",
                 [stored, self._scale(scaling, value)],
                 self.names.fresh(value.name, "fp8"),
@@ -111,11 +115,11 @@ class _Work:
                 [ir.AttrInt64("axis", scaling.axis)],
             )
             node.outputs[0].shape = stored.shape
-            prepend(self.model.graph, [node])
+            prepend_nodes(self.model.graph, [node])
             self.weights[key] = node.outputs[0]
         return self.weights[key]
 
-    def _scale(self, scaling: Scaling, value: ir.Value) -> ir.Value:
+    def _scale(self, scaling: OperandScaling, value: ir.Value) -> ir.Value:
         dtype = value.dtype or ir.DataType.FLOAT
         return self._constant(f"{value.name}::scale", scaling.scale.astype(dtype.numpy()), dtype)
 
@@ -134,7 +138,7 @@ class _Work:
         return self.constants[key]
 
 
-def _node(
+def _make_node(
     op_type: str,
     inputs: list[ir.Value],
     name: str,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, all_values, feed, prepend
+from parityscope.arithmetic._graphs import Names, all_values, prepend_nodes, redirect_uses
 from parityscope.arithmetic._quantizers import without_float8
-from parityscope.arithmetic.detyping import retype
+from parityscope.arithmetic.detyping import retype_to_float
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.typed._casting import cast_node
 from parityscope.arithmetic.typed._constants import HALF
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Skip
 
-__all__ = ["low_formats", "reading", "unrounded"]
+__all__ = ["float32_copy", "low_formats", "read_as_float32"]
 
 
 def low_formats(model: ir.Model) -> list[str]:
@@ -35,7 +35,7 @@ def low_formats(model: ir.Model) -> list[str]:
     return [name for name, dtype in known.items() if dtype in found]
 
 
-def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
+def float32_copy(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
     """A copy that computes and gives back float32 where `model` has float16, bfloat16 or float8; inputs keep their types.
 
     Also gives what could not be lifted: operators that may exist for their type only.
@@ -43,11 +43,11 @@ def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
     Raises:
         ParityError: the opset is too old and cannot be converted up.
     """
-    copy = prepared(model, OLDEST)
+    copy = prepare_copy(model, OLDEST)
     infer_types(copy)
     names = Names(copy)
     without_float8(copy, names)
-    _, _, kept = retype(copy, names)
+    _, _, kept = retype_to_float(copy, names)
     graph = copy.graph
     for position, value in enumerate(graph.outputs):
         node = value.producer()
@@ -61,7 +61,7 @@ def unrounded(model: ir.Model) -> tuple[ir.Model, list[Skip]]:
     return copy, kept
 
 
-def reading(model: ir.Model, dtypes: Mapping[str, str]) -> bool:
+def read_as_float32(model: ir.Model, dtypes: Mapping[str, str]) -> bool:
     """Makes inputs of float16 and bfloat16 that `dtypes` (numpy names) calls float32 take that, by a Cast down.
 
     Edits `model`; says whether there were any.
@@ -74,7 +74,7 @@ def reading(model: ir.Model, dtypes: Mapping[str, str]) -> bool:
         uses = list(value.uses())
         low, value.type = value.dtype, ir.TensorType(ir.DataType.FLOAT)
         node = cast_node(value, low, names.fresh(value.name, "read"))
-        feed(uses, node.outputs[0])
-        prepend(model.graph, [node])
+        redirect_uses(uses, node.outputs[0])
+        prepend_nodes(model.graph, [node])
         found = True
     return found

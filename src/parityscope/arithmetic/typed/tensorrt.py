@@ -98,39 +98,43 @@ def tensorrt_concerns(model: ir.Model) -> tuple[Skip, ...]:
         found.append(Skip(what=f"opset {opset}", reason=f"TensorRT 10's parser is documented for {first} to {last}"))
     foreign = sorted({f"{node.domain}.{node.op_type}" for node in nodes if node.domain not in {"", "ai.onnx"}})
     found += [Skip(what=name, reason="not ONNX's own: TensorRT needs a plug-in for it") for name in foreign]
-    for op_type in _types(node for node in nodes if node.op_type in _UNSUPPORTED):
+    for op_type in _operator_types(node for node in nodes if node.op_type in _UNSUPPORTED):
         found.append(Skip(what=op_type, reason=f"not supported by {_TABLE}"))
-    for op_type in _types(node for node in nodes if node.op_type in _NO_BF16 and _holds(node, ir.DataType.BFLOAT16)):
+    for op_type in _operator_types(
+        node for node in nodes if node.op_type in _NO_BF16 and _holds_type(node, ir.DataType.BFLOAT16)
+    ):
         found.append(Skip(what=f"{op_type} of BF16", reason=f"{_TABLE} has it in FP32 and FP16 only"))
-    for op_type in _types(
-        node for node in nodes if node.op_type in _NOT_BUILT_IN_BF16 and _holds(node, ir.DataType.BFLOAT16)
+    for op_type in _operator_types(
+        node for node in nodes if node.op_type in _NOT_BUILT_IN_BF16 and _holds_type(node, ir.DataType.BFLOAT16)
     ):
         found.append(Skip(what=f"{op_type} of BF16", reason="parsed, and refused by the builder of TensorRT-RTX 1.7"))
     for dtype in sorted(_OTHER_EIGHT, key=str):
-        for op_type in _types(node for node in nodes if _holds(node, dtype)):
+        for op_type in _operator_types(node for node in nodes if _holds_type(node, dtype)):
             found.append(Skip(what=f"{op_type} of {dtype.name}", reason="TensorRT has FP8 as E4M3 alone"))
-    for op_type in _types(node for node in nodes if _holds(node, _EIGHT) and node.op_type not in _QUANTIZERS):
+    for op_type in _operator_types(
+        node for node in nodes if _holds_type(node, _EIGHT) and node.op_type not in _QUANTIZERS
+    ):
         found.append(Skip(what=f"{op_type} of FP8", reason="TensorRT takes FP8 in QuantizeLinear and DequantizeLinear"))
-    for op_type in _types(node for node in nodes if _shifted(node)):
+    for op_type in _operator_types(node for node in nodes if _has_zero_point(node)):
         found.append(Skip(what=f"{op_type} with a zero point", reason=f"{_TABLE} wants it to be 0"))
-    for op_type in _types(node for node in nodes if _holds(node, ir.DataType.DOUBLE)):
+    for op_type in _operator_types(node for node in nodes if _holds_type(node, ir.DataType.DOUBLE)):
         found.append(Skip(what=f"{op_type} of FP64", reason="TensorRT casts FP64 down to FP32"))
     return tuple(found)
 
 
-def _types(nodes: Iterable[ir.Node]) -> list[str]:
+def _operator_types(nodes: Iterable[ir.Node]) -> list[str]:
     return sorted({node.op_type for node in nodes})
 
 
-def _shifted(node: ir.Node) -> bool:
+def _has_zero_point(node: ir.Node) -> bool:
     """Whether a quantizer of FP8 has a zero point other than 0, or one that nobody knows beforehand."""
     value = node.inputs[2] if node.op_type in _QUANTIZERS and len(node.inputs) > 2 else None
-    if value is None or not _holds(node, _EIGHT):
+    if value is None or not _holds_type(node, _EIGHT):
         return False
     tensor = constant_tensor(value)
     return tensor is None or bool(tensor.numpy().astype("float32").any())
 
 
-def _holds(node: ir.Node, dtype: ir.DataType) -> bool:
+def _holds_type(node: ir.Node, dtype: ir.DataType) -> bool:
     values = [value for value in (*node.inputs, *node.outputs) if value is not None]
     return any(value.type is not None and value.dtype == dtype for value in values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._onnxruntime import open_bytes
-from parityscope.backends._tensorrt._inlining import reads
+from parityscope.backends._tensorrt._inlining import names_read_by
 from parityscope.case.declaring import bodies_of
 from parityscope.errors import ParityError
 from parityscope.operators import of_kind
@@ -38,13 +38,13 @@ def run_constants(message: Any, folder: Path | None) -> dict[str, np.ndarray]:
     for node in graph.node:
         if node.op_type == "Constant":
             nodes.append(node)
-        elif _foldable(node) and all(name in constant for name in reads(node)):
+        elif _is_foldable(node) and all(name in constant for name in names_read_by(node)):
             nodes.append(node)
             constant.update(node.output)
     wanted = [name for node in nodes if node.op_type != "Constant" for name in node.output if name]
     if not wanted:
         return {}
-    read = {name for node in nodes for name in reads(node)}
+    read = {name for node in nodes for name in names_read_by(node)}
     part = onnx.ModelProto(ir_version=message.ir_version, opset_import=message.opset_import)
     part.graph.CopyFrom(
         onnx.GraphProto(
@@ -60,7 +60,7 @@ def run_constants(message: Any, folder: Path | None) -> dict[str, np.ndarray]:
         results = run({})
     except ParityError:
         return {}
-    return _small(nodes, held, results)
+    return _keep_small_results(nodes, held, results)
 
 
 def constant_of(name: str, array: np.ndarray) -> Any:
@@ -71,11 +71,13 @@ def constant_of(name: str, array: np.ndarray) -> Any:
     return numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
 
 
-def _foldable(node: Any) -> bool:
+def _is_foldable(node: Any) -> bool:
     return node.op_type not in _KEPT | _RANDOM and not any(True for _ in bodies_of(node)) and bool(node.input)
 
 
-def _small(nodes: list[Any], held: dict[str, Any], results: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _keep_small_results(
+    nodes: list[Any], held: dict[str, Any], results: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
     sizes = {name: tensor.ByteSize() for name, tensor in held.items()}
     kept: dict[str, np.ndarray] = {}
     for node in nodes:

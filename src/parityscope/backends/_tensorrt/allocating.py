@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.memory import Device
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["Allocated", "allocator"]
+__all__ = ["Allocated", "set_output_allocator"]
 
 
 class _Memory(Protocol):
@@ -30,7 +30,7 @@ class Allocated:
     keeper: Any = None
 
 
-def allocator(package: Package, context: Any, name: str, memory: _Memory) -> Allocated:
+def set_output_allocator(package: Package, context: Any, name: str, memory: _Memory) -> Allocated:
     """Gives `context` an allocator for the output `name`, whose memory is poisoned before it is written."""
     trt = package.module
     held = Allocated()

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Builder",
     "BuilderConfig",
-    "Context",
     "Engine",
-    "Named",
-    "Network",
-    "Profile",
+    "EnumMember",
+    "ExecutionContext",
+    "NetworkDefinition",
+    "OptimizationProfile",
     "Registry",
     "Runtime",
     "Sizes",
@@ -36,7 +36,7 @@ class Sizes(Protocol):
     def __getitem__(self, index: int, /) -> int: ...
 
 
-class Named(Protocol):
+class EnumMember(Protocol):
     """A member of one of TensorRT's enumerations: `DataType.HALF` and its like."""
 
     @property
@@ -51,17 +51,17 @@ class Engine(Protocol):
     @property
     def num_optimization_profiles(self) -> int: ...
     def get_tensor_name(self, index: int, /) -> str: ...
-    def get_tensor_mode(self, name: str, /) -> Named: ...
-    def get_tensor_dtype(self, name: str, /) -> Named: ...
+    def get_tensor_mode(self, name: str, /) -> EnumMember: ...
+    def get_tensor_dtype(self, name: str, /) -> EnumMember: ...
     def get_tensor_shape(self, name: str, /) -> Sizes: ...
-    def get_tensor_format(self, name: str, /) -> Named: ...
+    def get_tensor_format(self, name: str, /) -> EnumMember: ...
     def get_tensor_format_desc(self, name: str, /) -> str: ...
-    def get_tensor_location(self, name: str, /) -> Named: ...
+    def get_tensor_location(self, name: str, /) -> EnumMember: ...
     def get_tensor_profile_shape(self, name: str, profile_index: int, /) -> Sequence[Sizes]: ...
     def is_shape_inference_io(self, name: str, /) -> bool: ...
 
 
-class Context(Protocol):
+class ExecutionContext(Protocol):
     """`IExecutionContext`: one run of an engine."""
 
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int, /) -> bool: ...
@@ -90,7 +90,7 @@ class TypedLayer(Protocol):
     def set_output_type(self, index: int, dtype: Any, /) -> None: ...
 
 
-class Network(Protocol):
+class NetworkDefinition(Protocol):
     """`INetworkDefinition`: what a parser makes of a file."""
 
     @property
@@ -105,7 +105,7 @@ class Network(Protocol):
     def mark_output(self, tensor: Any, /) -> None: ...
 
 
-class Profile(Protocol):
+class OptimizationProfile(Protocol):
     """`IOptimizationProfile`."""
 
     def set_shape(self, name: str, smallest: Any, usual: Any, largest: Any, /) -> None: ...

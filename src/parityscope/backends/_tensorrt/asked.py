@@ -16,10 +16,10 @@ from parityscope.backends._tensorrt.precisions import wanted_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from parityscope.backends._tensorrt.options import Options
+    from parityscope.backends._tensorrt.options import TensorrtOptions
     from parityscope.records import ExecutedGraph, ExecutedLayer
 
-__all__ = ["asked_of", "requested_of", "unmet", "with_asked"]
+__all__ = ["asked_of", "layers_below_request", "requested_of", "tell_types_asked"]
 
 # How wide a format is: its significand, and its range where that is equal.
 _WIDTHS = MappingProxyType({"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5})
@@ -28,7 +28,7 @@ _TYPES = MappingProxyType(
 )
 
 
-def asked_of(message: Any, options: Options) -> dict[str, str]:
+def asked_of(message: Any, options: TensorrtOptions) -> dict[str, str]:
     """The format that each node of `message` was asked for, by name; nodes of integers and unknown types are left out."""
     if options.typing == "weak":
         found = {node.name: wanted_of(node.name, options.layers) for node in message.graph.node}
@@ -47,19 +47,19 @@ def requested_of(asked: Mapping[str, str], precision: str) -> str:
     return precision or min(set(asked.values()), key=lambda name: _WIDTHS.get(name, 5), default="f32")
 
 
-def with_asked(graph: ExecutedGraph, asked: Mapping[str, str]) -> ExecutedGraph:
+def tell_types_asked(graph: ExecutedGraph, asked: Mapping[str, str]) -> ExecutedGraph:
     """The executed graph whose layers say what their nodes were asked for.
 
     A kernel may compute in a narrow type that it was asked for and write a wider one. Where every request was met, the engine
     executes the narrowest of them.
     """
-    layers = tuple(replace(layer, asked=_asked(layer, asked)) for layer in graph.layers)
-    met = graph.requested in asked.values() and not unmet(layers)
+    layers = tuple(replace(layer, asked=_widest_type_asked(layer, asked)) for layer in graph.layers)
+    met = graph.requested in asked.values() and not layers_below_request(layers)
     wider = _WIDTHS.get(graph.executed, 0) > _WIDTHS.get(graph.requested, 0)
     return replace(graph, layers=layers, executed=graph.requested if met and wider else graph.executed)
 
 
-def unmet(layers: Iterable[ExecutedLayer]) -> tuple[ExecutedLayer, ...]:
+def layers_below_request(layers: Iterable[ExecutedLayer]) -> tuple[ExecutedLayer, ...]:
     """The layers that write a narrower format than their nodes were asked for."""
     return tuple(
         layer
@@ -68,7 +68,7 @@ def unmet(layers: Iterable[ExecutedLayer]) -> tuple[ExecutedLayer, ...]:
     )
 
 
-def _asked(layer: ExecutedLayer, asked: Mapping[str, str]) -> str:
+def _widest_type_asked(layer: ExecutedLayer, asked: Mapping[str, str]) -> str:
     formats = {asked[node] for node in layer.nodes if node in asked}
     if layer.stored in formats:
         return layer.stored

@@ -4,7 +4,8 @@ The engine has names of its own for them (`depthwise_conv2d_0.tmp_0.1_4_myl0`, `
 and in what it shows while it runs. What can be relied on is where a layer ends: at the deepest of the nodes that it names,
 if that node has one output and the layer writes one tensor. Of several layers that end in one value the last is taken. A
 tensor that carries the name of an ONNX value is that value. A kernel that only prepares another one (padding, or three products
-in one) names that one's node too; what it writes has other sizes than the value, so that sizes are asked in the end (`fits`).
+in one) names that one's node too; what it writes has other sizes than the value, so that sizes are asked in the end
+(`fits_shape`).
 
 Names of nodes: those of the ONNX file; a node without one is `Relu#7` here (its place among the nodes that compute) and
 `node_of_y` in an engine that was built elsewhere (the parser's own way, after its first output).
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import Site
 
-__all__ = ["border_values", "fits", "read_by", "site_names", "whole_regions", "with_site_names"]
+__all__ = ["border_values", "fits_shape", "read_by", "site_names", "whole_regions", "with_site_names"]
 
 _MADE_UP = "node_of_"
 _FOREIGN = "{ForeignNode["
@@ -106,7 +107,7 @@ def border_values(layers: Sequence[EngineLayer], sites: Mapping[str, Site]) -> d
     return found
 
 
-def fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+def fits_shape(shape: Sequence[int], wanted: Sequence[int]) -> bool:
     """Whether a tensor of `shape` can be one of the shape `wanted` that was written in the same order.
 
     Dimensions may be split or joined (24x9x32 for 2x12x9x32), and ones come and go; exchanged dimensions do not fit.

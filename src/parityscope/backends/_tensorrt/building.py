@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._tensorrt.configuring import configuration, keep_timing_cache, network_flags
+from parityscope.backends._tensorrt.configuring import configure_builder, keep_timing_cache, network_flags
 from parityscope.backends._tensorrt.layers import (
     NetworkLayer,
     NetworkTensor,
@@ -21,13 +21,21 @@ from parityscope.backends._tensorrt.layers import (
     network_tensor,
 )
 from parityscope.backends._tensorrt.logger import logging_to
-from parityscope.backends._tensorrt.marking import Marked, Marks, by_kind, mark, registered, take_most, without
-from parityscope.backends._tensorrt.naming import Renamed, named
-from parityscope.backends._tensorrt.options import Options
+from parityscope.backends._tensorrt.marking import (
+    Marked,
+    Marks,
+    mark_tensors,
+    names_floats_first,
+    registered_tensor_names,
+    take_most,
+    without_refused,
+)
+from parityscope.backends._tensorrt.naming import Renamed, name_all_nodes
+from parityscope.backends._tensorrt.options import TensorrtOptions
 from parityscope.backends._tensorrt.plugins import load_plugins, register_standard_plugins
 from parityscope.backends._tensorrt.precisions import ask_for
-from parityscope.backends._tensorrt.profiles import check_names, sizes
-from parityscope.backends._tensorrt.settling import Settled, settle
+from parityscope.backends._tensorrt.profiles import check_names, usual_shapes
+from parityscope.backends._tensorrt.settling import Settled, settle_model
 from parityscope.errors import ParityError
 from parityscope.logs import Log, read_log
 from parityscope.logs._records import Unparsed
@@ -36,12 +44,12 @@ from parityscope.private_folders import scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.backends._tensorrt.api import Builder, Network
+    from parityscope.backends._tensorrt.api import Builder, NetworkDefinition
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["Built", "build"]
+__all__ = ["Built", "build_engine"]
 
-_PLAIN = Options()
+_PLAIN = TensorrtOptions()
 _TYPES = {"f32": "FLOAT", "f16": "HALF", "bf16": "BF16", "int8": "INT8"}
 
 
@@ -66,8 +74,13 @@ class Built:
     seconds: float
 
 
-def build(
-    path: Path, package: Package, options: Options = _PLAIN, *, marks: Marks | None = None, log_file: Path | None = None
+def build_engine(
+    path: Path,
+    package: Package,
+    options: TensorrtOptions = _PLAIN,
+    *,
+    marks: Marks | None = None,
+    log_file: Path | None = None,
 ) -> Built:
     """Parses the model at `path` and builds an engine; `log_file` keeps the builder's verbose log.
 
@@ -75,16 +88,16 @@ def build(
         ParityError: the file is no ONNX model, a dynamic input has no shape, or an option cannot be met.
     """
     started = time.perf_counter()
-    renamed = named(path, sizes(options.shapes))
+    renamed = name_all_nodes(path, usual_shapes(options.shapes))
     check_names(options.shapes, renamed.inputs)
     settled = None
     if options.settle:
-        settled = settle(renamed.message, sizes(options.shapes), options.values, folder=path.parent)
+        settled = settle_model(renamed.message, usual_shapes(options.shapes), options.values, folder=path.parent)
     wanted = _Wanted(path=path, package=package, options=options, marks=marks)
     with scratch_folder("trt") as scratch:
         kept = log_file or Path(scratch, "build.log")
         with kept.open("w", encoding="utf-8", buffering=1) as lines, logging_to(package.module, lines) as logger:
-            made = _make(wanted, renamed, logger, kept)
+            made = _make_engine(wanted, renamed, logger, kept)
         # A build that says nothing is no damaged log.
         log = read_log(kept) if kept.stat().st_size else Log(path=kept, nbytes=0, lines=0, tool="")
     refused = made.refused or log.refused
@@ -98,7 +111,7 @@ def build(
         layers=made.layers,
         refused=refused,
         plan=made.engine.plan if made.engine else None,
-        problem=made.problem and _why(made.problem, refused, log),
+        problem=made.problem and _describe_refusal(made.problem, refused, log),
         seconds=time.perf_counter() - started,
     )
 
@@ -107,7 +120,7 @@ def build(
 class _Wanted:
     path: Path
     package: Package
-    options: Options
+    options: TensorrtOptions
     marks: Marks | None
 
 
@@ -115,7 +128,7 @@ class _Wanted:
 class _Parsed:
     """A network and its parser, which must outlive it; `taken` says whether the parser took the whole file."""
 
-    network: Network
+    network: NetworkDefinition
     parser: Any
     taken: bool
 
@@ -139,13 +152,13 @@ class _Made:
     problem: str
 
 
-def _make(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
+def _make_engine(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
     builder: Builder = wanted.package.module.Builder(logger)
     register_standard_plugins(wanted.package.module, logger)
     load_plugins(builder.get_plugin_registry(), wanted.options.plugins)
 
     def parse() -> _Parsed:
-        return _parse(builder, wanted, renamed, logger)
+        return _parse_network(builder, wanted, renamed, logger)
 
     parsed = parse()
     inputs = tuple(network_tensor(each) for each in network_inputs(parsed.network))
@@ -154,7 +167,7 @@ def _make(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
     if parsed.taken:
         logger.sink.flush()
         with log.open(encoding="utf-8") as lines:
-            tensors = registered(lines)
+            tensors = registered_tensor_names(lines)
         # Marks cannot be taken back in every version: each set of them after the first needs a network of its own.
         networks = itertools.chain([parsed], iter(parse, None))
 
@@ -165,17 +178,17 @@ def _make(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _Made:
         problem = "" if engine else "the builder refused the network"
     return _Made(
         inputs=inputs,
-        outputs=engine.outputs if engine else _outputs(parsed.network),
+        outputs=engine.outputs if engine else _network_outputs(parsed.network),
         layers=layers,
-        refused=tuple(_refusals(parsed.parser)),
+        refused=tuple(_nodes_refused(parsed.parser)),
         engine=engine,
         problem=problem,
     )
 
 
-def _parse(builder: Builder, wanted: _Wanted, renamed: Renamed, logger: Any) -> _Parsed:
+def _parse_network(builder: Builder, wanted: _Wanted, renamed: Renamed, logger: Any) -> _Parsed:
     trt, options = wanted.package.module, wanted.options
-    network: Network = builder.create_network(network_flags(options, wanted.package))
+    network: NetworkDefinition = builder.create_network(network_flags(options, wanted.package))
     parser = trt.OnnxParser(network, logger)
     taken = parser.parse(renamed.message.SerializeToString(), str(wanted.path))
     if taken and options.layers:
@@ -186,7 +199,7 @@ def _parse(builder: Builder, wanted: _Wanted, renamed: Renamed, logger: Any) -> 
 
 def _most_marked(
     attempt: Callable[[Marks | None], _Engine | None],
-    network: Network,
+    network: NetworkDefinition,
     marks: Marks | None,
     tensors: Mapping[str, str],
 ) -> _Engine | None:
@@ -195,42 +208,43 @@ def _most_marked(
         return attempt(None)
     if marks.way == "unfused":
         engine = attempt(marks)
-        return engine or _without(attempt(None), marks.names)
+        return engine or _without_marks(attempt(None), marks.names)
     most = take_most(
-        lambda names: attempt(replace(marks, names=tuple(names)) if names else None), by_kind(network, marks, tensors)
+        lambda names: attempt(replace(marks, names=tuple(names)) if names else None),
+        names_floats_first(network, marks, tensors),
     )
-    return _without(most.built, most.left)
+    return _without_marks(most.built, most.left)
 
 
-def _without(engine: _Engine | None, left: Sequence[str]) -> _Engine | None:
-    return replace(engine, marked=without(engine.marked, left)) if engine else None
+def _without_marks(engine: _Engine | None, left: Sequence[str]) -> _Engine | None:
+    return replace(engine, marked=without_refused(engine.marked, left)) if engine else None
 
 
 def _build_engine(
     builder: Builder,
-    network: Network,
+    network: NetworkDefinition,
     marks: Marks | None,
     tensors: Mapping[str, str],
     inputs: Sequence[NetworkTensor],
     wanted: _Wanted,
 ) -> _Engine | None:
     try:
-        config = configuration(builder, inputs, wanted.options, wanted.package)
+        config = configure_builder(builder, inputs, wanted.options, wanted.package)
     except ParityError as error:
         raise ParityError(error.problem, where=error.where or str(wanted.path), fix=error.fix) from None
-    marked = mark(network, marks, tensors) if marks else Marked()
+    marked = mark_tensors(network, marks, tensors) if marks else Marked()
     serialized = builder.build_serialized_network(network, config)
     if serialized is None:
         return None
     keep_timing_cache(config, wanted.options)
-    return _Engine(plan=bytes(memoryview(serialized)), marked=marked, outputs=_outputs(network))
+    return _Engine(plan=bytes(memoryview(serialized)), marked=marked, outputs=_network_outputs(network))
 
 
-def _outputs(network: Network) -> tuple[NetworkTensor, ...]:
+def _network_outputs(network: NetworkDefinition) -> tuple[NetworkTensor, ...]:
     return tuple(network_tensor(network.get_output(index)) for index in range(network.num_outputs))
 
 
-def _refusals(parser: Any) -> list[Unparsed]:
+def _nodes_refused(parser: Any) -> list[Unparsed]:
     """The nodes that the parser refused, by its own error records (8.6 and newer have the node's name in them)."""
     found = []
     for index in range(parser.num_errors):
@@ -246,7 +260,7 @@ def _refusals(parser: Any) -> list[Unparsed]:
     return found
 
 
-def _why(problem: str, refused: Sequence[Unparsed], log: Log) -> str:
+def _describe_refusal(problem: str, refused: Sequence[Unparsed], log: Log) -> str:
     """The problem with the reason that the parser or the log gives."""
     if refused:
         node = refused[0]

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from parityscope.backends._tensorrt.api import Builder, BuilderConfig
     from parityscope.backends._tensorrt.layers import NetworkTensor
-    from parityscope.backends._tensorrt.options import Options
+    from parityscope.backends._tensorrt.options import TensorrtOptions
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["configuration", "keep_timing_cache", "network_flags"]
+__all__ = ["configure_builder", "keep_timing_cache", "network_flags"]
 
 _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 _HARDWARE = {"ampere_plus": "AMPERE_PLUS", "same_cc": "SAME_COMPUTE_CAPABILITY"}
 
 
-def network_flags(options: Options, package: Package) -> int:
+def network_flags(options: TensorrtOptions, package: Package) -> int:
     """The flags that a network is made with: strongly typed, and with explicit batch where that is still a flag."""
     flags = package.module.NetworkDefinitionCreationFlag
     wanted = 0
@@ -36,8 +36,8 @@ def network_flags(options: Options, package: Package) -> int:
     return wanted
 
 
-def configuration(
-    builder: Builder, inputs: Sequence[NetworkTensor], options: Options, package: Package
+def configure_builder(
+    builder: Builder, inputs: Sequence[NetworkTensor], options: TensorrtOptions, package: Package
 ) -> BuilderConfig:
     """The configuration for a network with these inputs.
 
@@ -73,7 +73,7 @@ def configuration(
     return config
 
 
-def _set_devices(config: Any, options: Options, trt: Any) -> None:
+def _set_devices(config: Any, options: TensorrtOptions, trt: Any) -> None:
     """The DLA core, and the libraries that kernels may come from."""
     if options.dla is not None:
         config.default_device_type = trt.DeviceType.DLA
@@ -88,7 +88,7 @@ def _set_devices(config: Any, options: Options, trt: Any) -> None:
         config.set_tactic_sources(sources)
 
 
-def keep_timing_cache(config: BuilderConfig, options: Options) -> None:
+def keep_timing_cache(config: BuilderConfig, options: TensorrtOptions) -> None:
     """Writes what was measured during a build back to the file that the options name."""
     if options.timing_cache is None:
         return
@@ -96,7 +96,7 @@ def keep_timing_cache(config: BuilderConfig, options: Options) -> None:
     write_whole(options.timing_cache, bytes(memoryview(config.get_timing_cache().serialize())))
 
 
-def _set_timing_cache(config: BuilderConfig, options: Options) -> None:
+def _set_timing_cache(config: BuilderConfig, options: TensorrtOptions) -> None:
     path = options.timing_cache
     if path is None:
         return
@@ -108,8 +108,8 @@ def _set_timing_cache(config: BuilderConfig, options: Options) -> None:
     lost = (
         held
         and cache is not None
-        and _size(cache) < len(held)
-        and _size(cache) <= _size(config.create_timing_cache(b""))
+        and _cache_size(cache) < len(held)
+        and _cache_size(cache) <= _cache_size(config.create_timing_cache(b""))
     )
     if cache is None or lost or not config.set_timing_cache(cache, False):
         raise ParityError(
@@ -119,11 +119,11 @@ def _set_timing_cache(config: BuilderConfig, options: Options) -> None:
         )
 
 
-def _size(cache: Any) -> int:
+def _cache_size(cache: Any) -> int:
     return len(bytes(memoryview(cache.serialize())))
 
 
-def _set_capabilities(config: Any, options: Options, package: Package) -> None:
+def _set_capabilities(config: Any, options: TensorrtOptions, package: Package) -> None:
     if not options.capabilities:
         return
     known = package.module.ComputeCapability.__members__
@@ -139,7 +139,7 @@ def _set_capabilities(config: Any, options: Options, package: Package) -> None:
         config.set_compute_capability(known[name], index)
 
 
-def _set_route(config: Any, options: Options, package: Package) -> None:
+def _set_route(config: Any, options: TensorrtOptions, package: Package) -> None:
     if not options.build_route:
         return
     # The libraries of some products have the member and no knobs behind it; they would take anything and do nothing.
@@ -148,7 +148,7 @@ def _set_route(config: Any, options: Options, package: Package) -> None:
             f"{package.title} {package.version} has no build routes: the first is TensorRT 11.1 on Linux",
             fix="leave build_route= out, or compare two versions of TensorRT",
         )
-    known = _knobs(str(config.all_build_routes))
+    known = _knobs_named(str(config.all_build_routes))
     for token in options.build_route.split():
         name, equals, value = token.partition("=")
         if not (token.startswith("-") and equals and value):
@@ -167,7 +167,7 @@ def _set_route(config: Any, options: Options, package: Package) -> None:
         )
 
 
-def _knobs(description: str) -> frozenset[str]:
+def _knobs_named(description: str) -> frozenset[str]:
     """The knobs that `all_build_routes` names, without dashes; none where it is of another form.
 
     Source: BuildRouteKnobDatabase in trtexec of TensorRT 11.1 and torch_tensorrt.dynamo.tuning.routes: an object whose

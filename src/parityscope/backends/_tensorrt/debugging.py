@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.memory import Device
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["listen"]
+__all__ = ["listen_to_context"]
 
 
-def listen(package: Package, context: Any, heard: Heard, device: Device) -> Any:
+def listen_to_context(package: Package, context: Any, heard: Heard, device: Device) -> Any:
     """Turns on what `context` shows, into `heard`; the listener that is given back must outlive the context.
 
     Raises:

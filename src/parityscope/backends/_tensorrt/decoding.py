@@ -20,7 +20,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["POISON", "decoded", "nbytes_of", "storable", "unwritten"]
+__all__ = ["POISON", "decode_tensor", "is_unwritten", "nbytes_of", "to_storable_type"]
 
 POISON = 0xFF
 _HALF_BYTES = frozenset({"int4", "float4_e2m1fn"})
@@ -30,10 +30,10 @@ _LOW = 0x0F
 def nbytes_of(dtype: str, shape: Sequence[int]) -> int:
     """The bytes that a tensor of this type and shape takes in TensorRT's memory."""
     count = math.prod(shape)
-    return (count + 1) // 2 if dtype in _HALF_BYTES else count * _numpy(dtype).itemsize
+    return (count + 1) // 2 if dtype in _HALF_BYTES else count * _numpy_type(dtype).itemsize
 
 
-def decoded(content: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
+def decode_tensor(content: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
     """The elements of a tensor; `content` is uint8, (nbytes,), and may be shared with the result.
 
     Raises:
@@ -50,23 +50,23 @@ def decoded(content: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray
         if dtype == "int4":
             # The element's sign is the fourth bit.
             pairs = ((pairs.astype(np.int8) ^ 8) - 8).astype(np.int8)
-            return pairs.astype(_numpy(dtype)).reshape(shape)
-        return pairs.view(_numpy(dtype)).reshape(shape)
-    return content.view(_numpy(dtype)).reshape(shape)
+            return pairs.astype(_numpy_type(dtype)).reshape(shape)
+        return pairs.view(_numpy_type(dtype)).reshape(shape)
+    return content.view(_numpy_type(dtype)).reshape(shape)
 
 
-def storable(array: np.ndarray) -> np.ndarray:
+def to_storable_type(array: np.ndarray) -> np.ndarray:
     """The same numbers in a type that files of tensors have: each of these is exact in it."""
     wider = {"int4": "int8", "float4_e2m1fn": "float32", "float8_e8m0fnu": "float32"}.get(array.dtype.name)
     return array if wider is None else array.astype(wider)
 
 
-def unwritten(content: np.ndarray) -> bool:
+def is_unwritten(content: np.ndarray) -> bool:
     """Whether memory that was filled with `POISON` holds nothing else; an empty tensor was written."""
     return content.size > 0 and bool((content == POISON).all())
 
 
-def _numpy(dtype: str) -> np.dtype[Any]:
+def _numpy_type(dtype: str) -> np.dtype[Any]:
     import ml_dtypes
 
     found = getattr(ml_dtypes, dtype, None)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends._tensorrt.allocating import Allocated, allocator
+from parityscope.backends._tensorrt.allocating import Allocated, set_output_allocator
 from parityscope.backends._tensorrt.api import shape_of
-from parityscope.backends._tensorrt.decoding import POISON, decoded, nbytes_of, storable, unwritten
+from parityscope.backends._tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of, to_storable_type
 from parityscope.backends._tensorrt.iotensors import check_sample
 from parityscope.backends._tensorrt.logger import logging_to
 from parityscope.errors import ParityError
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
     import contextlib
     from collections.abc import Sequence
 
-    from parityscope.backends._tensorrt.api import Context
+    from parityscope.backends._tensorrt.api import ExecutionContext
     from parityscope.backends._tensorrt.iotensors import IOFact
     from parityscope.backends._tensorrt.memory import Device
     from parityscope.backends._tensorrt.packages import Package
     from parityscope.case import Sample
 
-__all__ = ["Work", "run_once"]
+__all__ = ["EngineRun", "run_once"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class EngineRun:
     """What one run needs; `memory` frees what it takes."""
 
     package: Package
-    context: Context
+    context: ExecutionContext
     device: Device
     memory: contextlib.ExitStack
     where: str
 
 
-def run_once(work: Work, facts: Sequence[IOFact], sample: Sample) -> dict[str, np.ndarray]:
+def run_once(work: EngineRun, facts: Sequence[IOFact], sample: Sample) -> dict[str, np.ndarray]:
     """The outputs of one sample by the engine's names.
 
     Raises:
         ParityError: the sample does not fit, TensorRT fails, or an output was not written.
     """
     check_sample(facts, sample.arrays, sample.name, work.where)
-    kept = [_feed(work, fact, np.ascontiguousarray(sample.arrays[fact.name])) for fact in facts if fact.is_input]
+    kept = [_feed_input(work, fact, np.ascontiguousarray(sample.arrays[fact.name])) for fact in facts if fact.is_input]
     outputs = {fact.name: _Output.of(work, fact) for fact in facts if not fact.is_input}
     said = io.StringIO()
     with logging_to(work.package.module, said):
@@ -63,7 +63,7 @@ def run_once(work: Work, facts: Sequence[IOFact], sample: Sample) -> dict[str, n
             fix="its own words say where; trtexec --loadEngine with the same inputs should fail likewise",
         )
     del kept  # the CPU's inputs had to stay until here
-    idle = [name for name, (content, _) in found.items() if unwritten(content)]
+    idle = [name for name, (content, _) in found.items() if is_unwritten(content)]
     if idle:
         raise ParityError(
             f"the engine wrote nothing into output {idle[0]!r} on sample {sample.name}: its memory still holds what it was "
@@ -74,7 +74,7 @@ def run_once(work: Work, facts: Sequence[IOFact], sample: Sample) -> dict[str, n
     return {name: array for name, (_, array) in found.items()}
 
 
-def _feed(work: Work, fact: IOFact, array: np.ndarray) -> np.ndarray:
+def _feed_input(work: EngineRun, fact: IOFact, array: np.ndarray) -> np.ndarray:
     if not work.context.set_input_shape(fact.name, array.shape):
         raise ParityError(
             f"TensorRT refuses shape {list(array.shape)} of input {fact.name!r}",
@@ -97,10 +97,12 @@ class _Output:
     allocated: Allocated | None = None
 
     @staticmethod
-    def of(work: Work, fact: IOFact) -> _Output:
+    def of(work: EngineRun, fact: IOFact) -> _Output:
         shape = shape_of(work.context.get_tensor_shape(fact.name))
         if -1 in shape:
-            return _Output(fact=fact, shape=shape, allocated=allocator(work.package, work.context, fact.name, work))
+            return _Output(
+                fact=fact, shape=shape, allocated=set_output_allocator(work.package, work.context, fact.name, work)
+            )
         nbytes = nbytes_of(fact.dtype, shape)
         if fact.host:
             held = np.full(max(nbytes, 1), POISON, dtype=np.uint8)
@@ -110,7 +112,7 @@ class _Output:
         work.context.set_tensor_address(fact.name, address)
         return _Output(fact=fact, shape=shape, address=address)
 
-    def read(self, work: Work) -> tuple[np.ndarray, np.ndarray]:
+    def read(self, work: EngineRun) -> tuple[np.ndarray, np.ndarray]:
         """(its bytes, its elements) after the run."""
         shape, address = self.shape, self.address
         if self.allocated is not None:
@@ -122,4 +124,4 @@ class _Output:
             content = self.host
         else:
             content = work.device.fetch(address, nbytes)
-        return content, storable(decoded(content, self.fact.dtype, shape))
+        return content, to_storable_type(decode_tensor(content, self.fact.dtype, shape))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from parityscope.arithmetic.standard import SHAPE_READERS
-from parityscope.backends._tensorrt.naming import described
+from parityscope.backends._tensorrt.naming import describe_named_model
 from parityscope.logs import layer_of
 from parityscope.operators import of_kind, with_trait
 
@@ -65,44 +65,44 @@ class Wordless:
 def node_fates(built: Built) -> tuple[NodeFate, ...]:
     """What became of every node of the file, in the order of the file."""
     if built.settled is None:
-        return _seen(built, built.renamed)
+        return _fates_of_seen_nodes(built, built.renamed)
     gone = built.settled.gone
-    seen = {fate.node: fate for fate in _seen(built, described(built.settled.message))}
+    seen = {fate.node: fate for fate in _fates_of_seen_nodes(built, describe_named_model(built.settled.message))}
     return tuple(
-        _fate(node, gone[node.name].fate, (), gone[node.name].reason)
+        _make_fate(node, gone[node.name].fate, (), gone[node.name].reason)
         if node.name in gone
         else replace(seen[node.name], index=node.index)
         for node in built.renamed.nodes
     )
 
 
-def _seen(built: Built, renamed: Renamed) -> tuple[NodeFate, ...]:
+def _fates_of_seen_nodes(built: Built, renamed: Renamed) -> tuple[NodeFate, ...]:
     """What became of the nodes that TensorRT saw."""
     nodes = renamed.nodes
     if built.plan is None:
         refused = {each.node: each.reason for each in built.refused}
-        return tuple(_fate(node, "refused", (), refused.get(node.name, "nothing was built")) for node in nodes)
-    kernels = _kernels(built.log)
+        return tuple(_make_fate(node, "refused", (), refused.get(node.name, "nothing was built")) for node in nodes)
+    kernels = _kernels_by_node(built.log)
     regions = {node for members in built.log.foreign.values() for node in members}
     made = {layer.node for layer in built.layers if not layer.helper} | set(built.log.made.values())
-    folded = _folded(renamed)
+    folded = _folded_nodes(renamed)
     around = _Around(renamed, kernels)
     found = []
     for node in nodes:
         if node.name in kernels:
-            found.append(_fate(node, "kernel", kernels[node.name], "named by the engine's layers"))
+            found.append(_make_fate(node, "kernel", kernels[node.name], "named by the engine's layers"))
         elif node.name in folded:
-            found.append(_fate(node, "folded", (), folded[node.name]))
+            found.append(_make_fate(node, "folded", (), folded[node.name]))
         elif node.name in regions:
-            found.append(_fate(node, "absorbed", around(node), "in the compiled region; no kernel names it"))
+            found.append(_make_fate(node, "absorbed", around(node), "in the compiled region; no kernel names it"))
         elif not around.is_read(node):
-            found.append(_fate(node, "removed", (), "nothing reads what it computes"))
+            found.append(_make_fate(node, "removed", (), "nothing reads what it computes"))
         elif node.op_type in _HANDS_ON:
-            found.append(_fate(node, "removed", (), "it hands its input on"))
+            found.append(_make_fate(node, "removed", (), "it hands its input on"))
         elif node.name in made:
-            found.append(_fate(node, "absorbed", around(node), "in the network; no layer of the engine names it"))
+            found.append(_make_fate(node, "absorbed", around(node), "in the network; no layer of the engine names it"))
         else:
-            found.append(_fate(node, "absorbed", around(node), "the parser made it a part of its neighbours"))
+            found.append(_make_fate(node, "absorbed", around(node), "the parser made it a part of its neighbours"))
     return tuple(found)
 
 
@@ -124,7 +124,7 @@ def wordless_layers(log: Log) -> tuple[Wordless, ...]:
             Wordless(
                 layer=layer.name,
                 kind=layer.kind,
-                does=_does(layer),
+                does=_describe_layer(layer),
                 before=tuple(dict.fromkeys(before)),
                 after=tuple(dict.fromkeys(after)),
             )
@@ -132,12 +132,12 @@ def wordless_layers(log: Log) -> tuple[Wordless, ...]:
     return tuple(found)
 
 
-def counts(fates: Iterable[NodeFate]) -> Mapping[str, int]:
+def count_fates(fates: Iterable[NodeFate]) -> Mapping[str, int]:
     """How many nodes had which fate."""
     return Counter(fate.fate for fate in fates)
 
 
-def _does(layer: EngineLayer) -> str:
+def _describe_layer(layer: EngineLayer) -> str:
     if layer.kind in _ORDERING:
         return "orders the work of streams and branches"
     types = [{tensor.dtype for tensor in side} for side in (layer.inputs, layer.outputs)]
@@ -146,7 +146,7 @@ def _does(layer: EngineLayer) -> str:
     return "moves data: another layout, a copy or a slice"
 
 
-def _kernels(log: Log) -> dict[str, tuple[str, ...]]:
+def _kernels_by_node(log: Log) -> dict[str, tuple[str, ...]]:
     """The engine's layers that each node is in."""
     found: dict[str, list[str]] = {}
     for layer in log.layers:
@@ -157,7 +157,7 @@ def _kernels(log: Log) -> dict[str, tuple[str, ...]]:
     return {node: tuple(dict.fromkeys(names)) for node, names in found.items()}
 
 
-def _folded(renamed: Renamed) -> dict[str, str]:
+def _folded_nodes(renamed: Renamed) -> dict[str, str]:
     """Nodes whose outputs follow from constants, or from constants and the shapes of inputs; with the reason."""
     constant = set(renamed.initializers) | {""}
     shaped: set[str] = set()
@@ -176,7 +176,7 @@ def _folded(renamed: Renamed) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Graph:
+class _GraphReaders:
     makers: Mapping[str, NamedNode]
     readers: Mapping[str, tuple[NamedNode, ...]]
 
@@ -193,7 +193,7 @@ class _Around:
             makers.update((name, node) for name in node.outputs)
             for name in node.inputs:
                 readers.setdefault(name, []).append(node)
-        self._graph = _Graph(makers, {name: tuple(each) for name, each in readers.items()})
+        self._graph = _GraphReaders(makers, {name: tuple(each) for name, each in readers.items()})
         self._kernels = kernels
         self._outputs = renamed.outputs
 
@@ -227,5 +227,5 @@ class _Around:
         return found
 
 
-def _fate(node: NamedNode, fate: Fate, layers: tuple[str, ...], reason: str) -> NodeFate:
+def _make_fate(node: NamedNode, fate: Fate, layers: tuple[str, ...], reason: str) -> NodeFate:
     return NodeFate(node=node.name, op_type=node.op_type, index=node.index, fate=fate, layers=layers, reason=reason)

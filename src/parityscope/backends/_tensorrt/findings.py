@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from parityscope.backends._tensorrt.asked import unmet
-from parityscope.logs import find
+from parityscope.backends._tensorrt.asked import layers_below_request
+from parityscope.logs import find_in_log
 from parityscope.records import Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ _NO_PLUGIN = re.compile(r"[Pp]lugin not found|[Cc]annot find plugin|could not fi
 def find_in_view(view: NetworkView) -> tuple[Finding, ...]:
     """Findings: those of the build's log, the refusal, the order of inputs, and types that were not honoured."""
     logged = (
-        one for one in find(view.log) if one.code not in {"EXP201", "RUN202"}
-    )  # `_refused` says it, with the reason
-    return (*_refused(view), *_order(view), *_not_honoured(view), *logged)
+        one for one in find_in_log(view.log) if one.code not in {"EXP201", "RUN202"}
+    )  # `_findings_of_refusal` says it, with the reason
+    return (*_findings_of_refusal(view), *_findings_of_order(view), *_findings_of_not_honoured(view), *logged)
 
 
-def _refused(view: NetworkView) -> Iterator[Finding]:
+def _findings_of_refusal(view: NetworkView) -> Iterator[Finding]:
     if view.problem:
         yield Finding(
             code="EXP201",
@@ -76,8 +76,8 @@ def _ways_out(view: NetworkView) -> Iterator[OfferedRepair]:
         )
 
 
-def _not_honoured(view: NetworkView) -> Iterator[Finding]:
-    missed = unmet(view.executed.layers)
+def _findings_of_not_honoured(view: NetworkView) -> Iterator[Finding]:
+    missed = layers_below_request(view.executed.layers)
     if missed:
         shown = ", ".join(f"{layer.name} (asked {layer.asked}, writes {layer.stored})" for layer in missed[:_SHOWN])
         yield Finding(
@@ -94,7 +94,7 @@ def _not_honoured(view: NetworkView) -> Iterator[Finding]:
         )
 
 
-def _order(view: NetworkView) -> Iterator[Finding]:
+def _findings_of_order(view: NetworkView) -> Iterator[Finding]:
     """Inputs of one type that a program which binds by position could swap unnoticed, in the order that it needs."""
     names = view.engine_inputs
     absent = [name for name in view.file_inputs if name not in names]

@@ -37,7 +37,7 @@ def read_layer_info(path: Path) -> tuple[tuple[EngineLayer, ...], tuple[IOTensor
         ParityError: the file is no JSON of the engine inspector.
     """
     fix = "write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
-    held = _read(path, fix)
+    held = _read_inspector_json(path, fix)
     try:
         return engine_layers(held), io_tensors(held)
     except (LookupError, TypeError, AttributeError) as error:
@@ -57,7 +57,11 @@ def read_profile(path: Path) -> dict[str, float]:
         "write it with: trtexec --loadEngine=model.plan --dumpProfile --separateProfileRun --exportProfile=profile.json"
     )
     try:
-        found = {str(item["name"]): float(item["averageMs"]) / 1000 for item in _read(path, fix) if "name" in item}
+        found = {
+            str(item["name"]): float(item["averageMs"]) / 1000
+            for item in _read_inspector_json(path, fix)
+            if "name" in item
+        }
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ParityError(f"{path.name} is no profile of trtexec: {error}", where=str(path), fix=fix) from error
     if not found:
@@ -65,7 +69,7 @@ def read_profile(path: Path) -> dict[str, float]:
     return found
 
 
-def _read(path: Path, fix: str) -> Any:
+def _read_inspector_json(path: Path, fix: str) -> Any:
     """The JSON of a file; parts of a layer's name may be joined by control characters, which are no strict JSON.
 
     `fix` says how such a file is written.
@@ -75,20 +79,20 @@ def _read(path: Path, fix: str) -> Any:
 
 def engine_layers(held: Mapping[str, Any]) -> tuple[EngineLayer, ...]:
     """The layers of an inspector's document; a layer that is a string has only its name."""
-    return tuple(_layer(item) for item in held["Layers"])
+    return tuple(_layer_from_json(item) for item in held["Layers"])
 
 
 def io_tensors(held: Mapping[str, Any]) -> tuple[IOTensor, ...]:
     """The inputs and outputs of the engine in its order; up to 10 they are names, told apart by the layers that write them."""
     if "I/O Tensors" in held:
-        return tuple(_io(item) for item in held["I/O Tensors"])
+        return tuple(_io_tensor_from_json(item) for item in held["I/O Tensors"])
     written = {tensor.name for layer in engine_layers(held) for tensor in layer.outputs}
     return tuple(
         IOTensor(name=name, mode="output" if name in written else "input") for name in held.get("Bindings", ())
     )
 
 
-def _layer(item: Any) -> EngineLayer:
+def _layer_from_json(item: Any) -> EngineLayer:
     if isinstance(item, str):
         return EngineLayer(name=item, kind="", inputs=(), outputs=(), nodes=name_nodes(item), told=False)
     name = str(item.get("Name", ""))
@@ -96,21 +100,21 @@ def _layer(item: Any) -> EngineLayer:
     return EngineLayer(
         name=name,
         kind=str(item.get("LayerType", "")),
-        inputs=tuple(_tensor(each) for each in item.get("Inputs", ())),
-        outputs=tuple(_tensor(each) for each in item.get("Outputs", ())),
+        inputs=tuple(_tensor_from_json(each) for each in item.get("Inputs", ())),
+        outputs=tuple(_tensor_from_json(each) for each in item.get("Outputs", ())),
         nodes=nodes or name_nodes(name),
         told=bool(nodes),
         tactic=str(item.get("TacticName", "") or item.get("TacticValue", "")),
     )
 
 
-def _tensor(item: Mapping[str, Any]) -> EngineTensor:
+def _tensor_from_json(item: Mapping[str, Any]) -> EngineTensor:
     words = str(item.get("Datatype") or item.get("Format/Datatype") or "")
     dims = ",".join(str(size) for size in item.get("Dimensions", ()))
     return EngineTensor(name=str(item.get("Name", "")), dtype=type_word(words), dimensions=dims)
 
 
-def _io(item: Mapping[str, Any]) -> IOTensor:
+def _io_tensor_from_json(item: Mapping[str, Any]) -> IOTensor:
     mode: Literal["input", "output"] = "input" if item.get("IOMode") == "Input" else "output"
     dims = ",".join(str(size) for size in item.get("Dimensions", ()))
     return IOTensor(name=str(item.get("Name", "")), mode=mode, dtype=str(item.get("DataType", "")), dimensions=dims)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.backends._tensorrt.api import shape_of
-from parityscope.backends._tensorrt.profiles import Range, flags_for
+from parityscope.backends._tensorrt.profiles import ShapeRange, flags_for
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ __all__ = [
     "check_sample",
     "covering_profile",
     "io_facts",
-    "narrowed",
-    "widened",
+    "narrow_inputs",
+    "widen_outputs",
 ]
 
 # TensorRT's names of types -> ours, and those of numpy and ml_dtypes.
@@ -65,7 +65,7 @@ class IOFact:
     layout: str = ""
     host: bool = False
     shape_values: bool = False
-    covered: Range | None = None
+    covered: ShapeRange | None = None
 
 
 def io_facts(engine: Engine, profile: int = 0) -> tuple[IOFact, ...]:
@@ -87,21 +87,21 @@ def io_facts(engine: Engine, profile: int = 0) -> tuple[IOFact, ...]:
                 layout=engine.get_tensor_format_desc(name),
                 host=engine.get_tensor_location(name).name == "HOST",
                 shape_values=values,
-                covered=_profile(engine, name, profile) if is_input and -1 in shape and not values else None,
+                covered=_range_in_profile(engine, name, profile) if is_input and -1 in shape and not values else None,
             )
         )
     return tuple(found)
 
 
-def _profile(engine: Engine, name: str, number: int) -> Range:
+def _range_in_profile(engine: Engine, name: str, number: int) -> ShapeRange:
     smallest, usual, largest = (shape_of(dims) for dims in engine.get_tensor_profile_shape(name, number))
-    return Range(smallest=smallest, usual=usual, largest=largest)
+    return ShapeRange(smallest=smallest, usual=usual, largest=largest)
 
 
 def covering_profile(profiles: Sequence[Sequence[IOFact]], arrays: Mapping[str, np.ndarray]) -> int:
     """The first profile that covers a sample; 0, whose error then says why not, where none does."""
     for number, facts in enumerate(profiles):
-        if all(fact.name in arrays and _fits(fact, arrays[fact.name].shape) for fact in facts if fact.is_input):
+        if all(fact.name in arrays and _fits_fact(fact, arrays[fact.name].shape) for fact in facts if fact.is_input):
             return number
     return 0
 
@@ -119,7 +119,10 @@ def check_engine(facts: Sequence[IOFact], inputs: Sequence[str], outputs: Sequen
         # An output that only the engine has is harmless: it may have been marked on purpose.
         if (missing and is_input) or extra:
             raise ParityError(
-                f"the engine's {title}s are {_listed(engine)}, the model's are {_listed(model)}: nothing is matched by place",
+                (
+                    f"the engine's {title}s are {_list_names(engine)}, the model's are {_list_names(model)}: nothing is "
+                    "matched by place"
+                ),
                 where=where,
                 fix="build the engine from this model, or give the model that it was built from",
             )
@@ -128,8 +131,8 @@ def check_engine(facts: Sequence[IOFact], inputs: Sequence[str], outputs: Sequen
             raise ParityError(
                 f"{fact.name!r} has the layout {fact.layout or 'of another format'}, and only C order can be fed and read",
                 where=where,
-                fix=f"build the engine with linear inputs and outputs: trtexec --inputIOFormats={_format(fact)} "
-                f"--outputIOFormats={_format(fact)} (or leave both flags out)",
+                fix=f"build the engine with linear inputs and outputs: trtexec --inputIOFormats={_io_format_word(fact)} "
+                f"--outputIOFormats={_io_format_word(fact)} (or leave both flags out)",
             )
 
 
@@ -145,10 +148,10 @@ def check_sample(facts: Sequence[IOFact], arrays: Mapping[str, np.ndarray], samp
             raise ParityError(
                 f"sample {sample} has no input {fact.name!r}",
                 where=where,
-                fix=f"the engine wants {_listed([each.name for each in inputs])}",
+                fix=f"the engine wants {_list_names([each.name for each in inputs])}",
             )
         _check_type(fact, arrays[fact.name], where)
-    outside = [fact for fact in inputs if not _fits(fact, arrays[fact.name].shape)]
+    outside = [fact for fact in inputs if not _fits_fact(fact, arrays[fact.name].shape)]
     if not outside:
         return
     first = outside[0]
@@ -159,7 +162,7 @@ def check_sample(facts: Sequence[IOFact], arrays: Mapping[str, np.ndarray], samp
             where=where,
             fix=f"give {first.name!r} in the shape {list(first.shape)}, or build the engine from a model with dynamic sizes",
         )
-    wanted = {fact.name: _widened(fact, arrays[fact.name].shape) for fact in inputs if fact.covered}
+    wanted = {fact.name: _widen_range(fact, arrays[fact.name].shape) for fact in inputs if fact.covered}
     low, high = list(first.covered.smallest), list(first.covered.largest)
     raise ParityError(
         f"the engine's profile covers {low} to {high} of input {first.name!r}, sample {sample} has {given}",
@@ -183,7 +186,7 @@ def check_fixed(fixed: Mapping[str, np.ndarray], arrays: Mapping[str, np.ndarray
             )
 
 
-def narrowed(
+def narrow_inputs(
     facts: Sequence[IOFact], arrays: Mapping[str, np.ndarray], sample: str, where: str
 ) -> dict[str, np.ndarray]:
     """A sample's arrays, int64 made int32 where the engine wants that (TensorRT before 10 builds it so from int64 in a file).
@@ -207,7 +210,7 @@ def narrowed(
     return found
 
 
-def widened(arrays: Mapping[str, np.ndarray], declared: Mapping[str, str]) -> dict[str, np.ndarray]:
+def widen_outputs(arrays: Mapping[str, np.ndarray], declared: Mapping[str, str]) -> dict[str, np.ndarray]:
     """Outputs by name, int32 made int64 where the model declares that; nothing else is changed."""
     return {
         name: array.astype("int64") if (array.dtype.name, declared.get(name)) == ("int32", "int64") else array
@@ -231,7 +234,7 @@ def _check_type(fact: IOFact, array: np.ndarray, where: str) -> None:
     )
 
 
-def _fits(fact: IOFact, shape: Sequence[int]) -> bool:
+def _fits_fact(fact: IOFact, shape: Sequence[int]) -> bool:
     if fact.covered is not None:
         return fact.covered.covers(shape)
     return len(shape) == len(fact.shape) and all(
@@ -239,22 +242,22 @@ def _fits(fact: IOFact, shape: Sequence[int]) -> bool:
     )
 
 
-def _widened(fact: IOFact, shape: Sequence[int]) -> Range:
+def _widen_range(fact: IOFact, shape: Sequence[int]) -> ShapeRange:
     before = fact.covered
     given = tuple(shape)
     if before is None or len(before.usual) != len(given):
-        return Range(smallest=given, usual=given, largest=given)
-    return Range(
+        return ShapeRange(smallest=given, usual=given, largest=given)
+    return ShapeRange(
         smallest=tuple(map(min, before.smallest, given)),
         usual=before.usual,
         largest=tuple(map(max, before.largest, given)),
     )
 
 
-def _format(fact: IOFact) -> str:
+def _io_format_word(fact: IOFact) -> str:
     words = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8"}
     return f"{words.get(fact.dtype, fact.dtype)}:chw"
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.logs.names import metadata_nodes
 
 if TYPE_CHECKING:
-    from parityscope.backends._tensorrt.api import Network
+    from parityscope.backends._tensorrt.api import NetworkDefinition
 
 __all__ = ["NetworkLayer", "NetworkTensor", "network_inputs", "network_layers", "network_tensor"]
 
@@ -37,11 +37,11 @@ class NetworkLayer:
     types: tuple[str, ...]
 
 
-def network_inputs(network: Network) -> list[Any]:
+def network_inputs(network: NetworkDefinition) -> list[Any]:
     return [network.get_input(index) for index in range(network.num_inputs)]
 
 
-def network_layers(network: Network) -> list[NetworkLayer]:
+def network_layers(network: NetworkDefinition) -> list[NetworkLayer]:
     found = []
     names: list[tuple[list[str], list[str]]] = []
     for index in range(network.num_layers):
@@ -56,13 +56,13 @@ def network_layers(network: Network) -> list[NetworkLayer]:
                 kind=layer.type.name.lower(),
                 node=nodes[0] if nodes else "",
                 helper=not nodes,
-                types=tuple(_type(each.dtype) for each in outputs),
+                types=tuple(_numpy_type_word(each.dtype) for each in outputs),
             )
         )
-    return _served(found, names)
+    return _name_nodes_served(found, names)
 
 
-def _served(layers: list[NetworkLayer], names: list[tuple[list[str], list[str]]]) -> list[NetworkLayer]:
+def _name_nodes_served(layers: list[NetworkLayer], names: list[tuple[list[str], list[str]]]) -> list[NetworkLayer]:
     """The layers with the node that each helper works for: that of the first layer behind it, or before it, with a node."""
     for forward in (True, False):
         touching: dict[str, list[int]] = {}
@@ -81,10 +81,10 @@ def _served(layers: list[NetworkLayer], names: list[tuple[list[str], list[str]]]
 
 
 def network_tensor(tensor: Any) -> NetworkTensor:
-    return NetworkTensor(name=tensor.name, dtype=_type(tensor.dtype), shape=tuple(tensor.shape))
+    return NetworkTensor(name=tensor.name, dtype=_numpy_type_word(tensor.dtype), shape=tuple(tensor.shape))
 
 
-def _type(dtype: Any) -> str:
+def _numpy_type_word(dtype: Any) -> str:
     words = {"FLOAT": "float32", "HALF": "float16", "BF16": "bfloat16", "FP8": "float8_e4m3fn"}
     name: str = dtype.name
     return words.get(name, name.lower())

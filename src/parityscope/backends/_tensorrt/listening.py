@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends._tensorrt.borders import fits
-from parityscope.backends._tensorrt.decoding import decoded, storable
+from parityscope.backends._tensorrt.borders import fits_shape
+from parityscope.backends._tensorrt.decoding import decode_tensor, to_storable_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,12 +77,12 @@ class Heard:
         """Takes in one occurrence of the engine's tensor `name`; `content` is uint8, (nbytes,), and is not kept."""
         ours = self.names[name]
         wanted = self.shapes.get(ours, shape)
-        if not fits(shape, wanted):
+        if not fits_shape(shape, wanted):
             self.unknown.add(name)
             return
-        array = storable(decoded(content, dtype, shape).reshape(wanted))
+        array = to_storable_type(decode_tensor(content, dtype, shape).reshape(wanted))
         if self.summarizes:
-            self.summaries[ours] = _joined(self.summaries.get(ours), _summary(array))
+            self.summaries[ours] = _join_summaries(self.summaries.get(ours), _summarize_array(array))
         if not self.keeps:
             return
         turn = self.turns.get(ours, 0)
@@ -107,7 +107,7 @@ class Heard:
         return mapped.view(array.dtype).reshape(array.shape)
 
 
-def _summary(array: np.ndarray) -> Summary:
+def _summarize_array(array: np.ndarray) -> Summary:
     numbers = array.astype(np.float64).reshape(-1)
     finite = numbers[np.isfinite(numbers)]
     return Summary(
@@ -123,7 +123,7 @@ def _summary(array: np.ndarray) -> Summary:
     )
 
 
-def _joined(before: Summary | None, now: Summary) -> Summary:
+def _join_summaries(before: Summary | None, now: Summary) -> Summary:
     if before is None:
         return now
     finite = [one.count - one.nan - one.inf for one in (before, now)]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.api import Runtime
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["Loaded", "load_engine", "reason_of"]
+__all__ = ["LoadedEngine", "load_engine", "reason_of"]
 
 _AGAIN = "build it again with the TensorRT and on the GPU that run it"
 _NO_PLUGIN = (
@@ -105,7 +105,7 @@ _CUDA = re.compile(r"Cuda Runtime|cudaError|CUDA initialization failure")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedEngine:
     """An engine and the runtime that must outlive it; `words` is what TensorRT said, `missing_cuda` why nothing can run."""
 
     runtime: Any
@@ -116,7 +116,7 @@ class Loaded:
 
 def load_engine(
     content: bytes, package: Package, plugins: Sequence[Path], *, where: str, carries_code: bool = False
-) -> Loaded:
+) -> LoadedEngine:
     """Reads an engine. Without a usable GPU `engine` is None and `missing_cuda` holds TensorRT's words.
 
     `carries_code` lets a version-compatible engine bring its own runtime, which TensorRT refuses unless it is told to.
@@ -138,7 +138,7 @@ def load_engine(
         engine = runtime.deserialize_cuda_engine(content)
     words = tuple(said.getvalue().split("\n"))
     if engine is not None:
-        return Loaded(runtime=runtime, engine=engine, words=words)
+        return LoadedEngine(runtime=runtime, engine=engine, words=words)
     errors = [line.partition("[E] ")[2] for line in words if "[E] " in line]
     errors += [line.partition("] ")[2] for line in words[:checked]]
     problem, fix = reason_of(errors)
@@ -146,7 +146,7 @@ def load_engine(
         raise ParityError(problem, where=where, fix=fix)
     cuda = next((line for line in errors if _CUDA.search(line)), "")
     if cuda:
-        return Loaded(runtime=runtime, engine=None, words=words, missing_cuda=cuda)
+        return LoadedEngine(runtime=runtime, engine=None, words=words, missing_cuda=cuda)
     raise ParityError(
         f"TensorRT refuses the engine: {errors[0] if errors else 'it does not say why'}", where=where, fix=_AGAIN
     )

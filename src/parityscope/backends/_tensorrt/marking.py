@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["WAYS", "Marked", "Marks", "Most", "by_kind", "mark", "registered", "take_most", "way_for", "without"]
+__all__ = [
+    "WAYS",
+    "Marked",
+    "Marks",
+    "Most",
+    "mark_tensors",
+    "names_floats_first",
+    "registered_tensor_names",
+    "take_most",
+    "way_for",
+    "without_refused",
+]
 
 Built = TypeVar("Built")
 
@@ -78,7 +89,7 @@ def way_for(asked: str, package: Package) -> Way:
     return next(way for way in WAYS if way == asked)
 
 
-def registered(lines: Iterable[str]) -> dict[str, str]:
+def registered_tensor_names(lines: Iterable[str]) -> dict[str, str]:
     """ONNX value -> the name that the parser gave its tensor, from the parser's verbose log; of namesakes the first."""
     found: dict[str, str] = {}
     for line in lines:
@@ -87,12 +98,12 @@ def registered(lines: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def mark(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
+def mark_tensors(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
     """Marks what `marks` asks for in a parsed `network`; `tensors` are the parser's names by ONNX value."""
     if marks.way == "unfused":
         network.mark_unfused_tensors_as_debug_tensors()
         return Marked(names={tensors.get(name, name): name for name in marks.names}, unfused=True)
-    held = _tensors(network)
+    held = _network_tensors(network)
     outputs = {network.get_output(index).name for index in range(network.num_outputs)}
     found, absent = {}, []
     for name in marks.names:
@@ -113,15 +124,15 @@ def mark(network: Any, marks: Marks, tensors: Mapping[str, str]) -> Marked:
     return Marked(names=found, absent=tuple(absent))
 
 
-def by_kind(network: Any, marks: Marks, tensors: Mapping[str, str]) -> list[list[str]]:
+def names_floats_first(network: Any, marks: Marks, tensors: Mapping[str, str]) -> list[list[str]]:
     """The names of `marks`: those of floating point, then the others, which some compilers refuse to show."""
-    held = _tensors(network)
+    held = _network_tensors(network)
     kinds = {name: held[tensors.get(name, name)].dtype.name for name in marks.names if tensors.get(name, name) in held}
     floats = [name for name in marks.names if kinds.get(name) in _FLOATS]
     return [floats, [name for name in marks.names if name not in set(floats)]]
 
 
-def _tensors(network: Any) -> dict[str, Any]:
+def _network_tensors(network: Any) -> dict[str, Any]:
     """The tensors that the layers of a network write, by name."""
     layers = (network.get_layer(index) for index in range(network.num_layers))
     return {
@@ -171,7 +182,7 @@ def take_most(build: Callable[[Sequence[str]], Built | None], groups: Sequence[S
     return Most(built=built, left=tuple(name for name in whole if name in left))
 
 
-def without(marked: Marked, left: Sequence[str]) -> Marked:
+def without_refused(marked: Marked, left: Sequence[str]) -> Marked:
     """What was marked, with the names that the builder refuses told as missing."""
     skips = [Skip(what=f"tensor {name}", reason="TensorRT's builder refuses an engine that shows it") for name in left]
     return replace(marked, absent=(*marked.absent, *skips))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["NamedNode", "Renamed", "described", "named"]
+__all__ = ["NamedNode", "Renamed", "describe_named_model", "name_all_nodes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Renamed:
     initializers: frozenset[str]
 
 
-def named(path: Path, shapes: Mapping[str, Sequence[int]]) -> Renamed:
+def name_all_nodes(path: Path, shapes: Mapping[str, Sequence[int]]) -> Renamed:
     """The model at `path` with a name of its own for every node, also in bodies of control flow.
 
     A symbolic dimension that has different sizes in `shapes` (by input) becomes one of its own wherever it stands.
@@ -59,7 +59,7 @@ def named(path: Path, shapes: Mapping[str, Sequence[int]]) -> Renamed:
     used: set[str] = set()
     renamed = 0
     computing = 0
-    for node, index in _nodes(message.graph):
+    for node, index in _nodes_in_bodies(message.graph):
         # As sites are named: by the place among the nodes that compute.
         place = index if node.op_type == "Constant" else computing
         name = node.name or f"{node.op_type}#{place if index >= 0 else node.output[0]}"
@@ -69,10 +69,10 @@ def named(path: Path, shapes: Mapping[str, Sequence[int]]) -> Renamed:
         renamed += name != node.name
         node.name = name
         used.add(name)
-    return described(message, renamed=renamed, shared_symbols=_split_symbols(message.graph, shapes))
+    return describe_named_model(message, renamed=renamed, shared_symbols=_split_symbols(message.graph, shapes))
 
 
-def described(message: Any, *, renamed: int = 0, shared_symbols: tuple[str, ...] = ()) -> Renamed:
+def describe_named_model(message: Any, *, renamed: int = 0, shared_symbols: tuple[str, ...] = ()) -> Renamed:
     """What a message whose nodes have names of their own holds."""
     initializers = frozenset(tensor.name for tensor in message.graph.initializer)
     return Renamed(
@@ -85,36 +85,36 @@ def described(message: Any, *, renamed: int = 0, shared_symbols: tuple[str, ...]
                 inputs=tuple(node.input),
                 outputs=tuple(node.output),
             )
-            for node, index in _nodes(message.graph)
+            for node, index in _nodes_in_bodies(message.graph)
         ),
         renamed=renamed,
         shared_symbols=shared_symbols,
         inputs=tuple(value.name for value in message.graph.input if value.name not in initializers),
-        outputs=frozenset(_outputs(message.graph)),
+        outputs=frozenset(_outputs_in_bodies(message.graph)),
         initializers=initializers,
     )
 
 
-def _outputs(graph: Any) -> Iterator[str]:
+def _outputs_in_bodies(graph: Any) -> Iterator[str]:
     yield from (value.name for value in graph.output)
     for node in graph.node:
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
-                yield from _outputs(body)
+                yield from _outputs_in_bodies(body)
 
 
 def _split_symbols(graph: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     sizes: dict[str, set[int]] = {}
-    for dim, _, size in _dimensions(graph, shapes):
+    for dim, _, size in _named_dimensions(graph, shapes):
         sizes.setdefault(dim.dim_param, set()).add(size)
     split = {symbol for symbol, found in sizes.items() if len(found) > 1}
-    for dim, name, _ in _dimensions(graph, shapes):
+    for dim, name, _ in _named_dimensions(graph, shapes):
         if dim.dim_param in split:
             dim.dim_param = name
     return tuple(sorted(split))
 
 
-def _dimensions(graph: Any, shapes: Mapping[str, Sequence[int]]) -> list[tuple[Any, str, int]]:
+def _named_dimensions(graph: Any, shapes: Mapping[str, Sequence[int]]) -> list[tuple[Any, str, int]]:
     """(dimension, a name of its own, size) of each symbolic dimension of an input whose shape is given."""
     return [
         (dim, f"{value.name}.{axis}", size)
@@ -126,9 +126,9 @@ def _dimensions(graph: Any, shapes: Mapping[str, Sequence[int]]) -> list[tuple[A
     ]
 
 
-def _nodes(graph: Any, *, inside: bool = False) -> Iterator[tuple[Any, int]]:
+def _nodes_in_bodies(graph: Any, *, inside: bool = False) -> Iterator[tuple[Any, int]]:
     for index, node in enumerate(graph.node):
         yield node, -1 if inside else index
         for attribute in node.attribute:
             for body in (attribute.g, *attribute.graphs):
-                yield from _nodes(body, inside=True)
+                yield from _nodes_in_bodies(body, inside=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._tensorrt.asked import asked_of, requested_of, with_asked
-from parityscope.backends._tensorrt.building import Built, build
+from parityscope.backends._tensorrt.asked import asked_of, requested_of, tell_types_asked
+from parityscope.backends._tensorrt.building import Built, build_engine
 from parityscope.backends._tensorrt.fates import NodeFate, Wordless, node_fates, wordless_layers
-from parityscope.backends._tensorrt.options import Options
+from parityscope.backends._tensorrt.options import TensorrtOptions
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:
@@ -69,18 +69,18 @@ class NetworkView:
 
 
 def network_view(
-    path: Path, package: Package, options: Options | None = None, *, log_file: Path | None = None
+    path: Path, package: Package, options: TensorrtOptions | None = None, *, log_file: Path | None = None
 ) -> NetworkView:
     """Parses and builds the model at `path`.
 
     Raises:
         ParityError: the file is no ONNX model, a dynamic input has no shape, or an option cannot be met.
     """
-    options = options or Options()
-    return view_of(build(path, package, options, log_file=log_file), package, options)
+    options = options or TensorrtOptions()
+    return view_of(build_engine(path, package, options, log_file=log_file), package, options)
 
 
-def view_of(built: Built, package: Package, options: Options) -> NetworkView:
+def view_of(built: Built, package: Package, options: TensorrtOptions) -> NetworkView:
     """The view of what was built with `options`."""
     log = built.log
     asked = asked_of(built.renamed.message, options)
@@ -102,19 +102,21 @@ def view_of(built: Built, package: Package, options: Options) -> NetworkView:
         seconds=built.seconds,
         problem=built.problem,
         log=log,
-        skipped=tuple(_skips(built)),
+        skipped=tuple(_list_skips(built)),
         fixed=built.settled.fixed if built.settled else (),
         settled=built.settled.message if built.settled else None,
         executed=described_by(options, asked)(log.layers),
     )
 
 
-def described_by(options: Options, asked: Mapping[str, str]) -> Callable[[Sequence[EngineLayer]], ExecutedGraph]:
+def described_by(
+    options: TensorrtOptions, asked: Mapping[str, str]
+) -> Callable[[Sequence[EngineLayer]], ExecutedGraph]:
     """What tells an engine that was built with `options`, whose nodes were asked for the formats `asked`, by its layers."""
     requested = requested_of(asked, options.precision)
 
     def told(layers: Sequence[EngineLayer]) -> ExecutedGraph:
-        graph = with_asked(executed_graph(layers, requested), asked)
+        graph = tell_types_asked(executed_graph(layers, requested), asked)
         # TF32 is no type of an engine: it is how products of FP32 may be rounded, and not every kernel's name tells.
         if options.tf32 and requested == "f32":
             executed = "tf32" if graph.executed == "f32" else graph.executed
@@ -151,7 +153,7 @@ def executed_graph(
     return ExecutedGraph(layers=tuple(found), requested=requested, executed=executed)
 
 
-def _skips(built: Built) -> list[Skip]:
+def _list_skips(built: Built) -> list[Skip]:
     found = list(built.log.skipped) if built.plan is not None else []
     if built.renamed.shared_symbols:
         names = ", ".join(repr(name) for name in built.renamed.shared_symbols)

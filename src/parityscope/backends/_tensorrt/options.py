@@ -30,7 +30,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from parityscope.backends._tensorrt.profiles import Range, ranges_of
+from parityscope.backends._tensorrt.profiles import ShapeRange, ranges_of
 from parityscope.backends._tensorrt.settling import value_of
 from parityscope.errors import ParityError
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.packages import Package
     from parityscope.records import Target
 
-__all__ = ["WEAK_FLAGS", "Options", "options_of"]
+__all__ = ["WEAK_FLAGS", "TensorrtOptions", "options_of"]
 
 # Our names of formats -> BuilderFlag of TensorRT 8.6 to 10.
 WEAK_FLAGS = MappingProxyType({"f16": "FP16", "bf16": "BF16", "int8": "INT8", "f8e4m3": "FP8"})
@@ -56,10 +56,10 @@ _TYPED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class TensorrtOptions:
     """How a network is to be built; see the module. `values` are inputs that become constants, `settle` folds the rest."""
 
-    shapes: Mapping[str, Range] = field(default_factory=lambda: MappingProxyType({}))
+    shapes: Mapping[str, ShapeRange] = field(default_factory=lambda: MappingProxyType({}))
     values: Mapping[str, np.ndarray] = field(default_factory=lambda: MappingProxyType({}))
     settle: bool = False
     tf32: bool = False
@@ -81,18 +81,18 @@ class Options:
     device: int = 0
 
 
-def options_of(target: Target, package: Package) -> Options:
+def options_of(target: Target, package: Package) -> TensorrtOptions:
     """The options of `target`, for `package`.
 
     Raises:
         ParityError: one is not of its form, or this version has no such thing.
     """
     _check_words(target)
-    precision, layers = target.precision, _layers(target.option("layers"))
-    typing = _typing(target, package)
+    precision, layers = target.precision, _parse_layer_types(target.option("layers"))
+    typing = _choose_typing(target, package)
     _check_weak(target, package, typing)
-    values = _values(target.option("fix"))
-    found = Options(
+    values = _parse_fixed_values(target.option("fix"))
+    found = TensorrtOptions(
         shapes=ranges_of(target.option("shapes")),
         values=values,
         settle=bool(values) or target.option("settle") == "on",
@@ -101,18 +101,18 @@ def options_of(target: Target, package: Package) -> Options:
         typing=typing,
         layers=layers,
         constraints=target.option("constraints") or ("obey" if layers else ""),
-        timing_cache=_path(target, "timing_cache"),
+        timing_cache=_option_path(target, "timing_cache"),
         plugins=tuple(Path(item) for item in target.option("plugins").split(",") if item),
         version_compatible=target.option("version_compatible") == "on",
         hardware=target.option("hardware"),
-        capabilities=_capabilities(target.option("capability")),
+        capabilities=_parse_capabilities(target.option("capability")),
         build_route=target.option("build_route"),
-        level=_level(target.option("level")),
-        workspace=_workspace(target.option("workspace")),
-        tactics=_tactics(target.option("tactics")),
-        dla=_number(target, "dla"),
+        level=_parse_level(target.option("level")),
+        workspace=_parse_workspace(target.option("workspace")),
+        tactics=_parse_tactics(target.option("tactics")),
+        dla=_parse_device_number(target, "dla"),
         fallback=target.option("fallback") != "off",
-        device=_number(target, "device") or 0,
+        device=_parse_device_number(target, "device") or 0,
     )
     _check_version(found, package)
     return found
@@ -137,7 +137,7 @@ def _check_words(target: Target) -> None:
             raise ParityError(f"{name}={given!r} is not known", fix=f"use {name}={'|'.join(values)}")
 
 
-def _typing(target: Target, package: Package) -> Literal["strong", "weak"]:
+def _choose_typing(target: Target, package: Package) -> Literal["strong", "weak"]:
     asked = target.option("typing")
     wants_weak = any((target.precision not in {"", "f32"}, target.option("layers"), target.option("constraints")))
     if asked == "strong" and wants_weak and package.weakly_typed:
@@ -166,7 +166,7 @@ def _check_weak(target: Target, package: Package, typing: str) -> None:
     )
 
 
-def _check_version(options: Options, package: Package) -> None:
+def _check_version(options: TensorrtOptions, package: Package) -> None:
     flags = package.module.BuilderFlag
     if options.precision and not hasattr(flags, WEAK_FLAGS[options.precision]):
         raise ParityError(f"{package.title} {package.version} has no {options.precision}", fix="use f16")
@@ -206,7 +206,7 @@ def _check_version(options: Options, package: Package) -> None:
         )
 
 
-def _layers(text: str) -> tuple[tuple[str, str], ...]:
+def _parse_layer_types(text: str) -> tuple[tuple[str, str], ...]:
     found = []
     for item in text.split(",") if text else ():
         name, _, precision = item.rpartition(":")
@@ -219,7 +219,7 @@ def _layers(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _values(text: str) -> dict[str, np.ndarray]:
+def _parse_fixed_values(text: str) -> dict[str, np.ndarray]:
     """`sr:16000,lengths:1,2,3` by input; a part without a name goes on with the list before it."""
     joined: list[str] = []
     for part in text.split(",") if text else ():
@@ -236,7 +236,7 @@ def _values(text: str) -> dict[str, np.ndarray]:
     return found
 
 
-def _capabilities(text: str) -> tuple[int, ...]:
+def _parse_capabilities(text: str) -> tuple[int, ...]:
     """`8.9,12.0` as (89, 120)."""
     parts = [item for item in text.split(",") if item]
     if any(re.fullmatch(r"\d+\.\d", item) is None for item in parts):
@@ -244,7 +244,7 @@ def _capabilities(text: str) -> tuple[int, ...]:
     return tuple(int(item.replace(".", "")) for item in parts)
 
 
-def _level(text: str) -> int | None:
+def _parse_level(text: str) -> int | None:
     if text and (not text.isdigit() or int(text) >= _LEVELS):
         raise ParityError(
             f"level={text!r} is no optimization level", fix="use level=0 to level=5 (TensorRT's own is 3)"
@@ -252,12 +252,12 @@ def _level(text: str) -> int | None:
     return int(text) if text else None
 
 
-def _path(target: Target, name: str) -> Path | None:
+def _option_path(target: Target, name: str) -> Path | None:
     text = target.option(name)
     return Path(text) if text else None
 
 
-def _workspace(text: str) -> int:
+def _parse_workspace(text: str) -> int:
     """`4GiB` or `512MiB` in bytes; a plain number is MiB, as trtexec takes it. 0 leaves TensorRT's own limit."""
     if not text:
         return 0
@@ -267,7 +267,7 @@ def _workspace(text: str) -> int:
     return int(match[1]) << (30 if match[2] == "GiB" else 20)
 
 
-def _tactics(text: str) -> tuple[tuple[str, bool], ...]:
+def _parse_tactics(text: str) -> tuple[tuple[str, bool], ...]:
     """`-CUDNN,+CUBLAS` as (library, allowed)."""
     found = []
     for item in text.split(",") if text else ():
@@ -277,7 +277,7 @@ def _tactics(text: str) -> tuple[tuple[str, bool], ...]:
     return tuple(found)
 
 
-def _check_tactics(options: Options, package: Package) -> None:
+def _check_tactics(options: TensorrtOptions, package: Package) -> None:
     if not options.tactics:
         return
     known = getattr(getattr(package.module, "TacticSource", None), "__members__", {})
@@ -292,7 +292,7 @@ def _check_tactics(options: Options, package: Package) -> None:
         )
 
 
-def _number(target: Target, name: str) -> int | None:
+def _parse_device_number(target: Target, name: str) -> int | None:
     text = target.option(name)
     if text and (not text.isdigit() or len(text) > 3):
         raise ParityError(f"{name}={text!r} is no number of a device", fix=f"write {name}=0")

@@ -65,7 +65,7 @@ def find_package(product: str = "") -> Package:
         raise ParityError(f"there is no product {product!r}", fix=f"use product={'|'.join(PRODUCTS)}")
     problems = []
     for name in (product,) if product else PRODUCTS:
-        found, problem = _load(name)
+        found, problem = _import_package(name)
         if found is not None:
             return found
         problems.append(problem)
@@ -93,7 +93,7 @@ def capability_problem(product: str, capability: tuple[int, int]) -> str:
     )
 
 
-def _load(name: str) -> tuple[Package | None, str]:
+def _import_package(name: str) -> tuple[Package | None, str]:
     try:
         module = importlib.import_module(_MODULES[name])
     except (ImportError, OSError, RuntimeError) as error:

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._tensorrt.profiles import Range
+from parityscope.backends._tensorrt.profiles import ShapeRange
 from parityscope.caches import user_cache
 from parityscope.private_folders import is_private
 from parityscope.whole_files import write_whole
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Kept", "cache_folder", "find_engine", "keep_engine", "key_of"]
+__all__ = ["KeptEngine", "cache_folder", "find_engine", "keep_engine", "key_of"]
 
 _MOST_BYTES = 4 << 30  # chosen: a dozen engines of usual size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptEngine:
     """An engine, the shapes that it covers by input (dynamic ones), and plain facts about its build."""
 
     plan: bytes
-    ranges: Mapping[str, Range]
+    ranges: Mapping[str, ShapeRange]
     facts: Mapping[str, Any]
 
 
@@ -45,14 +45,14 @@ def key_of(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-def find_engine(folder: Path, key: str, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept | None:
+def find_engine(folder: Path, key: str, shapes: Sequence[Mapping[str, Sequence[int]]]) -> KeptEngine | None:
     """A kept engine of this key that covers all of `shapes`, each by input; None if there is none."""
     # An engine is code: one that somebody else may have put there is none.
     for path in sorted(folder.glob(f"{key}-*.json")) if is_private(folder) else ():
         try:
             held = json.loads(path.read_text(encoding="utf-8"))
             ranges = {
-                name: Range(**{part: tuple(size) for part, size in each.items()})
+                name: ShapeRange(**{part: tuple(size) for part, size in each.items()})
                 for name, each in held["ranges"].items()
             }
             plan = path.with_suffix(".plan").read_bytes()
@@ -61,11 +61,11 @@ def find_engine(folder: Path, key: str, shapes: Sequence[Mapping[str, Sequence[i
         if hashlib.sha256(plan).hexdigest() != held.get("sha256"):
             continue
         if all(name in each and ranges[name].covers(each[name]) for each in shapes for name in ranges):
-            return Kept(plan=plan, ranges=ranges, facts=held["facts"])
+            return KeptEngine(plan=plan, ranges=ranges, facts=held["facts"])
     return None
 
 
-def keep_engine(folder: Path, key: str, kept: Kept) -> None:
+def keep_engine(folder: Path, key: str, kept: KeptEngine) -> None:
     """Keeps an engine; one that cannot be written is not kept, and nothing else happens."""
     number = hashlib.sha256(repr(sorted(kept.ranges.items())).encode()).hexdigest()[:8]
     told = {

@@ -32,7 +32,7 @@ def load_plugins(registry: Registry, libraries: Iterable[Path]) -> tuple[str, ..
             raise ParityError(
                 f"there is no plugin library at {path}", fix="give the path of a .so file: plugins=lib.so"
             )
-        before = _creators(registry)
+        before = _creators_of_plugins(registry)
         try:
             ctypes.CDLL(str(path.resolve()), mode=ctypes.RTLD_GLOBAL)
         except OSError as error:
@@ -41,13 +41,13 @@ def load_plugins(registry: Registry, libraries: Iterable[Path]) -> tuple[str, ..
                 where=str(path),
                 fix=f"look at what it needs (ldd {path}), and build it against the TensorRT that is installed",
             ) from error
-        if _creators(registry) == before and registry.load_library(str(path.resolve())) is None:
+        if _creators_of_plugins(registry) == before and registry.load_library(str(path.resolve())) is None:
             raise ParityError(
                 f"{path.name} registers no plugin",
                 where=str(path),
                 fix="it must call REGISTER_TENSORRT_PLUGIN, or export getCreators and setLoggerFinder",
             )
-        found.extend(sorted(_creators(registry) - before))
+        found.extend(sorted(_creators_of_plugins(registry) - before))
     return tuple(found)
 
 
@@ -61,7 +61,7 @@ def register_standard_plugins(trt: Any, logger: Any) -> None:
         trt.init_libnvinfer_plugins(logger, "")
 
 
-def _creators(registry: Any) -> set[str]:
+def _creators_of_plugins(registry: Any) -> set[str]:
     held = getattr(registry, "all_creators", None)
     if held is None:
         held = registry.plugin_creator_list  # before TensorRT 10

@@ -15,18 +15,18 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from parityscope.backends._tensorrt.api import Builder, BuilderConfig, Profile
+    from parityscope.backends._tensorrt.api import Builder, BuilderConfig, OptimizationProfile
     from parityscope.backends._tensorrt.layers import NetworkTensor
 
 __all__ = [
-    "Range",
+    "ShapeRange",
     "add_profile",
     "check_covered",
     "check_names",
     "flags_for",
     "ranges_of",
     "ranges_of_samples",
-    "sizes",
+    "usual_shapes",
 ]
 
 Shape = tuple[int, ...]
@@ -34,7 +34,7 @@ _EXAMPLE = "shapes=x:1x3x224x224, or with a range shapes=x:1x3x8x8..1x3x64x64..1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class ShapeRange:
     """The smallest, the usual and the largest shape of an input."""
 
     smallest: Shape
@@ -48,7 +48,7 @@ class Range:
         )
 
 
-def ranges_of(text: str) -> dict[str, Range]:
+def ranges_of(text: str) -> dict[str, ShapeRange]:
     """`x:1x3x8x8,y:1..2..4` as ranges by input.
 
     Raises:
@@ -57,11 +57,11 @@ def ranges_of(text: str) -> dict[str, Range]:
     found = {}
     for item in text.split(",") if text else ():
         name, _, dims = item.rpartition(":")
-        shapes = [_shape(part) for part in dims.split("..")]
+        shapes = [_parse_shape(part) for part in dims.split("..")]
         if not name or None in shapes or len(shapes) not in {1, 3}:
             raise ParityError(f"shapes={item!r} is not name:1x3x224x224", fix=f"write {_EXAMPLE}")
         given = [shape for shape in shapes if shape is not None]
-        one = Range(smallest=given[0], usual=given[len(given) // 2], largest=given[-1])
+        one = ShapeRange(smallest=given[0], usual=given[len(given) // 2], largest=given[-1])
         if not (one.covers(one.usual) and all(a <= b for a, b in zip(one.smallest, one.largest, strict=True))):
             raise ParityError(f"shapes={item!r} is not smallest..usual..largest", fix=f"write {_EXAMPLE}")
         if name in found:
@@ -70,17 +70,17 @@ def ranges_of(text: str) -> dict[str, Range]:
     return found
 
 
-def ranges_of_samples(samples: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, Range]:
+def ranges_of_samples(samples: Iterable[Mapping[str, Sequence[int]]]) -> dict[str, ShapeRange]:
     """The range of each input over the shapes that samples have, by input; the first sample's shape is the usual one."""
-    found: dict[str, Range] = {}
+    found: dict[str, ShapeRange] = {}
     for shapes in samples:
         for name, given in shapes.items():
             shape = tuple(given)
             before = found.get(name)
             if before is None:
-                found[name] = Range(smallest=shape, usual=shape, largest=shape)
+                found[name] = ShapeRange(smallest=shape, usual=shape, largest=shape)
             elif len(shape) == len(before.usual):
-                found[name] = Range(
+                found[name] = ShapeRange(
                     smallest=tuple(map(min, before.smallest, shape)),
                     usual=before.usual,
                     largest=tuple(map(max, before.largest, shape)),
@@ -88,12 +88,12 @@ def ranges_of_samples(samples: Iterable[Mapping[str, Sequence[int]]]) -> dict[st
     return found
 
 
-def sizes(ranges: Mapping[str, Range]) -> dict[str, Shape]:
+def usual_shapes(ranges: Mapping[str, ShapeRange]) -> dict[str, Shape]:
     """The usual shape of each input."""
     return {name: one.usual for name, one in ranges.items()}
 
 
-def flags_for(ranges: Mapping[str, Range]) -> str:
+def flags_for(ranges: Mapping[str, ShapeRange]) -> str:
     """The flags of trtexec for these ranges."""
     parts = []
     for flag, pick in (("min", "smallest"), ("opt", "usual"), ("max", "largest")):
@@ -102,7 +102,7 @@ def flags_for(ranges: Mapping[str, Range]) -> str:
     return " ".join(parts)
 
 
-def check_names(ranges: Mapping[str, Range], inputs: Sequence[str]) -> None:
+def check_names(ranges: Mapping[str, ShapeRange], inputs: Sequence[str]) -> None:
     """Checks that each range is an input's.
 
     Raises:
@@ -117,7 +117,7 @@ def check_names(ranges: Mapping[str, Range], inputs: Sequence[str]) -> None:
         )
 
 
-def check_covered(ranges: Mapping[str, Range], samples: Iterable[Mapping[str, Sequence[int]]]) -> None:
+def check_covered(ranges: Mapping[str, ShapeRange], samples: Iterable[Mapping[str, Sequence[int]]]) -> None:
     """Checks that the profile covers samples, given by the shape of each input.
 
     Raises:
@@ -129,12 +129,15 @@ def check_covered(ranges: Mapping[str, Range], samples: Iterable[Mapping[str, Se
             if name in ranges and not ranges[name].covers(shape):
                 wider = {one: found for one, found in ranges_of_samples(held).items() if one in ranges}
                 raise ParityError(
-                    f"the shapes asked for are {_words(ranges[name])} of input {name!r}, sample {number} has {list(shape)}",
+                    (
+                        f"the shapes asked for are {_describe_range(ranges[name])} of input {name!r}, sample {number} "
+                        f"has {list(shape)}"
+                    ),
                     fix=f"leave the shapes out, so that the samples' are taken, or write shapes={_target_words(wider)}",
                 )
 
 
-def _target_words(ranges: Mapping[str, Range]) -> str:
+def _target_words(ranges: Mapping[str, ShapeRange]) -> str:
     """Ranges as `ranges_of` reads them."""
     parts = []
     for name, one in ranges.items():
@@ -143,14 +146,14 @@ def _target_words(ranges: Mapping[str, Range]) -> str:
     return ",".join(parts)
 
 
-def _words(one: Range) -> str:
+def _describe_range(one: ShapeRange) -> str:
     if one.smallest == one.largest:
         return str(list(one.smallest))
     return f"{list(one.smallest)} to {list(one.largest)}"
 
 
 def add_profile(
-    builder: Builder, config: BuilderConfig, inputs: Sequence[NetworkTensor], ranges: Mapping[str, Range]
+    builder: Builder, config: BuilderConfig, inputs: Sequence[NetworkTensor], ranges: Mapping[str, ShapeRange]
 ) -> None:
     """Adds the profile of the dynamic ones among `inputs` to `config`.
 
@@ -172,14 +175,14 @@ def add_profile(
         _check_fit(tensor, ranges.get(tensor.name))
     if not dynamic:
         return
-    profile: Profile = builder.create_optimization_profile()
+    profile: OptimizationProfile = builder.create_optimization_profile()
     for tensor in dynamic:
         one = ranges[tensor.name]
         profile.set_shape(tensor.name, one.smallest, one.usual, one.largest)
     config.add_optimization_profile(profile)
 
 
-def _check_fit(tensor: NetworkTensor, one: Range | None) -> None:
+def _check_fit(tensor: NetworkTensor, one: ShapeRange | None) -> None:
     if one is None:
         return
     for shape in (one.smallest, one.largest):
@@ -194,6 +197,6 @@ def _check_fit(tensor: NetworkTensor, one: Range | None) -> None:
             )
 
 
-def _shape(text: str) -> Shape | None:
+def _parse_shape(text: str) -> Shape | None:
     parts = text.split("x") if text else []
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None

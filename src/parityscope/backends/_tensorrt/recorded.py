@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Session
-from parityscope.backends._matching import matching
+from parityscope.backends._matching import match_recordings
 from parityscope.backends._tensorrt.asked import asked_of
 from parityscope.backends._tensorrt.borders import (
     border_values,
-    fits,
+    fits_shape,
     read_by,
     site_names,
     whole_regions,
     with_site_names,
 )
 from parityscope.backends._tensorrt.inspector import read_layer_info, read_profile
-from parityscope.backends._tensorrt.iotensors import widened
-from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.iotensors import widen_outputs
+from parityscope.backends._tensorrt.naming import name_all_nodes
 from parityscope.backends._tensorrt.network import described_by
-from parityscope.backends._tensorrt.options import Options
+from parityscope.backends._tensorrt.options import TensorrtOptions
 from parityscope.case.extending import inferred_shapes
 from parityscope.case.formats.npz import open_npz
 from parityscope.errors import ParityError
@@ -62,7 +62,7 @@ _FIX = "record with --watch debug, which shows it by name and ends a fusion ther
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _RecordedPart:
     """One engine that shows tensors: its files, one a sample, and the model's name of each tensor in them -> theirs."""
 
     stored: Stored
@@ -73,7 +73,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Graph:
+class _GraphNames:
     """What of the model's graph the engine's layers are told by."""
 
     names: Mapping[str, str]
@@ -89,11 +89,13 @@ def engine_session(
     Raises:
         ParityError: the recorder's file of facts is damaged, or it was interrupted before it had any.
     """
-    told = _facts(folder)
-    renamed = named(model.path, {})
-    graph = _Graph(names=site_names(renamed, model.sites), reads=read_by(renamed, model.sites), message=renamed.message)
+    told = _read_facts(folder)
+    renamed = name_all_nodes(model.path, {})
+    graph = _GraphNames(
+        names=site_names(renamed, model.sites), reads=read_by(renamed, model.sites), message=renamed.message
+    )
     wanted = set(capture.tensors)
-    parts = [_part(folder, one, model, graph, pair) for one in told["parts"] if one.get("seen") is not None]
+    parts = [_read_part(folder, one, model, graph, pair) for one in told["parts"] if one.get("seen") is not None]
     chosen = {name: part for part in reversed(parts) for name in part.names if name in wanted}
     used = sorted({id(part): part for part in chosen.values()}.values(), key=lambda part: -part.disturbance)
     declared = {value.name: value.dtype for value in model.outputs}
@@ -114,20 +116,20 @@ def engine_session(
                 continue
             array = part.stored.read(index, [part.names[name]])[part.names[name]]
             shape = shapes.get(name, array.shape)
-            if fits(array.shape, shape):
+            if fits_shape(array.shape, shape):
                 found[name] = array.reshape(shape)
-        return widened(found, declared) if narrow else found
+        return widen_outputs(found, declared) if narrow else found
 
     return Session(
         run=run,
         disturbs=_DISTURBS.get(told.get("way", ""), "none") if used else "none",
-        executed=_executed(folder, told, model, graph),
-        absent=tuple(_missing(capture.tensors, chosen, parts)),
+        executed=_read_executed_graph(folder, told, model, graph),
+        absent=tuple(_skips_of_missing(capture.tensors, chosen, parts)),
         environment={"tensorrt": f"{told['product']} {told['version']}", "recorded by": told["made_by"]},
     )
 
 
-def _facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> dict[str, Any]:
     path = folder / _FACTS
     held = read_json_file(path, "the recorder's facts", limit=_NBYTES)
     fix = "run the recorder's command again, which goes on where it was interrupted, and copy the folder again"
@@ -166,7 +168,7 @@ def _is_part(held: object) -> bool:
     )
 
 
-def _part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _Graph, pair: str) -> _Part:
+def _read_part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _GraphNames, pair: str) -> _RecordedPart:
     where = folder / "inside" / f"{int(facts['number']):03d}"
     files = tuple(sorted(where.glob("*.npz")))
     if not files:
@@ -176,39 +178,43 @@ def _part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _Graph, p
             fix="copy the whole folder again",
         )
     stored = open_npz(files, f"{len(files)} files in {where}")
-    layers = _layers(where / "layers.json", model, graph)
+    layers = _read_layers(where / "layers.json", model, graph)
     told = {**border_values(layers, model.sites), **dict(facts.get("names", {}))}
     theirs = stored.names(0)
     names = {value: name for name, value in told.items() if name in theirs and value in model.sites}
     # The rounds of a loop: `h#1` of the engine is `v#1` of the model.
-    rounds = {f"{told[name.partition('#')[0]]}#{name.partition('#')[2]}": name for name in theirs if _round(name, told)}
-    return _Part(
+    rounds = {
+        f"{told[name.partition('#')[0]]}#{name.partition('#')[2]}": name for name in theirs if _is_round_of(name, told)
+    }
+    return _RecordedPart(
         stored=stored,
-        match=matching(stored, [path.name for path in files], pair),
+        match=match_recordings(stored, [path.name for path in files], pair),
         names={**names, **rounds},
         disturbance=float(facts.get("disturbance") or 0.0),
         refused=frozenset(facts.get("refused", ())),
     )
 
 
-def _round(name: str, told: Mapping[str, str]) -> bool:
+def _is_round_of(name: str, told: Mapping[str, str]) -> bool:
     first, mark, number = name.partition("#")
     return bool(mark) and number.isdigit() and first in told
 
 
-def _layers(path: Path, model: Model, graph: _Graph) -> tuple[EngineLayer, ...]:
+def _read_layers(path: Path, model: Model, graph: _GraphNames) -> tuple[EngineLayer, ...]:
     layers, _ = read_layer_info(path)
     return whole_regions(with_site_names(layers, graph.names, model.sites), graph.reads)
 
 
-def _executed(folder: Path, told: Mapping[str, Any], model: Model, graph: _Graph) -> ExecutedGraph | None:
+def _read_executed_graph(
+    folder: Path, told: Mapping[str, Any], model: Model, graph: _GraphNames
+) -> ExecutedGraph | None:
     """The engine's layers with what their nodes were asked for, and their times; None where the recorder has none yet."""
     path = folder / "engine" / "layers.json"
     if not path.is_file():
         return None
     asked = told.get("arguments", {})
     pairs = [item.rpartition(":") for item in str(asked.get("layerPrecisions") or "").split(",") if item]
-    options = Options(
+    options = TensorrtOptions(
         tf32=bool(asked.get("tf32")),
         precision="" if told.get("precision", "") == "f32" else str(told.get("precision", "")),
         typing="weak" if told.get("typing") == "weak" else "strong",
@@ -218,7 +224,7 @@ def _executed(folder: Path, told: Mapping[str, Any], model: Model, graph: _Graph
     )
     types = asked_of(graph.message, options)
     by_site = {graph.names.get(node, node): kind for node, kind in types.items()}
-    found = described_by(options, by_site)(_layers(path, model, graph))
+    found = described_by(options, by_site)(_read_layers(path, model, graph))
     profile = folder / "engine" / "profile.json"
     seconds = read_profile(profile) if profile.is_file() else {}
     return replace(
@@ -226,7 +232,9 @@ def _executed(folder: Path, told: Mapping[str, Any], model: Model, graph: _Graph
     )
 
 
-def _missing(wanted: Sequence[str], chosen: Mapping[str, _Part], parts: Sequence[_Part]) -> list[Skip]:
+def _skips_of_missing(
+    wanted: Sequence[str], chosen: Mapping[str, _RecordedPart], parts: Sequence[_RecordedPart]
+) -> list[Skip]:
     refused = frozenset().union(*(part.refused for part in parts))
     return [
         Skip(what=f"tensor {name}", reason=_REFUSED if name in refused else _HIDDEN, fix=_FIX)

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Session
 from parityscope.backends._tensorrt.borders import border_values, whole_regions, with_site_names
-from parityscope.backends._tensorrt.debugging import listen
-from parityscope.backends._tensorrt.executing import Work, run_once
+from parityscope.backends._tensorrt.debugging import listen_to_context
+from parityscope.backends._tensorrt.executing import EngineRun, run_once
 from parityscope.backends._tensorrt.inspector import engine_layers
 from parityscope.backends._tensorrt.iotensors import (
     check_engine,
     check_fixed,
     covering_profile,
     io_facts,
-    narrowed,
-    widened,
+    narrow_inputs,
+    widen_outputs,
 )
 from parityscope.backends._tensorrt.listening import Heard
 from parityscope.backends._tensorrt.memory import opened_device
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._tensorrt.api import Context, Engine
+    from parityscope.backends._tensorrt.api import Engine, ExecutionContext
     from parityscope.backends._tensorrt.iotensors import IOFact
-    from parityscope.backends._tensorrt.loading import Loaded
+    from parityscope.backends._tensorrt.loading import LoadedEngine
     from parityscope.backends._tensorrt.marking import Marked
     from parityscope.backends._tensorrt.memory import Device
     from parityscope.backends._tensorrt.packages import Package
@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import ExecutedGraph
 
-__all__ = ["Asked", "open_engine"]
+__all__ = ["EngineQuestion", "open_engine"]
 
 _BUDGET = 1 << 29  # bytes of shown tensors in memory, chosen: what is more goes to mapped files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EngineQuestion:
     """What a session is asked for.
 
     `tensors` are those wanted besides the outputs, `marked` what the engine was built to show, `describe` makes the executed
@@ -80,7 +80,7 @@ class Asked:
 
 
 @contextlib.contextmanager
-def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) -> Iterator[Session]:
+def open_engine(loaded: LoadedEngine, package: Package, model: Model, asked: EngineQuestion) -> Iterator[Session]:
     """A session of an engine.
 
     Raises:
@@ -89,7 +89,7 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
     engine = loaded.engine
     profiles = [io_facts(engine, number) for number in range(max(engine.num_optimization_profiles, 1))]
     facts = profiles[0]
-    layers = with_site_names(_inspected(package.module, engine), asked.nodes, model.sites)
+    layers = with_site_names(_inspect_engine(package.module, engine), asked.nodes, model.sites)
     layers = whole_regions(layers, asked.reads())
     names = _shown_as(engine, layers, model, asked)
     inputs = [value.name for value in model.inputs if value.name not in asked.fixed]
@@ -114,20 +114,20 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
             )
             # Outputs that were marked come back as outputs; TensorRT before 10 has nothing else.
             if hasattr(package.module, "IDebugListener"):
-                listener = listen(package, context, heard, device)
+                listener = listen_to_context(package, context, heard, device)
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
             check_fixed(asked.fixed, sample.arrays, sample.name, asked.where)
             if heard is not None:
                 heard.clear()
-                heard.shapes = _shapes(model, {name: array.shape for name, array in sample.arrays.items()}, known)
+                heard.shapes = _infer_shapes(model, {name: array.shape for name, array in sample.arrays.items()}, known)
             if asked.narrow:
-                sample = replace(sample, arrays=narrowed(facts, sample.arrays, sample.name, asked.where))
+                sample = replace(sample, arrays=narrow_inputs(facts, sample.arrays, sample.name, asked.where))
             with contextlib.ExitStack() as memory:
-                work = Work(package=package, context=context, device=device, memory=memory, where=asked.where)
-                found = run_once(work, _chosen(context, profiles, sample, device, asked.where), sample)
+                work = EngineRun(package=package, context=context, device=device, memory=memory, where=asked.where)
+                found = run_once(work, _choose_profile(context, profiles, sample, device, asked.where), sample)
             if asked.narrow:
-                found = widened(found, {value.name: value.dtype for value in model.outputs})
+                found = widen_outputs(found, {value.name: value.dtype for value in model.outputs})
             if heard is not None and asked.summary is not None:
                 write_summary(asked.summary, heard.summaries, engine=asked.where)
             named = {names.get(name, name): array for name, array in found.items()}
@@ -139,15 +139,15 @@ def open_engine(loaded: Loaded, package: Package, model: Model, asked: Asked) ->
             run=run,
             disturbs=asked.disturbs,
             executed=asked.describe(layers),
-            absent=(*asked.marked.absent, *_not_shown(asked, names)),
+            absent=(*asked.marked.absent, *_skips_of_not_shown(asked, names)),
             environment=asked.environment,
         )
         # The context calls the listener for as long as it lives.
         del listener
 
 
-def _chosen(
-    context: Context, profiles: Sequence[Sequence[IOFact]], sample: Sample, device: Device, where: str
+def _choose_profile(
+    context: ExecutionContext, profiles: Sequence[Sequence[IOFact]], sample: Sample, device: Device, where: str
 ) -> Sequence[IOFact]:
     """The facts of the profile that covers `sample`, switched to where the engine has several.
 
@@ -166,7 +166,7 @@ def _chosen(
     return profiles[number]
 
 
-def _shown_as(engine: Engine, layers: Sequence[EngineLayer], model: Model, asked: Asked) -> dict[str, str]:
+def _shown_as(engine: Engine, layers: Sequence[EngineLayer], model: Model, asked: EngineQuestion) -> dict[str, str]:
     """The tensors that the engine may show while it runs, or has as outputs, by its names -> those asked for.
 
     What was marked as unfused goes by the inspector's names, and `is_debug_tensor` does not know it (its documentation says
@@ -184,7 +184,7 @@ def _shown_as(engine: Engine, layers: Sequence[EngineLayer], model: Model, asked
     }
 
 
-def _shapes(
+def _infer_shapes(
     model: Model, inputs: Mapping[str, tuple[int, ...]], known: dict[object, Mapping[str, tuple[int, ...]]]
 ) -> Mapping[str, tuple[int, ...]]:
     """The shapes that values have for these inputs, as far as ONNX's inference knows them; `known` keeps what was inferred."""
@@ -194,7 +194,7 @@ def _shapes(
     return known[key]
 
 
-def _not_shown(asked: Asked, names: Mapping[str, str]) -> list[Skip]:
+def _skips_of_not_shown(asked: EngineQuestion, names: Mapping[str, str]) -> list[Skip]:
     """Tensors that were asked for and that the engine does not show, with the reason."""
     known = {*names.values(), *(skip.what.removeprefix("tensor ") for skip in asked.marked.absent)}
     fix = "observe=debug shows it by name, and ends a fusion there"
@@ -202,7 +202,7 @@ def _not_shown(asked: Asked, names: Mapping[str, str]) -> list[Skip]:
     return [Skip(what=f"tensor {name}", reason=reason, fix=fix) for name in asked.tensors if name not in known]
 
 
-def _inspected(trt: Any, engine: Any) -> tuple[EngineLayer, ...]:
+def _inspect_engine(trt: Any, engine: Any) -> tuple[EngineLayer, ...]:
     """The engine's layers; the names of fused ones are joined by control characters, which strict JSON refuses."""
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     return engine_layers(json.loads(text, strict=False))

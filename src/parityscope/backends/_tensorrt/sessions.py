@@ -14,14 +14,14 @@ from parityscope.backends import Session
 from parityscope.backends._gpu import find_driver
 from parityscope.backends._tensorrt.asked import asked_of
 from parityscope.backends._tensorrt.borders import read_by, site_names
-from parityscope.backends._tensorrt.building import build
+from parityscope.backends._tensorrt.building import build_engine
 from parityscope.backends._tensorrt.loading import load_engine
 from parityscope.backends._tensorrt.marking import Marked, Marks, way_for
-from parityscope.backends._tensorrt.naming import named
+from parityscope.backends._tensorrt.naming import name_all_nodes
 from parityscope.backends._tensorrt.network import described_by, executed_graph
-from parityscope.backends._tensorrt.plan_cache import Kept, cache_folder, find_engine, keep_engine, key_of
+from parityscope.backends._tensorrt.plan_cache import KeptEngine, cache_folder, find_engine, keep_engine, key_of
 from parityscope.backends._tensorrt.profiles import ranges_of_samples
-from parityscope.backends._tensorrt.running import Asked, open_engine
+from parityscope.backends._tensorrt.running import EngineQuestion, open_engine
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.backends import Capture
-    from parityscope.backends._tensorrt.loading import Loaded
-    from parityscope.backends._tensorrt.options import Options
+    from parityscope.backends._tensorrt.loading import LoadedEngine
+    from parityscope.backends._tensorrt.options import TensorrtOptions
     from parityscope.backends._tensorrt.packages import Package
     from parityscope.case import Model, Sample
     from parityscope.records import ExecutedGraph
@@ -49,7 +49,7 @@ class Wish:
 
     model: Model
     package: Package
-    options: Options
+    options: TensorrtOptions
     capture: Capture
     observe: str = ""
     cached: bool = True
@@ -64,8 +64,8 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
     Raises:
         ParityError: TensorRT refuses it, or it is not the model's.
     """
-    loaded = _loaded(content, wish, engine)
-    asked = Asked(
+    loaded = _load_or_explain(content, wish, engine)
+    asked = EngineQuestion(
         describe=lambda layers: executed_graph(layers, wish.options.precision or "f32"),
         tensors=wish.capture.tensors,
         narrow=wish.narrow,
@@ -75,8 +75,8 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
         marked=Marked(names={name: name for name in wish.capture.tensors}, unfused=True),
         disturbs="debug tensors read" if wish.capture.tensors else "none",
         where=engine,
-        reads=lambda: read_by(named(wish.model.path, {}), wish.model.sites),
-        environment=_environment(wish.package),
+        reads=lambda: read_by(name_all_nodes(wish.model.path, {}), wish.model.sites),
+        environment=_tensorrt_environment(wish.package),
     )
     with open_engine(loaded, wish.package, wish.model, asked) as session:
         yield session
@@ -90,16 +90,16 @@ def open_built(wish: Wish) -> Iterator[Session]:
         ParityError: nothing can be built.
     """
     with contextlib.ExitStack() as opened:
-        if wish.options.shapes or wish.capture.shapes or not _dynamic(wish.model):
+        if wish.options.shapes or wish.capture.shapes or not _has_dynamic_inputs(wish.model):
             shapes = [{name: one.usual for name, one in wish.options.shapes.items()}] if wish.options.shapes else []
-            yield opened.enter_context(_built(wish, shapes or list(wish.capture.shapes)))
+            yield opened.enter_context(_open_built_engine(wish, shapes or list(wish.capture.shapes)))
             return
         coming = _Coming(wish, opened)
         yield Session(
             run=coming.run,
-            disturbs=_disturbance(wish),
+            disturbs=_disturbance_of_marks(wish),
             inspect=coming.inspect,
-            environment=_environment(wish.package),
+            environment=_tensorrt_environment(wish.package),
         )
 
 
@@ -114,10 +114,10 @@ class _Coming:
 
     def run(self, sample: Sample) -> Mapping[str, np.ndarray]:
         shapes = {name: array.shape for name, array in sample.arrays.items()}
-        if self._session is None or not _covered(shapes, self._seen):
+        if self._session is None or not _is_covered(shapes, self._seen):
             self._seen.append(shapes)
             self._opened.close()
-            self._session = self._opened.enter_context(_built(self._wish, self._seen))
+            self._session = self._opened.enter_context(_open_built_engine(self._wish, self._seen))
         return self._session.run(sample)
 
     def inspect(self) -> ExecutedGraph:
@@ -126,7 +126,7 @@ class _Coming:
         return self._session.executed
 
 
-def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept:
+def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> KeptEngine:
     """The engine that covers `shapes` (by input): a kept one, or one that is built now.
 
     Raises:
@@ -138,7 +138,7 @@ def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept
     options = wish.options
     if not options.shapes:
         options = replace(options, shapes=ranges_of_samples(shapes))
-    built = build(wish.model.path, wish.package, options, marks=_marks(wish))
+    built = build_engine(wish.model.path, wish.package, options, marks=_marks_wanted(wish))
     if built.plan is None:
         raise ParityError(
             built.problem,
@@ -152,7 +152,7 @@ def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept
         "unfused": built.marked.unfused,
     }
     ranges = {name: one for name, one in options.shapes.items() if name in dynamic}
-    made = Kept(plan=built.plan, ranges=ranges, facts=facts)
+    made = KeptEngine(plan=built.plan, ranges=ranges, facts=facts)
     if wish.cached:
         keep_engine(folder, key, made)
     return made
@@ -174,38 +174,38 @@ def engine_key(wish: Wish) -> str:
             "product": wish.package.module.__name__,
             "version": wish.package.version,
             "gpu": [(gpu.name, gpu.capability) for gpu in driver.gpus[:1]],
-            "marks": asdict(marks) if (marks := _marks(wish)) else None,
+            "marks": asdict(marks) if (marks := _marks_wanted(wish)) else None,
         }
     )
 
 
 @contextlib.contextmanager
-def _built(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Iterator[Session]:
+def _open_built_engine(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Iterator[Session]:
     kept = engine_of(wish, shapes)
-    loaded = _loaded(kept.plan, wish, str(wish.model.path))
+    loaded = _load_or_explain(kept.plan, wish, str(wish.model.path))
     absent = tuple(Skip(**each) for each in kept.facts["absent"])
-    renamed = named(wish.model.path, {})
+    renamed = name_all_nodes(wish.model.path, {})
     names = site_names(renamed, wish.model.sites)
     types = asked_of(renamed.message, wish.options)
     by_site = {names.get(node, node): kind for node, kind in types.items()}
-    asked = Asked(
+    asked = EngineQuestion(
         describe=described_by(wish.options, by_site),
         tensors=wish.capture.tensors,
         narrow=wish.narrow,
         summary=wish.summary,
         fixed=wish.options.values,
         marked=Marked(names=kept.facts["names"], absent=absent, unfused=bool(kept.facts.get("unfused"))),
-        disturbs=_disturbance(wish),
+        disturbs=_disturbance_of_marks(wish),
         where=str(wish.model.path),
         nodes=names,
         reads=lambda: read_by(renamed, wish.model.sites),
-        environment=_environment(wish.package),
+        environment=_tensorrt_environment(wish.package),
     )
     with open_engine(loaded, wish.package, wish.model, asked) as session:
         yield session
 
 
-def _loaded(content: bytes, wish: Wish, where: str) -> Loaded:
+def _load_or_explain(content: bytes, wish: Wish, where: str) -> LoadedEngine:
     options = wish.options
     loaded = load_engine(content, wish.package, options.plugins, where=where, carries_code=options.version_compatible)
     if loaded.missing_cuda:
@@ -217,7 +217,7 @@ def _loaded(content: bytes, wish: Wish, where: str) -> Loaded:
     return loaded
 
 
-def _marks(wish: Wish) -> Marks | None:
+def _marks_wanted(wish: Wish) -> Marks | None:
     if not wish.capture.tensors and wish.summary is None:
         return None
     way = way_for(wish.observe, wish.package)
@@ -226,19 +226,19 @@ def _marks(wish: Wish) -> Marks | None:
     return Marks(way=way, names=names)
 
 
-def _disturbance(wish: Wish) -> str:
-    marks = _marks(wish)
+def _disturbance_of_marks(wish: Wish) -> str:
+    marks = _marks_wanted(wish)
     return _DISTURBS[marks.way] if marks else "none"
 
 
-def _dynamic(model: Model) -> bool:
+def _has_dynamic_inputs(model: Model) -> bool:
     return any(value.shape is None or not all(isinstance(dim, int) for dim in value.shape) for value in model.inputs)
 
 
-def _covered(shapes: Mapping[str, tuple[int, ...]], seen: Sequence[Mapping[str, tuple[int, ...]]]) -> bool:
+def _is_covered(shapes: Mapping[str, tuple[int, ...]], seen: Sequence[Mapping[str, tuple[int, ...]]]) -> bool:
     ranges = ranges_of_samples(seen)
     return all(name in ranges and ranges[name].covers(shape) for name, shape in shapes.items())
 
 
-def _environment(package: Package) -> dict[str, Any]:
+def _tensorrt_environment(package: Package) -> dict[str, Any]:
     return {"tensorrt": f"{package.module.__name__} {package.version}"}

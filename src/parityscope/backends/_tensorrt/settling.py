@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from parityscope.backends._tensorrt._folding import constant_of, run_constants
-from parityscope.backends._tensorrt._inlining import inline
+from parityscope.backends._tensorrt._inlining import inline_branch
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Gone", "Settled", "settle", "value_of"]
+__all__ = ["Gone", "Settled", "settle_model", "value_of"]
 
 _OF_SHAPE = ("Shape", "Size")
 _MOST_ROUNDS = 64  # chosen: nests of branches are a few deep; each round takes away at least one
@@ -72,7 +72,7 @@ def value_of(text: str, where: str) -> np.ndarray:
     return array if len(parts) > 1 else array.reshape(())
 
 
-def settle(
+def settle_model(
     message: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, np.ndarray], *, folder: Path | None = None
 ) -> Settled:
     """Settles `message` (changed in place; node names are unique) for `shapes` and `values`, by input.
@@ -91,7 +91,7 @@ def settle(
             _set_shape(value, shapes[value.name])
     for _ in range(_MOST_ROUNDS):
         _shapes_become_constants(message, gone)
-        _fold(message, gone, folder)
+        _fold_constants(message, gone, folder)
         taken = _take_branches(graph, gone)
         if not taken:
             break
@@ -148,7 +148,7 @@ def _shapes_become_constants(message: Any, gone: dict[str, Gone]) -> None:
     finally:
         for value, before in zip(graph.output, declared, strict=True):
             value.CopyFrom(before)
-    shapes = {value.name: _static(value) for value in (*inferred.value_info, *inferred.input, *inferred.output)}
+    shapes = {value.name: _static_shape(value) for value in (*inferred.value_info, *inferred.input, *inferred.output)}
     shapes |= {each.name: tuple(each.dims) for each in graph.initializer}
     for node in [each for each in graph.node if each.op_type in _OF_SHAPE]:
         shape = shapes.get(node.input[0])
@@ -162,14 +162,14 @@ def _shapes_become_constants(message: Any, gone: dict[str, Gone]) -> None:
         gone[node.name] = Gone(fate="folded", reason="shapes are known: computed before TensorRT saw the model")
 
 
-def _static(value: Any) -> tuple[int, ...] | None:
+def _static_shape(value: Any) -> tuple[int, ...] | None:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
         return None
     return tuple(dim.dim_value for dim in tensor.shape.dim)
 
 
-def _fold(message: Any, gone: dict[str, Gone], folder: Path | None) -> None:
+def _fold_constants(message: Any, gone: dict[str, Gone], folder: Path | None) -> None:
     graph = message.graph
     results = run_constants(message, folder)
     outputs = {value.name for value in graph.output}
@@ -196,18 +196,18 @@ def _take_branches(graph: Any, gone: dict[str, Gone]) -> int:
         word = "then_branch" if condition else "else_branch"
         gone[node.name] = Gone(fate="removed", reason=f"its condition is known: {word} stands in its place")
         other = "else_branch" if condition else "then_branch"
-        for name in inline(graph, node, word):
+        for name in inline_branch(graph, node, word):
             gone[name] = Gone(fate="removed", reason=f"in {other} of {node.name}, which is never taken at these values")
     return len(known)
 
 
 def _drop_unread(graph: Any, gone: dict[str, Gone]) -> None:
     """Takes away the nodes and constants that nothing reads any more."""
-    from parityscope.backends._tensorrt._inlining import reads
+    from parityscope.backends._tensorrt._inlining import names_read_by
 
     changed = True
     while changed:
-        wanted = {value.name for value in graph.output} | {name for node in graph.node for name in reads(node)}
+        wanted = {value.name for value in graph.output} | {name for node in graph.node for name in names_read_by(node)}
         idle = [node for node in graph.node if not wanted & set(node.output)]
         for node in idle:
             graph.node.remove(node)

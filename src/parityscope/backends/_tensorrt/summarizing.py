@@ -32,9 +32,9 @@ def summary_document(summaries: Mapping[str, Summary], *, engine: str) -> dict[s
                 "shape": list(one.shape),
                 "type": one.dtype,
                 "statistics": {
-                    "min": _number(one.smallest),
-                    "max": _number(one.largest),
-                    "avg": _number(one.mean),
+                    "min": _as_json_number(one.smallest),
+                    "max": _as_json_number(one.largest),
+                    "avg": _as_json_number(one.mean),
                     "elements": one.count,
                     "nan": one.nan,
                     "inf": one.inf,
@@ -52,5 +52,5 @@ def write_summary(path: Path, summaries: Mapping[str, Summary], *, engine: str) 
     write_whole(path, json.dumps(summary_document(summaries, engine=engine), indent=1) + "\n")
 
 
-def _number(value: float) -> float | str:
+def _as_json_number(value: float) -> float | str:
     return value if math.isfinite(value) else "NaN"

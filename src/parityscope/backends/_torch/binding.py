@@ -18,10 +18,10 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.backends._torch.loading import Loaded
+    from parityscope.backends._torch.loading import LoadedNetwork
     from parityscope.case import Model
 
-__all__ = ["Order", "arrays", "feeds", "input_order", "outputs"]
+__all__ = ["Order", "feed_tensors", "input_order", "outputs_by_name", "tensors_as_arrays"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Order:
         return [tensors[name] for name, key in pairs if not key], {key: tensors[name] for name, key in pairs if key}
 
 
-def input_order(loaded: Loaded, model: Model, asked: str) -> Order:
+def input_order(loaded: LoadedNetwork, model: Model, asked: str) -> Order:
     """How the inputs of `model` go into the network; `asked` is the option `inputs=` ("" if not given).
 
     Raises:
@@ -47,9 +47,9 @@ def input_order(loaded: Loaded, model: Model, asked: str) -> Order:
     names = [value.name for value in model.inputs]
     known = [one.name for one in loaded.parameters]
     if asked:
-        names = _as_asked(asked.split(","), names, loaded.where)
+        names = _bind_as_asked(asked.split(","), names, loaded.where)
     elif names and set(names) <= set(known):
-        return _by_name(loaded, names, known)
+        return _bind_by_name(loaded, names, known)
     elif set(names) & set(known):
         shared = ", ".join(name for name in names if name in known)
         raise ParityError(
@@ -64,7 +64,7 @@ def input_order(loaded: Loaded, model: Model, asked: str) -> Order:
     return Order(names=tuple(names), keys=keys or ("",) * len(names), words=f"by order: {pairs or ', '.join(names)}")
 
 
-def feeds(torch: Any, loaded: Loaded, sample: Mapping[str, np.ndarray], device: Any) -> dict[str, Any]:
+def feed_tensors(torch: Any, loaded: LoadedNetwork, sample: Mapping[str, np.ndarray], device: Any) -> dict[str, Any]:
     """The sample as tensors on `device`, floating ones in the network's precision."""
     found = {}
     for name, array in sample.items():
@@ -73,7 +73,7 @@ def feeds(torch: Any, loaded: Loaded, sample: Mapping[str, np.ndarray], device: 
     return found
 
 
-def outputs(torch: Any, model: Model, made: object, where: str) -> dict[str, np.ndarray]:
+def outputs_by_name(torch: Any, model: Model, made: object, where: str) -> dict[str, np.ndarray]:
     """What the network gave, by the names and in the types of the model's outputs.
 
     Raises:
@@ -83,23 +83,23 @@ def outputs(torch: Any, model: Model, made: object, where: str) -> dict[str, np.
     if isinstance(made, Mapping) and set(names) <= set(made):
         found = [made[name] for name in names]
     else:
-        found = _flat(torch, made)
+        found = _flatten_tensors(torch, made)
     if len(found) != len(names):
         raise ParityError(
             f"the network gives {len(found)} tensors and the model has {len(names)} outputs ({', '.join(names)})",
             where=where,
             fix="let the function return a module whose forward gives these outputs, in this order or in a dict by name",
         )
-    given = arrays(torch, dict(zip(names, found, strict=True)))
-    return {value.name: _typed(given[value.name], value.dtype) for value in model.outputs}
+    given = tensors_as_arrays(torch, dict(zip(names, found, strict=True)))
+    return {value.name: _restore_declared_type(given[value.name], value.dtype) for value in model.outputs}
 
 
-def arrays(torch: Any, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def tensors_as_arrays(torch: Any, tensors: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Tensors as arrays in their own types, copied."""
     return {name: _as_array(torch, tensor) for name, tensor in tensors.items()}
 
 
-def _by_name(loaded: Loaded, names: Sequence[str], known: Sequence[str]) -> Order:
+def _bind_by_name(loaded: LoadedNetwork, names: Sequence[str], known: Sequence[str]) -> Order:
     """Each input to the parameter of its name; by position as long as no parameter is left out before it."""
     keys = []
     for position, one in enumerate(one for one in loaded.parameters if one.name in names):
@@ -108,7 +108,7 @@ def _by_name(loaded: Loaded, names: Sequence[str], known: Sequence[str]) -> Orde
     return Order(names=tuple(name for name, _ in keys), keys=tuple(key for _, key in keys), words="by name")
 
 
-def _as_asked(asked: Sequence[str], names: Sequence[str], where: str) -> list[str]:
+def _bind_as_asked(asked: Sequence[str], names: Sequence[str], where: str) -> list[str]:
     if sorted(asked) != sorted(names):
         raise ParityError(
             f"inputs={','.join(asked)} are not the model's inputs ({', '.join(names)})",
@@ -118,7 +118,7 @@ def _as_asked(asked: Sequence[str], names: Sequence[str], where: str) -> list[st
     return list(asked)
 
 
-def _check_count(loaded: Loaded, names: Sequence[str], known: Sequence[str]) -> None:
+def _check_count(loaded: LoadedNetwork, names: Sequence[str], known: Sequence[str]) -> None:
     needed = [one.name for one in loaded.parameters if one.needed]
     if known and not len(needed) <= len(names) <= len(known):
         raise ParityError(
@@ -128,13 +128,13 @@ def _check_count(loaded: Loaded, names: Sequence[str], known: Sequence[str]) -> 
         )
 
 
-def _flat(torch: Any, made: object) -> list[Any]:
+def _flatten_tensors(torch: Any, made: object) -> list[Any]:
     if isinstance(made, torch.Tensor):
         return [made]
     if isinstance(made, Mapping):
-        return [tensor for one in made.values() for tensor in _flat(torch, one)]
+        return [tensor for one in made.values() for tensor in _flatten_tensors(torch, one)]
     if isinstance(made, tuple | list):
-        return [tensor for one in made for tensor in _flat(torch, one)]
+        return [tensor for one in made for tensor in _flatten_tensors(torch, one)]
     return []
 
 
@@ -153,7 +153,7 @@ def _as_array(torch: Any, tensor: Any) -> np.ndarray:
     return np.array(plain.numpy())
 
 
-def _typed(array: np.ndarray, dtype: str) -> np.ndarray:
+def _restore_declared_type(array: np.ndarray, dtype: str) -> np.ndarray:
     """Halves as the declared float type, which holds them exactly; another kind of type stays, to be reported."""
     if array.dtype.name in {"float16", "bfloat16"} and dtype in {"float32", "float64"}:
         return array.astype(dtype)

@@ -16,10 +16,10 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.backends._torch.loading import Loaded
+    from parityscope.backends._torch.loading import LoadedNetwork
     from parityscope.case import Model
 
-__all__ = ["Watched", "wanted", "watch"]
+__all__ = ["Watched", "keep_wanted", "watch_network"]
 
 Runner = Callable[[list[Any], dict[str, Any]], tuple[Any, dict[str, Any]]]
 
@@ -33,39 +33,41 @@ class Watched:
     close: Callable[[], None] = lambda: None
 
 
-def watch(loaded: Loaded, model: Model, names: Sequence[str]) -> Watched:
+def watch_network(loaded: LoadedNetwork, model: Model, names: Sequence[str]) -> Watched:
     """The network watched for the ONNX values `names`."""
     outputs = {value.name for value in model.outputs}
     inner = [name for name in names if name not in outputs]
     if not inner:
-        return Watched(run=_plain(loaded))
+        return Watched(run=_run_unwatched(loaded))
     if loaded.compiled or loaded.kind == "script":
         why = "compile=on fuses over it" if loaded.compiled else "a TorchScript file shows its results only"
-        return Watched(run=_plain(loaded), absent=_absent(dict.fromkeys(inner, why), "use the eager module"))
+        return Watched(
+            run=_run_unwatched(loaded), absent=_skips_of_absent(dict.fromkeys(inner, why), "use the eager module")
+        )
     if loaded.kind == "program":
         return _watched_program(loaded, model, inner)
     return _watched_modules(loaded, model, inner)
 
 
-def wanted(captured: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def keep_wanted(captured: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Those of the captured tensors that were asked for."""
     return {name: captured[name] for name in names if name in captured}
 
 
-def _plain(loaded: Loaded) -> Runner:
+def _run_unwatched(loaded: LoadedNetwork) -> Runner:
     return lambda positional, keyword: (loaded.call(*positional, **keyword), {})
 
 
-def _absent(reasons: Mapping[str, str], fix: str = "") -> tuple[Skip, ...]:
+def _skips_of_absent(reasons: Mapping[str, str], fix: str = "") -> tuple[Skip, ...]:
     return tuple(Skip(what=f"tensor {name}", reason=why, fix=fix) for name, why in reasons.items())
 
 
-def _watched_modules(loaded: Loaded, model: Model, names: Sequence[str]) -> Watched:
+def _watched_modules(loaded: LoadedNetwork, model: Model, names: Sequence[str]) -> Watched:
     modules = dict(loaded.network.named_modules())
     scopes = scopes_of(model.graph(), frozenset(modules) - {""})
     places = {name: scopes.results[name] for name in names if name in scopes.results}
     seen: dict[str, list[tuple[Any, Any]]] = {}  # results in the order of calls: the very tensor, and a copy of it
-    folded = _folded(modules, scopes.named)
+    folded = _folded_normalizations(modules, scopes.named)
 
     def keep(path: str) -> Callable[..., None]:
         def hook(_module: Any, _given: Any, made: Any) -> None:
@@ -94,10 +96,10 @@ def _watched_modules(loaded: Loaded, model: Model, names: Sequence[str]) -> Watc
             handle.remove()
 
     told = {name: scopes.reasons.get(name, "no module's result") for name in names if name not in places}
-    return Watched(run=run, absent=_absent(told), close=close)
+    return Watched(run=run, absent=_skips_of_absent(told), close=close)
 
 
-def _folded(modules: Mapping[str, Any], named: frozenset[str]) -> list[Any]:
+def _folded_normalizations(modules: Mapping[str, Any], named: frozenset[str]) -> list[Any]:
     """Normalizations over a batch that have no node in the graph."""
     return [
         module
@@ -106,7 +108,7 @@ def _folded(modules: Mapping[str, Any], named: frozenset[str]) -> list[Any]:
     ]
 
 
-def _watched_program(loaded: Loaded, model: Model, names: Sequence[str]) -> Watched:
+def _watched_program(loaded: LoadedNetwork, model: Model, names: Sequence[str]) -> Watched:
     import torch
 
     operators = fx_operators(model.graph())
@@ -130,7 +132,7 @@ def _watched_program(loaded: Loaded, model: Model, names: Sequence[str]) -> Watc
         return interpreter.run(*positional, *keyword.values()), dict(kept)
 
     why = "no node of the program has its name and operator"
-    return Watched(run=run, absent=_absent({name: why for name in names if name not in shared}))
+    return Watched(run=run, absent=_skips_of_absent({name: why for name in names if name not in shared}))
 
 
 def _is_tensor(made: Any) -> bool:

@@ -1,7 +1,7 @@
 """A target -> the network ready to be called: an eager module, an exported program or a TorchScript file.
 
-In: the options `module=`, `program=`, `script=`, `mode=`, `compile=` and the precision. Out: `Loaded`, whose `call` takes tensors
-in the order of `parameters`.
+In: the options `module=`, `program=`, `script=`, `mode=`, `compile=` and the precision. Out: `LoadedNetwork`, whose
+`call_user_code` takes tensors in the order of `parameters`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.formats.loader import call, find_function
+from parityscope.case.formats.loader import call_user_code, find_function
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["MODES", "Loaded", "Parameter", "load", "running"]
+__all__ = ["MODES", "LoadedNetwork", "Parameter", "errors_of_running", "load_network"]
 
 MODES = ("eval", "train", "batch-statistics", "kept")
 _SOURCES = ("module", "program", "script")
@@ -39,7 +39,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedNetwork:
     """A network: `kind` is the option that named it, `network` the module (or GraphModule), `call` what runs it.
 
     `half` is the torch dtype that floating inputs are converted to, None to leave them.
@@ -54,7 +54,7 @@ class Loaded:
     compiled: bool
 
 
-def load(torch: Any, target: Target, device: Any) -> Loaded:
+def load_network(torch: Any, target: Target, device: Any) -> LoadedNetwork:
     """The network that `target` names, on `device`, in its mode and precision.
 
     Raises:
@@ -69,27 +69,27 @@ def load(torch: Any, target: Target, device: Any) -> Loaded:
     ((kind, where),) = given
     _check_options(kind, target)
     half = getattr(torch, _HALVES[target.precision]) if target.precision in _HALVES else None
-    network = _from_function(torch, where) if kind == "module" else _from_file(torch, Path(where), kind)
-    with _told(f"moving the network to {device}", where):
+    network = _load_from_function(torch, where) if kind == "module" else _load_from_file(torch, Path(where), kind)
+    with _turn_into_errors(f"moving the network to {device}", where):
         network = network.to(device) if half is None else network.to(device=device, dtype=half)
     if kind == "module":
         _put_into_mode(torch, network, target.option("mode", "eval"))
     compiled = target.option("compile") == "on"
-    return Loaded(
+    return LoadedNetwork(
         kind=kind,
         where=where,
         network=network,
         call=torch.compile(network) if compiled else network,
-        parameters=_parameters(network, kind),
+        parameters=_network_parameters(network, kind),
         half=half,
         compiled=compiled,
     )
 
 
 @contextlib.contextmanager
-def running(loaded: Loaded, sample: str) -> Iterator[None]:
+def errors_of_running(loaded: LoadedNetwork, sample: str) -> Iterator[None]:
     """Turns whatever the network raises into one error."""
-    with _told(f"running sample {sample}", loaded.where):
+    with _turn_into_errors(f"running sample {sample}", loaded.where):
         yield
 
 
@@ -105,9 +105,9 @@ def _check_options(kind: str, target: Target) -> None:
         )
 
 
-def _from_function(torch: Any, text: str) -> Any:
+def _load_from_function(torch: Any, text: str) -> Any:
     user = find_function(text)
-    network = call(user, user.function, doing=f"calling {text}")
+    network = call_user_code(user, user.function, doing=f"calling {text}")
     if not isinstance(network, torch.nn.Module):
         raise ParityError(
             f"{text} gave a {type(network).__name__}, not a torch.nn.Module", where=text, fix="let it return the module"
@@ -115,10 +115,10 @@ def _from_function(torch: Any, text: str) -> Any:
     return network
 
 
-def _from_file(torch: Any, path: Path, kind: str) -> Any:
+def _load_from_file(torch: Any, path: Path, kind: str) -> Any:
     if not path.is_file():
         raise ParityError(f"there is no {kind} at {path}", fix=f"give the path of the file: torch?{kind}=PATH")
-    with _told("loading it", str(path)), warnings.catch_warnings():
+    with _turn_into_errors("loading it", str(path)), warnings.catch_warnings():
         # TorchScript is deprecated, which is no news to whoever has such a file.
         warnings.simplefilter("ignore", DeprecationWarning)
         if kind == "script":
@@ -136,7 +136,7 @@ def _put_into_mode(torch: Any, network: Any, mode: str) -> None:
                 module.train()
 
 
-def _parameters(network: Any, kind: str) -> tuple[Parameter, ...]:
+def _network_parameters(network: Any, kind: str) -> tuple[Parameter, ...]:
     keyword: Any = ()
     if kind == "script":
         arguments = network.forward.schema.arguments[1:]
@@ -154,7 +154,7 @@ def _parameters(network: Any, kind: str) -> tuple[Parameter, ...]:
 
 
 @contextlib.contextmanager
-def _told(doing: str, where: str) -> Iterator[None]:
+def _turn_into_errors(doing: str, where: str) -> Iterator[None]:
     try:
         yield
     except ParityError:

@@ -17,7 +17,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ def scopes_of(graph: ir.Model, modules: frozenset[str]) -> Scopes:
         }
         if len(leaving) == 1:
             ((value_name, users),) = leaving.items()
-            if any(_rewritten(user) for user in users):
+            if any(_may_be_rewritten(user) for user in users):
                 reasons[value_name] = "the exporter may have moved a step of its module into the node behind it"
             else:
                 results[value_name] = path
@@ -89,7 +89,7 @@ def fx_operators(graph: ir.Model) -> dict[str, str]:
     return found
 
 
-def _rewritten(node: ir.Node) -> bool:
+def _may_be_rewritten(node: ir.Node) -> bool:
     """Whether a node may do what the module before it did last: a transposition read by Gemm, or an optimizer's fusion.
 
     A BatchNormalization fused into a convolution changes nothing of what the convolution reads.
@@ -97,7 +97,7 @@ def _rewritten(node: ir.Node) -> bool:
     rule = node.metadata_props.get(_RULE, "")
     if rule and "BatchNorm" not in rule:
         return True
-    return node.op_type == "FusedMatMul" or integer(node, "transA", 0) == 1
+    return node.op_type == "FusedMatMul" or integer_attribute(node, "transA", 0) == 1
 
 
 def _path_of(node: ir.Node, modules: frozenset[str]) -> str | None:
@@ -113,14 +113,14 @@ def _path_of(node: ir.Node, modules: frozenset[str]) -> str | None:
         return None
     path = ""
     for part in (node.name or "").strip("/").split("/")[:-1]:
-        found = _child(path, part, modules)
+        found = _child_path(path, part, modules)
         if found is None:
             return None
         path = found
     return path
 
 
-def _child(path: str, part: str, modules: frozenset[str]) -> str | None:
+def _child_path(path: str, part: str, modules: frozenset[str]) -> str | None:
     """The module that the older exporter calls `part` inside `path`: a child, or one that repeats its parent's name."""
     own = f"{path}.{part}" if path else part
     # "layer1" / "layer1.0": the path of the child of a container starts with what the container was called.

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["arithmetic", "told"]
+__all__ = ["set_tf32", "torch_facts"]
 
 
 @contextlib.contextmanager
-def arithmetic(torch: Any, *, tf32: bool) -> Iterator[None]:
+def set_tf32(torch: Any, *, tf32: bool) -> Iterator[None]:
     """TF32 on or off for products and convolutions on a GPU while the block lasts; what was set before comes back."""
-    places = _places(torch)
+    places = _tf32_switches(torch)
     before = [getattr(place, name) for place, name in places]
     for place, name in places:
-        setattr(place, name, _value(name, on=tf32))
+        setattr(place, name, _switch_value(name, on=tf32))
     try:
         yield
     finally:
@@ -30,13 +30,13 @@ def arithmetic(torch: Any, *, tf32: bool) -> Iterator[None]:
             setattr(place, name, value)
 
 
-def told(torch: Any) -> dict[str, str]:
+def torch_facts(torch: Any) -> dict[str, str]:
     """What this PyTorch says of itself: CUDA and cuDNN it was built with, GPUs, and its own defaults for TF32."""
     found = {
         "cuda": str(torch.version.cuda or "none: a CPU build"),
         "threads": str(torch.get_num_threads()),
-        "default TF32 of products": _words(torch, 0),
-        "default TF32 of convolutions": _words(torch, 1),
+        "default TF32 of products": _describe_switch(torch, 0),
+        "default TF32 of convolutions": _describe_switch(torch, 1),
     }
     if torch.cuda.is_available():
         found["cudnn"] = str(torch.backends.cudnn.version())
@@ -47,7 +47,7 @@ def told(torch: Any) -> dict[str, str]:
     return found
 
 
-def _places(torch: Any) -> list[tuple[Any, str]]:
+def _tf32_switches(torch: Any) -> list[tuple[Any, str]]:
     """The objects and attributes that switch TF32: products first, then cuDNN's convolutions."""
     products, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     if hasattr(products, "fp32_precision"):
@@ -55,13 +55,13 @@ def _places(torch: Any) -> list[tuple[Any, str]]:
     return [(products, "allow_tf32"), (cudnn, "allow_tf32")]
 
 
-def _value(name: str, *, on: bool) -> str | bool:
+def _switch_value(name: str, *, on: bool) -> str | bool:
     if name == "allow_tf32":
         return on
     return "tf32" if on else "ieee"
 
 
-def _words(torch: Any, index: int) -> str:
-    place, name = _places(torch)[index]
+def _describe_switch(torch: Any, index: int) -> str:
+    place, name = _tf32_switches(torch)[index]
     found = getattr(place, name)
     return {"tf32": "on", "ieee": "off", "none": "off", True: "on", False: "off"}.get(found, str(found))

@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
-__all__ = ["UNREADABLE", "Announced", "Stored", "Streamed", "dtype_of", "plain", "retyped", "unreadable"]
+__all__ = [
+    "UNREADABLE",
+    "Announced",
+    "Stored",
+    "Streamed",
+    "dtype_of",
+    "to_plain_array",
+    "unreadable_error",
+    "view_as_declared",
+]
 
 # What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.
 UNREADABLE = (
@@ -80,7 +89,7 @@ class Streamed:
     original: Path | None = None
 
 
-def unreadable(path: Path, error: BaseException | str) -> ParityError:
+def unreadable_error(path: Path, error: BaseException | str) -> ParityError:
     """The error for a file that is missing, cut short, damaged or of another kind than its name says."""
     said = str(error) or type(error).__name__
     return ParityError(
@@ -100,13 +109,13 @@ def dtype_of(name: str) -> np.dtype[Any] | None:
         return None
 
 
-def plain(array: np.ndarray) -> np.ndarray:
+def to_plain_array(array: np.ndarray) -> np.ndarray:
     """`array` in C order and in the machine's byte order, its shape kept (also 0-d); a copy only where needed."""
     native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     return np.asarray(array, dtype=native, order="C")
 
 
-def retyped(array: np.ndarray, declared: str) -> np.ndarray:
+def view_as_declared(array: np.ndarray, declared: str) -> np.ndarray:
     """`array` seen as `declared`, if it holds plain bytes of that size.
 
     Exists because npz files store the dtypes of ml_dtypes (bfloat16, float8, int4) as nameless bytes ("V2", "V1").

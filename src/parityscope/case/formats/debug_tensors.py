@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.formats import UNREADABLE, unreadable
+from parityscope.case.formats import UNREADABLE, unreadable_error
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 
@@ -65,7 +65,7 @@ def debug_files(folder: Path, known: Collection[str], safe: Callable[[str], str]
         ParityError: the summary cannot be read, or names a file that is not there.
     """
     summary = folder / SUMMARY
-    found = list(_listed(summary) if summary.is_file() else _named(folder, known, safe))
+    found = list(_files_in_summary(summary) if summary.is_file() else _files_by_name(folder, known, safe))
     if not found and (raw := next(filter(_is_raw, folder.glob("*.raw")), None)) is not None:
         raise ParityError(
             f"{raw.name} has no shape, and there is no {SUMMARY} that tells it",
@@ -73,7 +73,7 @@ def debug_files(folder: Path, known: Collection[str], safe: Callable[[str], str]
             fix="run trtexec again with --saveAllDebugTensors=summary,raw, or numpy",
         )
     names = [each.name for each in found]
-    last = found[len(found) - _round(names) :]
+    last = found[len(found) - _count_of_round(names) :]
     seen: Counter[str] = Counter()
     told = []
     for each in last:
@@ -82,18 +82,20 @@ def debug_files(folder: Path, known: Collection[str], safe: Callable[[str], str]
     return tuple(told)
 
 
-def _listed(summary: Path) -> Iterator[DebugFile]:
+def _files_in_summary(summary: Path) -> Iterator[DebugFile]:
     try:
         tensors = read_json_file(summary, summary.name, limit=_SUMMARY_NBYTES)["tensors"]
         entries = [(str(each["name"]), each.get("files", {}), each) for each in tensors]
     except (*UNREADABLE, KeyError, AttributeError) as error:
-        raise unreadable(summary, error) from error
+        raise unreadable_error(summary, error) from error
     for name, files, entry in entries:
-        if path := _file(summary, files, "numpy"):
+        if path := _file_of_entry(summary, files, "numpy"):
             yield DebugFile(name=name, path=path)
-        elif (path := _file(summary, files, "raw")) and (dtype := _TYPES.get(str(entry.get("type")))):
+        elif (path := _file_of_entry(summary, files, "raw")) and (dtype := _TYPES.get(str(entry.get("type")))):
             yield DebugFile(name=name, path=path, dtype=dtype, shape=tuple(int(size) for size in entry["shape"]))
-    if entries and not any(_file(summary, files, kind) for _, files, _ in entries for kind in ("numpy", "raw")):
+    if entries and not any(
+        _file_of_entry(summary, files, kind) for _, files, _ in entries for kind in ("numpy", "raw")
+    ):
         raise ParityError(
             f"{summary.name} tells ranges of {len(entries)} tensors and no file that holds one",
             where=str(summary),
@@ -101,7 +103,7 @@ def _listed(summary: Path) -> Iterator[DebugFile]:
         )
 
 
-def _file(summary: Path, files: Any, kind: str) -> Path | None:
+def _file_of_entry(summary: Path, files: Any, kind: str) -> Path | None:
     """The file that an entry names, which lies beside the summary."""
     if not files.get(kind):
         return None
@@ -115,7 +117,7 @@ def _file(summary: Path, files: Any, kind: str) -> Path | None:
     return path
 
 
-def _named(folder: Path, known: Collection[str], safe: Callable[[str], str]) -> Iterator[DebugFile]:
+def _files_by_name(folder: Path, known: Collection[str], safe: Callable[[str], str]) -> Iterator[DebugFile]:
     by_file: dict[str, list[str]] = {}
     for name in known:
         by_file.setdefault(safe(name), []).append(name)
@@ -134,7 +136,7 @@ def _is_raw(path: Path) -> bool:
     return re.match(r"\d{4,}_", path.name) is not None and ".output." not in path.name and ".input." not in path.name
 
 
-def _round(names: Sequence[str]) -> int:
+def _count_of_round(names: Sequence[str]) -> int:
     """How many tensors one inference has: the shortest run of names of which the whole list is repetitions."""
     for length in range(1, len(names) // 2 + 1):
         if len(names) % length == 0 and all(names[index] == names[index % length] for index in range(len(names))):

@@ -36,10 +36,10 @@ def dynamic_ranges(text: str) -> dict[str, float]:
         ParityError: there is no such file, or it is neither of the two.
     """
     if text.lstrip().startswith("{"):
-        return _of_json(text, "")
+        return _ranges_from_json(text, "")
     path = Path(text)
     held = read_text_file(path, "the dynamic ranges", limit=_NBYTES)
-    return _of_cache(held, path) if held.startswith(_CACHE) else _of_json(held, str(path))
+    return _ranges_from_cache(held, path) if held.startswith(_CACHE) else _ranges_from_json(held, str(path))
 
 
 def dynamic_ranges_text(largest: Mapping[str, float]) -> str:
@@ -47,7 +47,7 @@ def dynamic_ranges_text(largest: Mapping[str, float]) -> str:
     return json.dumps(dict(largest), ensure_ascii=False)
 
 
-def _of_json(text: str, where: str) -> dict[str, float]:
+def _ranges_from_json(text: str, where: str) -> dict[str, float]:
     held = parse_json(text, "the dynamic ranges", where)
     if not isinstance(held, dict):
         raise ParityError("the dynamic ranges are no JSON object", where=where, fix=_FIX)
@@ -57,7 +57,7 @@ def _of_json(text: str, where: str) -> dict[str, float]:
     return {tensor: float(size) for tensor, size in held.items()}
 
 
-def _of_cache(text: str, path: Path) -> dict[str, float]:
+def _ranges_from_cache(text: str, path: Path) -> dict[str, float]:
     found = {}
     for number, line in enumerate(text.split("\n")[1:], start=2):
         if not line.strip():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable
+from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable_error
 from parityscope.plain_documents import parse_json
 from parityscope.regular_files import read_text_file
 
@@ -50,9 +50,9 @@ def open_exported(path: Path, values: Sequence[ValueInfo]) -> Stored:
             name = str(entry["name"])
             if name in arrays:
                 raise ValueError(f"tensor {name!r} stands twice")
-            arrays[name] = _from_text(entry, declared.get(name, "float32"))
+            arrays[name] = _array_from_text(entry, declared.get(name, "float32"))
     except UNREADABLE as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     return Stored(
         origin=f"trtexec --exportOutput (text of 6 significant digits), {path}",
         labels=(path.name,),
@@ -65,7 +65,7 @@ def _json_number(match: re.Match[str]) -> str:
     return _IN_JSON.get(match[0].removesuffix("(ind)"), match[0])
 
 
-def _from_text(entry: Mapping[str, Any], declared: str) -> np.ndarray:
+def _array_from_text(entry: Mapping[str, Any], declared: str) -> np.ndarray:
     if not _DIMENSIONS.fullmatch(dimensions := str(entry["dimensions"])):
         raise ValueError(f"tensor {entry['name']!r} has the dimensions {dimensions[:40]!r}")
     shape = tuple(int(dim) for dim in re.findall(r"\d+", dimensions))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["WRITERS", "Written", "load_inputs", "write_sample"]
+__all__ = ["WRITERS", "WrittenSample", "load_inputs", "write_sample"]
 
 _RUNNER = "parityscope"
 _HEAD = """#!/bin/sh
@@ -43,7 +43,7 @@ mkdir -p exported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenSample:
     """One sample for a recording.
 
     Attributes:
@@ -63,7 +63,7 @@ class Written:
     seconds: float = 0.0
 
 
-def write_sample(kind: str, sample: Written) -> None:
+def write_sample(kind: str, sample: WrittenSample) -> None:
     """Adds one sample to a recording of the kind "npz", "polygraphy" or "trtexec".
 
     Raises:
@@ -90,12 +90,12 @@ def load_inputs(folder: str, arrays: Arrays) -> list[str]:
     return [*([f"--shapes={shapes}"] if shapes else []), f"--loadInputs={files}"]
 
 
-def _npz(one: Written) -> None:
+def _export_npz(one: WrittenSample) -> None:
     write_npz(one.folder / "inputs" / f"{one.index:06d}.npz", one.inputs)
     write_npz(one.folder / "outputs" / f"{one.index:06d}.npz", one.outputs)
 
 
-def _polygraphy(one: Written) -> None:
+def _export_polygraphy(one: WrittenSample) -> None:
     polygraphy.write_input(one.folder / "inputs", one.index, one.inputs)
     polygraphy.write_output(one.folder / "outputs", one.index, _RUNNER, (one.outputs, one.seconds))
     name = f"{one.index:010d}"
@@ -106,7 +106,7 @@ def _polygraphy(one: Written) -> None:
     (one.folder / f"{name}.args").write_text(words + "\n", encoding="utf-8")
 
 
-def _trtexec(one: Written) -> None:
+def _export_trtexec(one: WrittenSample) -> None:
     name = f"{one.index:010d}"
     trtexec.write_blobs(one.folder / "inputs" / name, one.inputs)
     trtexec.write_blobs(one.folder / "outputs" / name, one.outputs)
@@ -119,5 +119,9 @@ def _trtexec(one: Written) -> None:
         file.write(f"{'' if one.index else _HEAD}{line}\n")
 
 
-WRITERS: Mapping[str, Callable[[Written], None]] = {"npz": _npz, "polygraphy": _polygraphy, "trtexec": _trtexec}
+WRITERS: Mapping[str, Callable[[WrittenSample], None]] = {
+    "npz": _export_npz,
+    "polygraphy": _export_polygraphy,
+    "trtexec": _export_trtexec,
+}
 """What writes each format."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from parityscope.case.formats import unreadable
+from parityscope.case.formats import unreadable_error
 from parityscope.case.formats.debug_tensors import SUMMARY
 from parityscope.case.formats.images import IMAGE_SUFFIXES
 from parityscope.errors import ParityError
@@ -13,7 +13,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Kind", "Survey", "survey"]
+__all__ = ["Kind", "Survey", "survey_folder"]
 
 Kind = Literal["npz", "safetensors", "json", "images", "raw"]
 
@@ -36,7 +36,7 @@ class Survey:
     files: tuple[Path, ...]
 
 
-def survey(folder: Path) -> Survey:
+def survey_folder(folder: Path) -> Survey:
     """Looks at `folder`: hidden files and files of no known kind are not samples.
 
     Raises:
@@ -46,9 +46,9 @@ def survey(folder: Path) -> Survey:
     try:
         listed = sorted(folder.iterdir())
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable_error(folder, error) from error
     for path in listed:
-        if not path.name.startswith(".") and path.name not in _NOT_SAMPLES and (kind := _kind(path)):
+        if not path.name.startswith(".") and path.name not in _NOT_SAMPLES and (kind := _kind_of_file(path)):
             found.setdefault(kind, []).append(path)
     if len(found) > 1:
         told = ", ".join(f"{files[0].name} ({kind})" for kind, files in found.items())
@@ -73,7 +73,7 @@ def survey(folder: Path) -> Survey:
     return Survey(kind=kind, files=tuple(files))
 
 
-def _kind(path: Path) -> Kind | None:
+def _kind_of_file(path: Path) -> Kind | None:
     if path.name.isdigit() and path.is_dir():
         return "raw"
     suffix = path.suffix.lower()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Streamed, unreadable
-from parityscope.case.formats.loader import as_arrays, call, find_function
-from parityscope.case.imaging.recipe import prepared
+from parityscope.case.formats import UNREADABLE, Streamed, unreadable_error
+from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
+from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
 from parityscope.regular_files import open_regular_file
@@ -42,13 +42,13 @@ def read_images(paths: Sequence[Path], preprocess: str, inputs: Sequence[str], m
     if preprocess.endswith(".toml"):
         recipe = read_recipe(Path(preprocess), inputs)
         for path in paths:
-            arrays = {recipe.input: prepared(recipe, read_image(path, memory))}
+            arrays = {recipe.input: prepare_image(recipe, read_image(path, memory))}
             yield Streamed(label=path.name, arrays=arrays, original=path)
         return
     user = find_function(preprocess)
     for path in paths:
         image = read_image(path, memory)
-        made = call(user, user.function, image, doing=f"preprocessing {path.name}")
+        made = call_user_code(user, user.function, image, doing=f"preprocessing {path.name}")
         if isinstance(made, np.ndarray):
             if len(inputs) != 1:
                 raise ParityError(
@@ -95,4 +95,4 @@ def read_image(path: Path, memory: int = _MOST_PIXELS * _PIXEL_NBYTES, *, turned
                 ImageOps.exif_transpose(image, in_place=True)
             return np.array(image.convert("RGB"))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, *UNREADABLE) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error

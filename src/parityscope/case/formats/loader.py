@@ -24,7 +24,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["UserFunction", "as_arrays", "call", "find_function", "is_function", "read_loader"]
+__all__ = ["UserFunction", "as_arrays", "call_user_code", "find_function", "is_function", "read_loader"]
 
 _FORM = re.compile(r"^(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)$", re.DOTALL)
 _END = object()
@@ -62,7 +62,7 @@ def find_function(text: str) -> UserFunction:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses and typing look their module up there
     load = UserFunction(text=text, folder=path.parent.resolve(), function=spec.loader.exec_module)
-    call(load, load.function, module, doing=f"importing {path.name}")
+    call_user_code(load, load.function, module, doing=f"importing {path.name}")
     function = getattr(module, form["name"], None)
     if not callable(function):
         names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
@@ -72,7 +72,7 @@ def find_function(text: str) -> UserFunction:
     return UserFunction(text=text, folder=load.folder, function=function)
 
 
-def call(user: UserFunction, function: Callable[..., Any], *arguments: Any, doing: str) -> Any:
+def call_user_code(user: UserFunction, function: Callable[..., Any], *arguments: Any, doing: str) -> Any:
     """Calls into the user's code; whatever it raises becomes a ParityError that says what was being done."""
     sys.path.insert(0, str(user.folder))
     try:
@@ -103,7 +103,7 @@ def as_arrays(value: object, user: UserFunction, where: str) -> dict[str, np.nda
             fix='let it yield dicts: yield {"input": array}',
         )
     return {
-        name: call(user, np.asarray, array, doing=f"turning {name!r} of {where} into an array")
+        name: call_user_code(user, np.asarray, array, doing=f"turning {name!r} of {where} into an array")
         for name, array in value.items()
     }
 
@@ -111,15 +111,15 @@ def as_arrays(value: object, user: UserFunction, where: str) -> dict[str, np.nda
 def read_loader(text: str) -> Iterator[Streamed]:
     """The samples that `file.py:function` yields, as it yields them."""
     user = find_function(text)
-    made = call(user, user.function, doing=f"calling {text}")
+    made = call_user_code(user, user.function, doing=f"calling {text}")
     if isinstance(made, Mapping | str | np.ndarray):
         raise ParityError(
             f"{text} returned a {type(made).__name__}, not an iterable of samples",
             where=text,
             fix="let it yield one dict a sample, or return a list of dicts",
         )
-    samples = call(user, iter, made, doing=f"iterating over what {text} returned")
+    samples = call_user_code(user, iter, made, doing=f"iterating over what {text} returned")
     index = 0
-    while (sample := call(user, next, samples, _END, doing=f"making sample {index}")) is not _END:
+    while (sample := call_user_code(user, next, samples, _END, doing=f"making sample {index}")) is not _END:
         yield Streamed(label=f"sample {index} of {text}", arrays=as_arrays(sample, user, f"sample {index}"))
         index += 1

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, plain, unreadable
+from parityscope.case.formats import UNREADABLE, to_plain_array, unreadable_error
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def read_npy(file: IO[bytes], nbytes: int) -> np.ndarray:
     """
     read_header(file, nbytes)
     file.seek(0)
-    return plain(np.lib.format.read_array(file, allow_pickle=False))
+    return to_plain_array(np.lib.format.read_array(file, allow_pickle=False))
 
 
 def read_npy_file(path: Path) -> np.ndarray:
@@ -71,4 +71,4 @@ def read_npy_file(path: Path) -> np.ndarray:
         try:
             return read_npy(file, path.stat().st_size)
         except UNREADABLE as error:
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Announced, Stored, Streamed, plain, unreadable
+from parityscope.case.formats import UNREADABLE, Announced, Stored, Streamed, to_plain_array, unreadable_error
 from parityscope.case.formats.npy import read_header, read_npy
 from parityscope.errors import ParityError
 from parityscope.regular_files import open_regular_file
@@ -41,19 +41,22 @@ def open_npz(paths: Sequence[Path], origin: str) -> Stored:
     """Samples of which each is one .npz file."""
 
     def names(index: int) -> tuple[str, ...]:
-        with _archive(paths[index]) as archive:
-            return tuple(_members(archive, paths[index]))
+        with _open_archive(paths[index]) as archive:
+            return tuple(_members_by_name(archive, paths[index]))
 
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
         path = paths[index]
-        with _archive(path) as archive:
-            members = _members(archive, path)
-            return {name: _read(archive, members[name], path) for name in wanted}
+        with _open_archive(path) as archive:
+            members = _members_by_name(archive, path)
+            return {name: _read_member(archive, members[name], path) for name in wanted}
 
     def announced(index: int) -> dict[str, Announced]:
         path = paths[index]
-        with _archive(path) as archive:
-            return {name: _announced(archive, member, path) for name, member in _members(archive, path).items()}
+        with _open_archive(path) as archive:
+            return {
+                name: _announced_member(archive, member, path)
+                for name, member in _members_by_name(archive, path).items()
+            }
 
     labels = tuple(path.name for path in paths)
     return Stored(origin=origin, labels=labels, names=names, read=read, announced=announced)
@@ -64,18 +67,18 @@ def read_stacked_npz(path: Path) -> Iterator[Streamed]:
 
     Rows are read side by side, so one sample is in memory at a time (an array in Fortran order is read at once).
     """
-    with _archive(path) as archive, contextlib.ExitStack() as stack:
+    with _open_archive(path) as archive, contextlib.ExitStack() as stack:
         columns: dict[str, tuple[int, Iterator[np.ndarray]]] = {}
-        for name, member in _members(archive, path).items():
+        for name, member in _members_by_name(archive, path).items():
             try:
-                columns[name] = _rows(stack.enter_context(archive.open(member)), _expanded(archive, member))
+                columns[name] = _read_rows(stack.enter_context(archive.open(member)), _expanded_nbytes(archive, member))
             except UNREADABLE as error:
-                raise unreadable(path, f"{name}: {error}") from error
+                raise unreadable_error(path, f"{name}: {error}") from error
         for index in range(_common_length(columns, path)):
             try:
                 arrays = {name: next(rows) for name, (_, rows) in columns.items()}
             except UNREADABLE as error:
-                raise unreadable(path, f"row {index}: {error}") from error
+                raise unreadable_error(path, f"row {index}: {error}") from error
             yield Streamed(label=f"row {index} of {path.name}", arrays=arrays)
 
 
@@ -88,7 +91,7 @@ def read_only_array(file: IO[bytes]) -> np.ndarray:
     with zipfile.ZipFile(file) as archive:
         member = archive.namelist()[0]
         with archive.open(member) as opened:
-            return read_npy(opened, _expanded(archive, member))
+            return read_npy(opened, _expanded_nbytes(archive, member))
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -118,14 +121,14 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 @contextlib.contextmanager
-def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_regular_file(path, path.name))
         try:
             archive = stack.enter_context(zipfile.ZipFile(file))
             _check_count(archive, file)
         except UNREADABLE as error:
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error
         yield archive
 
 
@@ -138,7 +141,7 @@ def _check_count(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
         raise zipfile.BadZipFile(f"its directory lists {listed} arrays and says that it holds {count}")
 
 
-def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
+def _members_by_name(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
     """Tensor name -> member of the archive."""
     listed = archive.namelist()
     strangers = [member for member in listed if not member.endswith(_SUFFIX)]
@@ -155,26 +158,26 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[str, str]:
     return members
 
 
-def _read(archive: zipfile.ZipFile, member: str, path: Path) -> np.ndarray:
+def _read_member(archive: zipfile.ZipFile, member: str, path: Path) -> np.ndarray:
     try:
         with archive.open(member) as file:
-            array = read_npy(file, _expanded(archive, member))
+            array = read_npy(file, _expanded_nbytes(archive, member))
             _check_end(file)
     except UNREADABLE as error:
-        raise unreadable(path, f"{member}: {error}") from error
+        raise unreadable_error(path, f"{member}: {error}") from error
     return array
 
 
-def _announced(archive: zipfile.ZipFile, member: str, path: Path) -> Announced:
+def _announced_member(archive: zipfile.ZipFile, member: str, path: Path) -> Announced:
     try:
         with archive.open(member) as file:
-            header = read_header(file, _expanded(archive, member))
+            header = read_header(file, _expanded_nbytes(archive, member))
     except UNREADABLE as error:
-        raise unreadable(path, f"{member}: {error}") from error
+        raise unreadable_error(path, f"{member}: {error}") from error
     return Announced(dtype=header.dtype.name, shape=header.shape, nbytes=header.nbytes)
 
 
-def _expanded(archive: zipfile.ZipFile, member: str) -> int:
+def _expanded_nbytes(archive: zipfile.ZipFile, member: str) -> int:
     """The bytes that a member becomes."""
     info = archive.getinfo(member)
     if info.file_size > max(_ALWAYS_NBYTES, _MOST_TIMES * info.compress_size):
@@ -188,7 +191,7 @@ def _check_end(file: IO[bytes]) -> None:
         raise ValueError("there are bytes behind the array")
 
 
-def _rows(file: IO[bytes], nbytes: int) -> tuple[int, Iterator[np.ndarray]]:
+def _read_rows(file: IO[bytes], nbytes: int) -> tuple[int, Iterator[np.ndarray]]:
     """(number of rows, the rows, each with a leading axis of 1)."""
     header = read_header(file, nbytes)
     shape, dtype = header.shape, header.dtype
@@ -199,20 +202,20 @@ def _rows(file: IO[bytes], nbytes: int) -> tuple[int, Iterator[np.ndarray]]:
 
 def _c_rows(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
     for index in range(shape[0]):
-        row = _elements(file, shape[1:], dtype).reshape((1, *shape[1:]))
+        row = _read_elements(file, shape[1:], dtype).reshape((1, *shape[1:]))
         if index == shape[0] - 1:
             _check_end(file)
-        yield plain(row)
+        yield to_plain_array(row)
 
 
 def _fortran_rows(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[np.ndarray]:
-    whole = _elements(file, shape, dtype).reshape(shape, order="F")
+    whole = _read_elements(file, shape, dtype).reshape(shape, order="F")
     _check_end(file)
     for index in range(shape[0]):
-        yield plain(whole[index : index + 1])
+        yield to_plain_array(whole[index : index + 1])
 
 
-def _elements(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def _read_elements(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     data = file.read(nbytes)
     if len(data) != nbytes:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Announced, Stored, unreadable
+from parityscope.case.formats import UNREADABLE, Announced, Stored, unreadable_error
 from parityscope.case.formats.npy import read_npy
 from parityscope.case.formats.npz import read_only_array
 from parityscope.errors import ParityError
@@ -69,13 +69,13 @@ def open_inputs(paths: Sequence[Path], origin: str) -> Stored:
     """
     samples: list[tuple[Path, str, Mapping[str, Any]]] = []
     for path in paths:
-        document = _document(path)
+        document = _read_document(path)
         listed = document if isinstance(document, list) else [document]
         for index, sample in enumerate(listed):
             if not isinstance(sample, dict) or type_of(sample) is not None:
-                raise _not(path, "inputs", sample)
+                raise _wrong_kind_error(path, "inputs", sample)
             samples.append((path, path.name if len(listed) == 1 else f"sample {index} of {path.name}", sample))
-    return _stored(samples, origin)
+    return _stored_samples(samples, origin)
 
 
 def open_outputs(paths: Sequence[Path], runner: str, origin: str) -> Stored:
@@ -86,7 +86,7 @@ def open_outputs(paths: Sequence[Path], runner: str, origin: str) -> Stored:
     """
     runs: dict[str, list[tuple[Path, str, Mapping[str, Any]]]] = {}
     for path in paths:
-        for name, iterations in _runs(path):
+        for name, iterations in _runs_of_file(path):
             found = runs.setdefault(name, [])
             found.extend((path, f"iteration {len(found) + index} of {name}", it) for index, it in enumerate(iterations))
     listed = ", ".join(runs) or "none"
@@ -97,22 +97,22 @@ def open_outputs(paths: Sequence[Path], runner: str, origin: str) -> Stored:
             f"the outputs are of {len(runs)} runners: {listed}", where=origin, fix="say which one: &runner=NAME"
         )
     chosen = runner or next(iter(runs))
-    return _stored(runs[chosen], f"{origin}, runner {chosen}")
+    return _stored_samples(runs[chosen], f"{origin}, runner {chosen}")
 
 
 def write_input(folder: Path, index: int, sample: Mapping[str, np.ndarray]) -> None:
     """Adds one sample to a folder that `polygraphy run --load-inputs` reads."""
-    _write_item(folder, index, [{name: _encoded(array) for name, array in sample.items()}])
+    _write_item(folder, index, [{name: _encode_array(array) for name, array in sample.items()}])
 
 
 def write_output(folder: Path, index: int, runner: str, iteration: tuple[Mapping[str, np.ndarray], float]) -> None:
     """Adds one iteration (outputs by name, seconds) to a folder that `polygraphy run --load-outputs` reads."""
-    _write_item(folder, index, _wrapped(runner, [_iteration(runner, *iteration)]))
+    _write_item(folder, index, _wrap_results(runner, [_encode_iteration(runner, *iteration)]))
 
 
 def write_inputs(path: Path, samples: Iterable[Mapping[str, np.ndarray]]) -> None:
     """Writes what `polygraphy run --load-inputs` reads: one file, or a folder if `path` has no suffix."""
-    _write(path, ({name: _encoded(array) for name, array in sample.items()} for sample in samples), list)
+    _write_json(path, ({name: _encode_array(array) for name, array in sample.items()} for sample in samples), list)
 
 
 def write_outputs(path: Path, runner: str, iterations: Iterable[tuple[Mapping[str, np.ndarray], float]]) -> None:
@@ -120,23 +120,23 @@ def write_outputs(path: Path, runner: str, iterations: Iterable[tuple[Mapping[st
 
     `iterations` are (outputs by name, seconds that the inference took).
     """
-    encoded = (_iteration(runner, outputs, seconds) for outputs, seconds in iterations)
+    encoded = (_encode_iteration(runner, outputs, seconds) for outputs, seconds in iterations)
     if path.suffix:
-        _write(path, encoded, lambda results: _wrapped(runner, results))
+        _write_json(path, encoded, lambda results: _wrap_results(runner, results))
     else:
-        _write(path, (_wrapped(runner, [result]) for result in encoded), list)
+        _write_json(path, (_wrap_results(runner, [result]) for result in encoded), list)
 
 
-def _iteration(runner: str, outputs: Mapping[str, np.ndarray], seconds: float) -> dict[str, Any]:
+def _encode_iteration(runner: str, outputs: Mapping[str, np.ndarray], seconds: float) -> dict[str, Any]:
     return {
-        "outputs": {name: {"values": _encoded(array), _CLASS: "LazyArray"} for name, array in outputs.items()},
+        "outputs": {name: {"values": _encode_array(array), _CLASS: "LazyArray"} for name, array in outputs.items()},
         "runtime": seconds,
         "runner_name": runner,
         _CLASS: "IterationResult",
     }
 
 
-def _wrapped(runner: str, results: Iterable[Any]) -> dict[str, Any]:
+def _wrap_results(runner: str, results: Iterable[Any]) -> dict[str, Any]:
     return {"lst": [[runner, list(results)]], _CLASS: RESULTS}
 
 
@@ -150,7 +150,7 @@ def type_of(value: object) -> str | None:
     return old[0].removeprefix(_OLD_CLASS) if old else None
 
 
-def _document(path: Path) -> Any:
+def _read_document(path: Path) -> Any:
     """The JSON of `path`, each long string in it replaced by its place in the file."""
     try:
         with (
@@ -159,7 +159,7 @@ def _document(path: Path) -> Any:
         ):
             short = _without_long_strings(text)
     except UNREADABLE as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     return parse_json(text_of(bytes(short), path.name, path), path.name, path)
 
 
@@ -178,11 +178,11 @@ def _check_short(nbytes: int) -> None:
         raise ValueError(f"it holds more than {_MOST_SHORT_NBYTES >> 20} MiB beside its arrays")
 
 
-def _runs(path: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    document = _document(path)
+def _runs_of_file(path: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
+    document = _read_document(path)
     listed = document.get("lst") if type_of(document) == RESULTS else None
     if not isinstance(listed, list):
-        raise _not(path, "outputs", document)
+        raise _wrong_kind_error(path, "outputs", document)
     for entry in listed:
         match entry:
             case [str(name), list(iterations)] if all(
@@ -190,10 +190,10 @@ def _runs(path: Path) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
             ):
                 yield name, [it["outputs"] for it in iterations]
             case _:
-                raise unreadable(path, "a runner's entry is not [name, [{outputs: ...}, ...]]")
+                raise unreadable_error(path, "a runner's entry is not [name, [{outputs: ...}, ...]]")
 
 
-def _not(path: Path, wanted: str, found: object) -> ParityError:
+def _wrong_kind_error(path: Path, wanted: str, found: object) -> ParityError:
     kind = type_of(found) or type(found).__name__
     other = {RESULTS: "outputs (RunResults)", "dict": "inputs", "list": "inputs"}.get(kind, f"a {kind}")
     return ParityError(
@@ -203,19 +203,19 @@ def _not(path: Path, wanted: str, found: object) -> ParityError:
     )
 
 
-def _stored(samples: Sequence[tuple[Path, str, Mapping[str, Any]]], origin: str) -> Stored:
+def _stored_samples(samples: Sequence[tuple[Path, str, Mapping[str, Any]]], origin: str) -> Stored:
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
         path, label, sample = samples[index]
         found = {}
         for name in wanted:
             try:
-                found[name] = _decoded(sample[name], path)
+                found[name] = _decode_array(sample[name], path)
             except UNREADABLE as error:
-                raise unreadable(path, f"{label}, tensor {name!r}: {error}") from error
+                raise unreadable_error(path, f"{label}, tensor {name!r}: {error}") from error
         return found
 
     def announced(index: int) -> dict[str, Announced]:
-        sizes = {name: _nbytes(value) for name, value in samples[index][2].items()}
+        sizes = {name: _encoded_nbytes(value) for name, value in samples[index][2].items()}
         return {name: Announced(dtype="", shape=(), nbytes=nbytes) for name, nbytes in sizes.items()}
 
     labels = tuple(label for _, label, _ in samples)
@@ -224,50 +224,50 @@ def _stored(samples: Sequence[tuple[Path, str, Mapping[str, Any]]], origin: str)
     )
 
 
-def _nbytes(value: object) -> int:
+def _encoded_nbytes(value: object) -> int:
     """The bytes of an encoded array, told from the length of its text; 0 where there is none."""
-    text = _text(_unwrapped(value))
+    text = _encoded_text(_unwrap_array(value))
     if text is None:
         return 0
-    start, end = _place(text) if text.startswith(_PLACE) else (0, len(text))
+    start, end = _place_in_file(text) if text.startswith(_PLACE) else (0, len(text))
     return (end - start) * 3 // 4
 
 
-def _decoded(value: object, path: Path) -> np.ndarray:
-    value = _unwrapped(value)
+def _decode_array(value: object, path: Path) -> np.ndarray:
+    value = _unwrap_array(value)
     kind = type_of(value)
     if kind == "Tensor":
         raise ValueError("it is a torch tensor; save numpy arrays (for example tensor.cpu().numpy())")
-    text = _text(value)
+    text = _encoded_text(value)
     if kind != "ndarray" or text is None:
         raise ValueError(f"it is not an encoded array but a {kind or type(value).__name__}")
-    data = _bytes(text, path)
+    data = _encoded_bytes(text, path)
     if data.startswith(b"PK"):
         return read_only_array(io.BytesIO(data))
     return read_npy(io.BytesIO(data), len(data))
 
 
-def _unwrapped(value: object) -> object:
+def _unwrap_array(value: object) -> object:
     """The array in what Polygraphy loads when it is asked for."""
     if type_of(value) in {"LazyArray", "LazyNumpyArray"} and isinstance(value, dict):
         return value.get("values")
     return value
 
 
-def _text(value: object) -> str | None:
+def _encoded_text(value: object) -> str | None:
     text = value.get("array") if isinstance(value, dict) else None
     return text if isinstance(text, str) else None
 
 
-def _place(text: str) -> tuple[int, int]:
+def _place_in_file(text: str) -> tuple[int, int]:
     """Where in its file an array lies that was left there."""
     start, end = text.removeprefix(_PLACE).split(":")
     return int(start), int(end)
 
 
-def _bytes(text: str, path: Path) -> bytes:
+def _encoded_bytes(text: str, path: Path) -> bytes:
     if text.startswith(_PLACE):
-        start, end = _place(text)
+        start, end = _place_in_file(text)
         with open_regular_file(path, path.name) as file:
             file.seek(start)
             return base64.b64decode(file.read(end - start), validate=True)
@@ -277,7 +277,7 @@ def _bytes(text: str, path: Path) -> bytes:
         return text.encode("latin-1")
 
 
-def _encoded(array: np.ndarray) -> dict[str, str]:
+def _encode_array(array: np.ndarray) -> dict[str, str]:
     if array.dtype.isbuiltin != 1:
         raise ParityError(
             f"Polygraphy's files cannot hold {array.dtype}", fix="convert it first: array.astype(np.float32)"
@@ -287,7 +287,7 @@ def _encoded(array: np.ndarray) -> dict[str, str]:
     return {"array": base64.b64encode(buffer.getbuffer()).decode("ascii"), _CLASS: "ndarray"}
 
 
-def _write(path: Path, items: Iterable[Any], combine: Any) -> None:
+def _write_json(path: Path, items: Iterable[Any], combine: Any) -> None:
     try:
         if path.suffix:
             path.write_text(json.dumps(combine(items)), encoding="utf-8")
@@ -298,7 +298,7 @@ def _write(path: Path, items: Iterable[Any], combine: Any) -> None:
         for index, item in enumerate(items):
             _write_item(path, index, item)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unwritable_error(path, error) from error
 
 
 def _write_item(folder: Path, index: int, item: Any) -> None:
@@ -306,10 +306,10 @@ def _write_item(folder: Path, index: int, item: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{index:0{_DIGITS}d}.json").write_text(json.dumps(item), encoding="utf-8")
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise _unwritable_error(folder, error) from error
 
 
-def _unwritable(path: Path, error: OSError) -> ParityError:
+def _unwritable_error(path: Path, error: OSError) -> ParityError:
     return ParityError(
         f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable
+from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable_error
 from parityscope.case.formats.debug_tensors import debug_files
 from parityscope.case.formats.npy import read_npy_file
 from parityscope.errors import ParityError
@@ -75,8 +75,8 @@ def file_name(name: str) -> str:
     """The file name that trtexec makes of `name`."""
     raw = name.encode()
     if len(raw) <= _LONGEST:
-        return _safe(raw)
-    return f"{_safe(raw[:_KEPT])}...{_safe(raw[-_KEPT:])}"
+        return _safe_file_name(raw)
+    return f"{_safe_file_name(raw[:_KEPT])}...{_safe_file_name(raw[-_KEPT:])}"
 
 
 def write_blobs(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -114,13 +114,13 @@ def open_raw(folder: Path, expected: Expected) -> Stored:
             fix="keep either one sample's files or one folder a sample",
         )
     folders = numbered or [folder]
-    samples = [_blobs(place, expected) for place in folders]
+    samples = [_find_blobs(place, expected) for place in folders]
     for name, blob in ((value.name, blobs.get(value.name)) for blobs in samples for value in expected.values):
         if blob is not None and blob.path.suffix != ".npy":
-            _layout(name, blob, expected)
+            _layout_of_blob(name, blob, expected)
 
     def read(index: int, wanted: Collection[str]) -> dict[str, np.ndarray]:
-        return {name: _load(name, samples[index][name], expected) for name in wanted}
+        return {name: _load_blob(name, samples[index][name], expected) for name in wanted}
 
     return Stored(
         origin=f"raw bytes in {folder}",
@@ -130,7 +130,7 @@ def open_raw(folder: Path, expected: Expected) -> Stored:
     )
 
 
-def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
+def _find_blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
     found: dict[str, _Blob] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
@@ -140,10 +140,10 @@ def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
                 continue
             shape = tuple(int(dim) for dim in dims.split(".") if dim)
             blob = _Blob(path=path, dtype=dtype, shape=shape if all(dim >= 0 for dim in shape) else None)
-            name = _name(path, relative, f".{kind}.{dims}.{dtype}.raw", expected)
+            name = _tensor_of_file(path, relative, f".{kind}.{dims}.{dtype}.raw", expected)
         elif path.is_file() and path.suffix == ".bin":
             blob = _Blob(path=path, dtype=None, shape=None)
-            name = _name(path, relative, ".bin", expected)
+            name = _tensor_of_file(path, relative, ".bin", expected)
         else:
             continue
         if name in found:
@@ -158,7 +158,7 @@ def _blobs(folder: Path, expected: Expected) -> dict[str, _Blob]:
     return found
 
 
-def _name(path: Path, relative: str, ending: str, expected: Expected) -> str:
+def _tensor_of_file(path: Path, relative: str, ending: str, expected: Expected) -> str:
     """The tensor whose file this is; a file of no declared tensor keeps the name it has."""
     names = [v.name for v in expected.values if relative in {v.name + ending, file_name(v.name + ending)}]
     if len(names) > 1:
@@ -170,18 +170,18 @@ def _name(path: Path, relative: str, ending: str, expected: Expected) -> str:
     return names[0] if names else relative.removesuffix(ending)
 
 
-def _load(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
+def _load_blob(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
     if blob.path.suffix == ".npy":
         return read_npy_file(blob.path)
-    dtype, shape = _layout(name, blob, expected)
+    dtype, shape = _layout_of_blob(name, blob, expected)
     with open_regular_file(blob.path, blob.path.name) as file:
         try:
             return np.fromfile(file, dtype).reshape(shape)
         except UNREADABLE as error:
-            raise unreadable(blob.path, error) from error
+            raise unreadable_error(blob.path, error) from error
 
 
-def _layout(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtype[Any], tuple[int, ...]]:
+def _layout_of_blob(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """The elements' type and shape, of which the file has just the bytes."""
     info = next((value for value in expected.values if value.name == name), None)
     text = blob.dtype or (info.dtype if info else "")
@@ -192,7 +192,7 @@ def _layout(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtype[Any], 
             where=str(blob.path),
             fix="save it as .npz or .safetensors",
         )
-    shape = blob.shape if blob.shape is not None else _shape(name, info, expected, blob.path)
+    shape = blob.shape if blob.shape is not None else _shape_of_blob(name, info, expected, blob.path)
     needed = dtype.itemsize * math.prod(shape)
     with open_regular_file(blob.path, blob.path.name):
         found = blob.path.stat().st_size
@@ -205,7 +205,7 @@ def _layout(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtype[Any], 
     return dtype, shape
 
 
-def _shape(name: str, info: ValueInfo | None, expected: Expected, path: Path) -> tuple[int, ...]:
+def _shape_of_blob(name: str, info: ValueInfo | None, expected: Expected, path: Path) -> tuple[int, ...]:
     if name in expected.shapes:
         return expected.shapes[name]
     declared = info.shape if info else None
@@ -220,7 +220,7 @@ def _shape(name: str, info: ValueInfo | None, expected: Expected, path: Path) ->
     )
 
 
-def _safe(raw: bytes) -> str:
+def _safe_file_name(raw: bytes) -> str:
     return "".join(
         chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "._-,") else "_" for byte in raw
     )

@@ -25,7 +25,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KERNELS", "MOST_PIXELS", "kernel_words", "resampled", "weights"]
+__all__ = ["KERNELS", "MOST_PIXELS", "kernel_weights", "kernel_words", "resample_image"]
 
 MOST_PIXELS = 1 << 24  # of what an image is resized to, on the way too; chosen: 400 MB as it is computed
 _FEW_TAPS = 8  # up to which taps are added one by one; chosen
@@ -35,11 +35,11 @@ _LANCZOS = 3.0  # lobes, as in Pillow
 _LANCZOS4 = 4.0  # and in OpenCV
 
 
-def _triangle(x: np.ndarray) -> np.ndarray:
+def _triangle_kernel(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(x)))
 
 
-def _cubic(a: float) -> Callable[[np.ndarray], np.ndarray]:
+def _cubic_kernel(a: float) -> Callable[[np.ndarray], np.ndarray]:
     """Keys 1981, with the free parameter a."""
 
     def kernel(x: np.ndarray) -> np.ndarray:
@@ -51,37 +51,37 @@ def _cubic(a: float) -> Callable[[np.ndarray], np.ndarray]:
     return kernel
 
 
-def _lanczos(x: np.ndarray) -> np.ndarray:
+def _lanczos3_kernel(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < _LANCZOS, np.sinc(x) * np.sinc(x / _LANCZOS), 0.0)
 
 
-def _lanczos4(x: np.ndarray) -> np.ndarray:
+def _lanczos4_kernel(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < _LANCZOS4, np.sinc(x) * np.sinc(x / _LANCZOS4), 0.0)
 
 
-def _hamming(x: np.ndarray) -> np.ndarray:
+def _hamming_kernel(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 1.0, np.sinc(x) * (0.54 + 0.46 * np.cos(np.pi * x)), 0.0)
 
 
-def _box(x: np.ndarray) -> np.ndarray:
+def _box_kernel(x: np.ndarray) -> np.ndarray:
     return ((x > -0.5) & (x <= 0.5)).astype(np.float64)
 
 
 # Those that are widened when they shrink.
 _WIDENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "bilinear-antialias": _triangle,
-    "bicubic-antialias": _cubic(-0.5),
-    "lanczos": _lanczos,
-    "hamming": _hamming,
-    "box": _box,
+    "bilinear-antialias": _triangle_kernel,
+    "bicubic-antialias": _cubic_kernel(-0.5),
+    "lanczos": _lanczos3_kernel,
+    "hamming": _hamming_kernel,
+    "box": _box_kernel,
 }
 # Those that are not, with half their width in pixels.
 _FIXED: dict[str, tuple[Callable[[np.ndarray], np.ndarray], int]] = {
-    "bilinear": (_triangle, 1),
-    "bilinear-corners": (_triangle, 1),
-    "bilinear-asymmetric": (_triangle, 1),
-    "bicubic": (_cubic(-0.75), 2),
-    "lanczos4": (_lanczos4, 4),
+    "bilinear": (_triangle_kernel, 1),
+    "bilinear-corners": (_triangle_kernel, 1),
+    "bilinear-asymmetric": (_triangle_kernel, 1),
+    "bicubic": (_cubic_kernel(-0.75), 2),
+    "lanczos4": (_lanczos4_kernel, 4),
 }
 KERNELS = (*_WIDENED, *_FIXED, "nearest", "nearest-floor", "area")
 
@@ -107,17 +107,17 @@ def kernel_words(kernel: str) -> str:
     return _WORDS[kernel]
 
 
-def weights(kernel: str, old: int, new: int) -> np.ndarray:
+def kernel_weights(kernel: str, old: int, new: int) -> np.ndarray:
     """The matrix (new, old) of `kernel`; rows sum to 1."""
     scale = old / new
     centres = (np.arange(new) + 0.5) * scale  # in pixels, whose centres lie at a half
     match kernel:
         case "nearest":
-            return _taken(np.floor(centres), old)
+            return _take_nearest(np.floor(centres), old)
         case "nearest-floor":
-            return _taken(np.floor(np.arange(new) * scale), old)
+            return _take_nearest(np.floor(np.arange(new) * scale), old)
         case "area":
-            return _area(old, new)
+            return _area_weights(old, new)
         case "bilinear-corners":
             centres = np.arange(new) * ((old - 1) / max(1, new - 1)) + 0.5
         case "bilinear-asymmetric":
@@ -125,10 +125,10 @@ def weights(kernel: str, old: int, new: int) -> np.ndarray:
     if kernel in _WIDENED:
         found = _WIDENED[kernel]((np.arange(old)[None, :] + 0.5 - centres[:, None]) / max(1.0, scale))
         return np.asarray(found / found.sum(axis=1, keepdims=True))
-    return _repeated(*_FIXED[kernel], centres, old)
+    return _repeat_border(*_FIXED[kernel], centres, old)
 
 
-def resampled(image: np.ndarray, kernel: str, size: tuple[int, int], *, whole: bool) -> np.ndarray:
+def resample_image(image: np.ndarray, kernel: str, size: tuple[int, int], *, whole: bool) -> np.ndarray:
     """`image` (height, width, channels) at `size` (height, width), float64.
 
     `whole` rounds to bytes: after each pass, across first, for kernels of Pillow's; at the end for the others, as OpenCV does.
@@ -147,13 +147,15 @@ def resampled(image: np.ndarray, kernel: str, size: tuple[int, int], *, whole: b
     for axis in (1, 0):
         if found.shape[axis] != size[axis]:
             found = np.moveaxis(
-                _summed(weights(kernel, found.shape[axis], size[axis]), np.moveaxis(found, axis, 0)), 0, axis
+                _sum_weighted(kernel_weights(kernel, found.shape[axis], size[axis]), np.moveaxis(found, axis, 0)),
+                0,
+                axis,
             )
-            found = _bytes(found) if whole and kernel in _WIDENED else found
-    return _bytes(found) if whole else found
+            found = _round_to_bytes(found) if whole and kernel in _WIDENED else found
+    return _round_to_bytes(found) if whole else found
 
 
-def _summed(held: np.ndarray, lines: np.ndarray) -> np.ndarray:
+def _sum_weighted(held: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """The weighted sums (new, ...) of lines (old, ...): tap by tap where a kernel has few, which saves most of the work."""
     first = (held != 0).argmax(axis=1)
     last = held.shape[1] - (held[:, ::-1] != 0).argmax(axis=1)
@@ -169,17 +171,17 @@ def _summed(held: np.ndarray, lines: np.ndarray) -> np.ndarray:
     return found
 
 
-def _bytes(pixels: np.ndarray) -> np.ndarray:
+def _round_to_bytes(pixels: np.ndarray) -> np.ndarray:
     return np.clip(np.floor(pixels + 0.5), 0.0, 255.0)
 
 
-def _taken(places: np.ndarray, old: int) -> np.ndarray:
+def _take_nearest(places: np.ndarray, old: int) -> np.ndarray:
     found = np.zeros((len(places), old))
     found[np.arange(len(places)), np.clip(places.astype(np.int64), 0, old - 1)] = 1.0
     return found
 
 
-def _area(old: int, new: int) -> np.ndarray:
+def _area_weights(old: int, new: int) -> np.ndarray:
     """The share of each old pixel in each new one's area."""
     edges = np.arange(new + 1) * (old / new)
     low, high = edges[:-1, None], edges[1:, None]
@@ -188,7 +190,7 @@ def _area(old: int, new: int) -> np.ndarray:
     return np.asarray(shared / shared.sum(axis=1, keepdims=True))
 
 
-def _repeated(shape: Callable[[np.ndarray], np.ndarray], half: int, centres: np.ndarray, old: int) -> np.ndarray:
+def _repeat_border(shape: Callable[[np.ndarray], np.ndarray], half: int, centres: np.ndarray, old: int) -> np.ndarray:
     """Taps at whole pixels around each centre; those beyond the border are the border's own."""
     found = np.zeros((len(centres), old))
     first = np.floor(centres - 0.5).astype(np.int64)

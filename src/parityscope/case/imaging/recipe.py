@@ -17,9 +17,9 @@ from typing import Literal
 
 import numpy as np
 
-from parityscope.case.imaging.kernels import kernel_words, resampled
+from parityscope.case.imaging.kernels import kernel_words, resample_image
 
-__all__ = ["Fitting", "Placing", "Recipe", "Side", "filled", "placed", "placing_words", "prepared"]
+__all__ = ["Fitting", "Placing", "Recipe", "Side", "filled_pixels", "place_image", "placing_words", "prepare_image"]
 
 Fitting = Literal["stretch", "letterbox", "shorter", "central"]
 Side = Literal["middle", "first", "last"]
@@ -63,26 +63,26 @@ class Recipe:
     layout: Literal["NCHW", "NHWC"] = "NCHW"
 
 
-def prepared(recipe: Recipe, image: np.ndarray) -> np.ndarray:
+def prepare_image(recipe: Recipe, image: np.ndarray) -> np.ndarray:
     """What the network reads: float32, a batch of one, from uint8 (height, width, 3) RGB."""
-    pixels = placed(recipe.placing, image)[..., list(recipe.channels)]
+    pixels = place_image(recipe.placing, image)[..., list(recipe.channels)]
     found = (pixels / recipe.scale - np.array(recipe.mean)) / np.array(recipe.deviation)
     found = found.transpose(2, 0, 1) if recipe.layout == "NCHW" else found
     return np.ascontiguousarray(found[None].astype(np.float32))
 
 
-def placed(placing: Placing, image: np.ndarray) -> np.ndarray:
+def place_image(placing: Placing, image: np.ndarray) -> np.ndarray:
     """The image on the network's size: (height, width, 3), float64, 0 to 255."""
     match placing.fit:
         case "stretch":
-            return resampled(image, placing.kernel, placing.size, whole=placing.whole)
+            return resample_image(image, placing.kernel, placing.size, whole=placing.whole)
         case "letterbox":
-            return _letterboxed(placing, image)
+            return _letterbox_image(placing, image)
         case "shorter":
-            return _middle(_shorter(placing, image), placing.size)
+            return _crop_middle(_resize_shorter_side(placing, image), placing.size)
     share = min(placing.size) / max(1, placing.shorter or min(placing.size))
     side = max(1, round(share * min(image.shape[:2])))
-    return resampled(_middle(image, (side, side)), placing.kernel, placing.size, whole=placing.whole)
+    return resample_image(_crop_middle(image, (side, side)), placing.kernel, placing.size, whole=placing.whole)
 
 
 def placing_words(placing: Placing) -> str:
@@ -105,18 +105,18 @@ def placing_words(placing: Placing) -> str:
     return f"cuts out the middle square, {share:.3g} of the shorter side, and resizes it to {height} x {width} {how}"
 
 
-def filled(placing: Placing, shape: tuple[int, ...]) -> np.ndarray:
+def filled_pixels(placing: Placing, shape: tuple[int, ...]) -> np.ndarray:
     """Which pixels of the result a letterbox of an image (height, width, ...) fills: bool (height, width)."""
     found = np.ones(placing.size, bool)
     if placing.fit == "letterbox":
-        rows, columns = _inside(placing, shape)
+        rows, columns = _rectangle_inside(placing, shape)
         found[rows, columns] = False
     else:
         found[:] = False
     return found
 
 
-def _inside(placing: Placing, shape: tuple[int, ...]) -> tuple[slice, slice]:
+def _rectangle_inside(placing: Placing, shape: tuple[int, ...]) -> tuple[slice, slice]:
     """Rows and columns of a letterbox that the image takes."""
     ratio = min(size / side for size, side in zip(placing.size, shape, strict=False))
     found = []
@@ -127,22 +127,22 @@ def _inside(placing: Placing, shape: tuple[int, ...]) -> tuple[slice, slice]:
     return found[0], found[1]
 
 
-def _letterboxed(placing: Placing, image: np.ndarray) -> np.ndarray:
-    rows, columns = _inside(placing, image.shape)
+def _letterbox_image(placing: Placing, image: np.ndarray) -> np.ndarray:
+    rows, columns = _rectangle_inside(placing, image.shape)
     inner = (rows.stop - rows.start, columns.stop - columns.start)
     found = np.broadcast_to(np.array(placing.fill or (0.0,) * 3), (*placing.size, 3)).copy()
-    found[rows, columns] = resampled(image, placing.kernel, inner, whole=placing.whole)
+    found[rows, columns] = resample_image(image, placing.kernel, inner, whole=placing.whole)
     return found
 
 
-def _shorter(placing: Placing, image: np.ndarray) -> np.ndarray:
+def _resize_shorter_side(placing: Placing, image: np.ndarray) -> np.ndarray:
     """Resized as torchvision does: the longer side is truncated to a whole number."""
     wanted = max(placing.shorter, *placing.size) if placing.shorter else max(placing.size)
     ratio = wanted / min(image.shape[:2])
     size = tuple(wanted if side == min(image.shape[:2]) else int(side * ratio) for side in image.shape[:2])
-    return resampled(image, placing.kernel, (size[0], size[1]), whole=placing.whole)
+    return resample_image(image, placing.kernel, (size[0], size[1]), whole=placing.whole)
 
 
-def _middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     top, left = ((have - want) // 2 for have, want in zip(image.shape[:2], size, strict=True))
     return image[top : top + size[0], left : left + size[1]].astype(np.float64)

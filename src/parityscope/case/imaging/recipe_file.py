@@ -54,7 +54,7 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
     unknown = sorted(set(found) - set(_KEYS))
     if unknown:
         raise ParityError(f"there is no key {unknown[0]!r}", where=where, fix=f"use some of: {', '.join(_KEYS)}")
-    size = _numbers(found, "size", (0.0,), where)
+    size = _read_numbers(found, "size", (0.0,), where)
     if len(size) != 2 or min(size) < 1 or any(side % 1 for side in size):
         raise ParityError("size is not [height, width]", where=where, fix="write size = [320, 320]")
     if size[0] * size[1] > MOST_PIXELS:
@@ -63,17 +63,17 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
             where=where,
             fix="write size = [320, 320]",
         )
-    fill = _numbers(found, "fill", _FILL, where)
+    fill = _read_numbers(found, "fill", _FILL, where)
     fill = fill * 3 if len(fill) == 1 else fill
-    deviation, mean = _numbers(found, "deviation", (1.0,), where), _numbers(found, "mean", (0.0,), where)
-    scale = _numbers(found, "scale", (255.0,), where)
+    deviation, mean = _read_numbers(found, "deviation", (1.0,), where), _read_numbers(found, "mean", (0.0,), where)
+    scale = _read_numbers(found, "scale", (255.0,), where)
     for key, numbers, counts in (("fill", fill, {3}), ("mean", mean, {1, 3}), ("deviation", deviation, {1, 3})):
         if len(numbers) not in counts:
             raise ParityError(f"{key} has {len(numbers)} numbers", where=where, fix=f"give {key} one number or three")
     if not 0 <= min(fill) <= max(fill) <= 255:
         raise ParityError("fill is no colour", where=where, fix="give it numbers from 0 to 255")
-    fit = _chosen(found, "fit", get_args(Fitting), where)
-    shorter = _numbers(found, "shorter", (0.0,), where)[0]
+    fit = _choose_word(found, "fit", get_args(Fitting), where)
+    shorter = _read_numbers(found, "shorter", (0.0,), where)[0]
     if shorter % 1 or (shorter and not max(size) <= shorter <= MOST_PIXELS):
         raise ParityError(
             f"shorter = {shorter:g} is no side that the image is cut from",
@@ -85,24 +85,26 @@ def read_recipe(path: Path, inputs: Sequence[str]) -> Recipe:
     placing = Placing(
         size=(int(size[0]), int(size[1])),
         fit=fit,
-        kernel=_chosen(found, "kernel", KERNELS, where),
-        whole=_flag(found, "whole", where, default=True),
+        kernel=_choose_word(found, "kernel", KERNELS, where),
+        whole=_read_flag(found, "whole", where, default=True),
         fill=(fill[0], fill[1], fill[2]),
-        side="first" if _flag(found, "corner", where, default=False) else _chosen(found, "side", get_args(Side), where),
+        side="first"
+        if _read_flag(found, "corner", where, default=False)
+        else _choose_word(found, "side", get_args(Side), where),
         shorter=int(shorter),
     )
     return Recipe(
-        input=_input(found, inputs, where),
+        input=_read_input(found, inputs, where),
         placing=placing,
-        channels=_ORDERS[_chosen(found, "channels", tuple(_ORDERS), where)],
+        channels=_ORDERS[_choose_word(found, "channels", tuple(_ORDERS), where)],
         scale=scale[0],
         mean=mean,
         deviation=deviation,
-        layout=_chosen(found, "layout", _LAYOUTS, where),
+        layout=_choose_word(found, "layout", _LAYOUTS, where),
     )
 
 
-def _chosen(found: dict[str, Any], key: str, known: Sequence[str], where: str) -> Any:
+def _choose_word(found: dict[str, Any], key: str, known: Sequence[str], where: str) -> Any:
     """One of the `known` words, the first where none is given."""
     value = found.get(key, known[0])
     if value not in known:
@@ -110,14 +112,14 @@ def _chosen(found: dict[str, Any], key: str, known: Sequence[str], where: str) -
     return value
 
 
-def _flag(found: dict[str, Any], key: str, where: str, *, default: bool) -> bool:
+def _read_flag(found: dict[str, Any], key: str, where: str, *, default: bool) -> bool:
     value = found.get(key, default)
     if not isinstance(value, bool):
         raise ParityError(f"{key} = {value!r} is neither true nor false", where=where, fix=f"write {key} = true")
     return value
 
 
-def _numbers(found: dict[str, Any], key: str, default: tuple[float, ...], where: str) -> tuple[float, ...]:
+def _read_numbers(found: dict[str, Any], key: str, default: tuple[float, ...], where: str) -> tuple[float, ...]:
     value = found.get(key, list(default))
     items = value if isinstance(value, list) else [value]
     if not items or not all(type(item) in {int, float} and math.isfinite(item) for item in items):
@@ -127,7 +129,7 @@ def _numbers(found: dict[str, Any], key: str, default: tuple[float, ...], where:
     return tuple(float(item) for item in items)
 
 
-def _input(found: dict[str, Any], inputs: Sequence[str], where: str) -> str:
+def _read_input(found: dict[str, Any], inputs: Sequence[str], where: str) -> str:
     name = found.get("input", inputs[0] if len(inputs) == 1 else "")
     if name not in inputs:
         raise ParityError(

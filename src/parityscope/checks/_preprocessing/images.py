@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.normalizations import changes, likely, unit
-from parityscope.checks._preprocessing.steps import PREPARED, RAW, UNEXPLAINED, Step, on_input
+from parityscope.checks._preprocessing.normalizations import likely_normalizations, normalization_steps, unit
+from parityscope.checks._preprocessing.steps import PREPARED, RAW, UNEXPLAINED, PreprocessingStep, change_on_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -51,18 +51,18 @@ def image_of(name: str, array: np.ndarray) -> Image | None:
     return None
 
 
-def image_steps(image: Image, samples: Sequence[Mapping[str, np.ndarray]]) -> list[Step]:
+def image_steps(image: Image, samples: Sequence[Mapping[str, np.ndarray]]) -> list[PreprocessingStep]:
     """Every step for one image input, the frequent ones first; `samples` tell its normalization."""
     arrays = [sample[image.name] for sample in samples]
-    moves = _moves(image)
-    prepared = [_step(image, move, PREPARED) for move in moves]
+    moves = _moves_of_elements(image)
+    prepared = [_step_from_move(image, move, PREPARED) for move in moves]
     if not np.issubdtype(arrays[0].dtype, np.floating):
         return prepared
-    bases = likely(arrays, image.axis) or [unit]
-    steps = [one for base in bases for one in changes(image.name, base, image.axis, image.channels)]
-    raw_changes = [move for move in moves if move[0] in {"channels", "layout"}] + _colours(image)
+    bases = likely_normalizations(arrays, image.axis) or [unit]
+    steps = [one for base in bases for one in normalization_steps(image.name, base, image.axis, image.channels)]
+    raw_changes = [move for move in moves if move[0] in {"channels", "layout"}] + _changes_of_colour(image)
     raws = [_raw_step(image, base, change) for base in bases for change in raw_changes]
-    numbers = [_step(image, move, PREPARED) for move in _NUMBERS]
+    numbers = [_step_from_move(image, move, PREPARED) for move in _NUMBERS]
     likeliest = f"{image.name}:{bases[0].key}"
     return [
         replace(one, usual=one.key.startswith(likeliest) and one.key.endswith(_USUAL))
@@ -70,19 +70,19 @@ def image_steps(image: Image, samples: Sequence[Mapping[str, np.ndarray]]) -> li
     ]
 
 
-def _step(image: Image, move: Move, stage: int, base: str = "") -> Step:
+def _step_from_move(image: Image, move: Move, stage: int, base: str = "") -> PreprocessingStep:
     slot, key, words, change = move
-    return Step(
+    return PreprocessingStep(
         key=f"{image.name}:{base}{key}",
         words=words,
         stage=stage,
         slot=f"{image.name}:{slot}",
-        apply=on_input(image.name, change),
+        apply=change_on_input(image.name, change),
         leaves=_LEAVES if key in _ROUNDING else UNEXPLAINED,
     )
 
 
-def _raw_step(image: Image, base: Normalization, move: Move) -> Step:
+def _raw_step(image: Image, base: Normalization, move: Move) -> PreprocessingStep:
     """The change of `move` before normalization."""
     slot, key, words, change = move
     before = "" if len(base.gain) == 1 or slot == "colours" else " before it normalises"
@@ -90,50 +90,50 @@ def _raw_step(image: Image, base: Normalization, move: Move) -> Step:
     def changed(array: np.ndarray) -> np.ndarray:
         return base.prepared(change(base.undone(array, image.axis)), image.axis)
 
-    return _step(image, (slot, key, words + before, changed), RAW, f"{base.key}:")
+    return _step_from_move(image, (slot, key, words + before, changed), RAW, f"{base.key}:")
 
 
-def _moves(image: Image) -> list[Move]:
+def _moves_of_elements(image: Image) -> list[Move]:
     """Changes that only move elements; applied to the prepared array, or where it makes a difference to the raw one."""
     down, across = (2, 3) if image.axis == 1 else (1, 2)
     found: list[Move] = []
     orders = {3: ((2, 1, 0), (1, 2, 0), (2, 0, 1)), 4: ((2, 1, 0, 3), (3, 0, 1, 2), (1, 2, 3, 0), (3, 2, 1, 0))}
     for order in orders.get(image.channels, ()):
         words = "exchanges channels 0 and 2 (BGR for RGB)" if order[:3] == (2, 1, 0) else f"takes channels {order}"
-        found.append(("channels", f"channels-{order}", words, _channels(order, image.axis)))
+        found.append(("channels", f"channels-{order}", words, _take_channels(order, image.axis)))
     if image.channels > 1:
-        memory = _as_memory(0, 2, 3, 1) if image.axis == 1 else _as_memory(0, 3, 1, 2)
+        memory = _permute_memory(0, 2, 3, 1) if image.axis == 1 else _permute_memory(0, 3, 1, 2)
         given, wanted = ("NHWC", "NCHW") if image.axis == 1 else ("NCHW", "NHWC")
         words = f"gives the memory of an {given} array where {wanted} is expected"
         found.append(("layout", f"layout-{given.lower()}", words, memory))
         if image.axis == 1:
             words = "takes the memory of the NCHW array for NHWC and transposes it"
-            found.append(("layout", "layout-nchw", words, _from_memory))
+            found.append(("layout", "layout-nchw", words, _unpermute_memory))
     transposed = (0, 1, 3, 2) if image.axis == 1 else (0, 2, 1, 3)
     return [
         *found,
         ("mirrored", "flip-across", "mirrors the image left to right", lambda array: np.flip(array, across)),
         ("mirrored", "flip-down", "turns the image upside down", lambda array: np.flip(array, down)),
         ("mirrored", "flip-both", "turns the image by 180 degrees", lambda array: np.flip(array, (down, across))),
-        ("turned", "transposed", "exchanges height and width", _as_memory(*transposed)),
+        ("turned", "transposed", "exchanges height and width", _permute_memory(*transposed)),
     ]
 
 
-def _channels(order: tuple[int, ...], axis: int) -> Change:
+def _take_channels(order: tuple[int, ...], axis: int) -> Change:
     return lambda array: np.take(array, order, axis=axis)
 
 
-def _as_memory(*axes: int) -> Change:
+def _permute_memory(*axes: int) -> Change:
     """The array's memory in another order of its axes, read as if nothing had happened."""
     return lambda array: np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
 
 
-def _from_memory(array: np.ndarray) -> np.ndarray:
+def _unpermute_memory(array: np.ndarray) -> np.ndarray:
     n, c, h, w = array.shape
     return np.ascontiguousarray(array).reshape(n, h, w, c).transpose(0, 3, 1, 2)
 
 
-def _colours(image: Image) -> list[Move]:
+def _changes_of_colour(image: Image) -> list[Move]:
     """Changes of raw colours in [0, 1]."""
 
     def grey(raw: np.ndarray) -> np.ndarray:

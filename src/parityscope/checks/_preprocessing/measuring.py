@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["informative", "mark_of", "measure", "norm_of"]
+__all__ = ["is_informative", "mark_of", "measure_outputs", "norm_of"]
 
 
 def norm_of(array: np.ndarray) -> float:
@@ -24,7 +24,7 @@ def norm_of(array: np.ndarray) -> float:
         return math.sqrt(float(np.square(array).sum()))
 
 
-def measure(outputs: Arrays, candidate: Arrays, bounds: Mapping[str, float]) -> tuple[float, float, float]:
+def measure_outputs(outputs: Arrays, candidate: Arrays, bounds: Mapping[str, float]) -> tuple[float, float, float]:
     """The worst output's error, the worst error over its bound, and the mean cosine of the centred outputs.
 
     Elements that are not finite must be so on both sides: else the error is infinite.
@@ -47,7 +47,7 @@ def measure(outputs: Arrays, candidate: Arrays, bounds: Mapping[str, float]) -> 
     return max(errors), max(excesses), sum(cosines) / max(1, len(cosines))
 
 
-def informative(array: np.ndarray) -> bool:
+def is_informative(array: np.ndarray) -> bool:
     """Whether an array says something: one whose finite elements are all the same is another fault's trace."""
     if array.size < 2 or array.dtype.kind != "f":
         return array.dtype.kind != "f" or bool(np.isfinite(array).all())

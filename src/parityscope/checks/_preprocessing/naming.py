@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._common import percent
+from parityscope.checks._common import format_percent
 from parityscope.checks._preprocessing.images import image_of, image_steps
 from parityscope.checks._preprocessing.measuring import norm_of
-from parityscope.checks._preprocessing.placings import other_words, recognised
-from parityscope.checks._preprocessing.registering import registered
-from parityscope.checks._preprocessing.searching import Question, search
+from parityscope.checks._preprocessing.placings import other_words, recognise_placing
+from parityscope.checks._preprocessing.registering import register_images
+from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import Fit, fit_inputs
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.checks._preprocessing.images import Image
-    from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["SAME", "Named", "name_difference", "off"]
+__all__ = ["SAME", "NamedDifference", "input_distance", "name_difference"]
 
 # Relative L2 distance of two prepared inputs that are the same: float32 normalization in another order of its operations
 # differs by some roundings, more where the mean is subtracted from what is near it. Chosen, a hundred roundings.
@@ -41,7 +41,7 @@ _EXPLAINS = 0.5  # of R^2: what explains less is another image; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedDifference:
     """What completes "the deployment ..."; "" where both inputs are the same.
 
     `given` is the deployment's input as the model would take it (its names, layout and dtype), None where its shape does
@@ -51,30 +51,30 @@ class Named:
     words: str
     given: Arrays | None
     left: float
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PreprocessingStep, ...] = ()
 
 
 def name_difference(
     reference: Arrays, own: Arrays, *, others: Mapping[str, Arrays], picture: np.ndarray | None = None
-) -> Named:
+) -> NamedDifference:
     """What the deployment did to give `own` where the reference has `reference`.
 
     `others` are the reference's other samples by name; `picture` is the image, uint8 RGB, where it is known.
     """
-    given, said = _as_taken(reference, own)
+    given, said = _match_to_reference(reference, own)
     if given is None:
-        return Named(words=" and ".join(said), given=None, left=1.0)
-    if off(reference, given) <= SAME:
-        return Named(words=" and ".join(said), given=given, left=0.0)
+        return NamedDifference(words=" and ".join(said), given=None, left=1.0)
+    if input_distance(reference, given) <= SAME:
+        return NamedDifference(words=" and ".join(said), given=given, left=0.0)
     for name, other in others.items():
-        if off(other, given) <= SAME:
-            return Named(words=" and ".join([*said, f"gives the input of {name}"]), given=given, left=0.0)
-    found = _named(reference, given) or _mapped(reference, given, picture)
+        if input_distance(other, given) <= SAME:
+            return NamedDifference(words=" and ".join([*said, f"gives the input of {name}"]), given=given, left=0.0)
+    found = _name_steps(reference, given) or _name_channel_map(reference, given, picture)
     words = " and ".join(each for each in (*said, found.words) if each)
     return replace(found, words=words, given=given)
 
 
-def off(reference: Arrays, given: Arrays) -> float:
+def input_distance(reference: Arrays, given: Arrays) -> float:
     """The worst input's relative L2 distance, over the larger of the two norms; infinite where they cannot be compared."""
     worst = 0.0
     for name, array in reference.items():
@@ -87,7 +87,7 @@ def off(reference: Arrays, given: Arrays) -> float:
     return worst
 
 
-def _as_taken(reference: Arrays, own: Arrays) -> tuple[dict[str, np.ndarray] | None, list[str]]:
+def _match_to_reference(reference: Arrays, own: Arrays) -> tuple[dict[str, np.ndarray] | None, list[str]]:
     """The deployment's input under the reference's names, in its layout and dtype, and what had to be done for that."""
     said: list[str] = []
     if len(own) == len(reference) == 1 and set(own) != set(reference):
@@ -97,7 +97,7 @@ def _as_taken(reference: Arrays, own: Arrays) -> tuple[dict[str, np.ndarray] | N
         return None, [f"gives no {', '.join(lacking)} (it gives {', '.join(own)})"]
     given = {}
     for name, array in reference.items():
-        found, words = _shaped(array, own[name])
+        found, words = _match_shape(array, own[name])
         said += words
         if found is None:
             return None, said
@@ -105,7 +105,7 @@ def _as_taken(reference: Arrays, own: Arrays) -> tuple[dict[str, np.ndarray] | N
     return given, said
 
 
-def _shaped(array: np.ndarray, own: np.ndarray) -> tuple[np.ndarray | None, list[str]]:
+def _match_shape(array: np.ndarray, own: np.ndarray) -> tuple[np.ndarray | None, list[str]]:
     said = []
     if own.dtype != array.dtype:
         said.append(f"gives {own.dtype} where the reference gives {array.dtype}")
@@ -120,73 +120,83 @@ def _shaped(array: np.ndarray, own: np.ndarray) -> tuple[np.ndarray | None, list
     return None, [*said, f"gives shape {list(own.shape)} where the reference gives {list(array.shape)}"]
 
 
-def _named(reference: Arrays, given: Arrays) -> Named | None:
+def _name_steps(reference: Arrays, given: Arrays) -> NamedDifference | None:
     """The steps that make the one of the other: the search, with the inputs in place of what a network makes of them."""
     images = [image for name, array in reference.items() if (image := image_of(name, array)) is not None]
     tokens = tokens_of(reference)
     steps = [step for image in images for step in image_steps(image, [reference])]
     steps += token_steps(tokens) if tokens is not None else []
     bounds = dict.fromkeys(reference, SAME)
-    question = Question(
+    question = PreprocessingQuestion(
         samples=[reference], candidate=[given], run=lambda inputs: inputs, bounds=bounds, runs=_COMPOSITIONS
     )
-    found = search(question, steps)
+    found = search_preprocessing(question, steps)
     if found.best is None or not found.exact:
         return None
     words = " and ".join(step.words for step in found.best.steps)
-    return Named(words=words, given=None, left=0.0, steps=found.best.steps)
+    return NamedDifference(words=words, given=None, left=0.0, steps=found.best.steps)
 
 
-def _mapped(reference: Arrays, given: Arrays, picture: np.ndarray | None) -> Named:
+def _name_channel_map(reference: Arrays, given: Arrays, picture: np.ndarray | None) -> NamedDifference:
     """The map of each input that differs; the worst one's rest."""
     found = [
-        _of_image(name, array, given[name], picture)
+        _name_image_difference(name, array, given[name], picture)
         for name, array in reference.items()
-        if off({name: array}, {name: given[name]}) > SAME
+        if input_distance({name: array}, {name: given[name]}) > SAME
     ]
-    return Named(words=" and ".join(one.words for one in found), given=None, left=max(one.left for one in found))
+    return NamedDifference(
+        words=" and ".join(one.words for one in found), given=None, left=max(one.left for one in found)
+    )
 
 
-def _of_image(name: str, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None) -> Named:
+def _name_image_difference(
+    name: str, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None
+) -> NamedDifference:
     image = image_of(name, array)
     if image is None or not np.isfinite(own).all() or not np.isfinite(array).all():
-        return Named(words=f"gives another {name}: {_counted(array, own)}", given=None, left=1.0)
+        return NamedDifference(words=f"gives another {name}: {_count_differing(array, own)}", given=None, left=1.0)
     fit = fit_inputs(array, own, axis=image.axis)
     if fit.is_exact:
-        return Named(words=fit.words, given=None, left=0.0)
-    placed = _placed(image, array, own, picture) if picture is not None else None
-    return placed or _registered(image, array, own, fit)
+        return NamedDifference(words=fit.words, given=None, left=0.0)
+    placed = _name_placing(image, array, own, picture) if picture is not None else None
+    return placed or _name_registration(image, array, own, fit)
 
 
-def _counted(array: np.ndarray, own: np.ndarray) -> str:
+def _count_differing(array: np.ndarray, own: np.ndarray) -> str:
     differing = int((np.asarray(array) != np.asarray(own)).sum())
     return f"{differing:,} of {array.size:,} elements differ"
 
 
-def _placed(image: Image, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None) -> Named | None:
+def _name_placing(
+    image: Image, array: np.ndarray, own: np.ndarray, picture: np.ndarray | None
+) -> NamedDifference | None:
     """How each side placed the picture, and the map between what came after."""
     if picture is None or len(array) != 1:
         return None
-    mine, its = (recognised([picture], [each], image.axis) for each in (array, own))
-    if not (mine.is_known and its.is_known) or mine.placing == its.placing:
+    reference, candidate = (recognise_placing([picture], [each], image.axis) for each in (array, own))
+    if not (reference.is_known and candidate.is_known) or reference.placing == candidate.placing:
         return None
-    between = _between(mine.fit, its.fit, float(np.abs(own).max()))
+    between = _fit_between_sides(reference.fit, candidate.fit, float(np.abs(own).max()))
     rest = [] if between is None or between.words == "the same" else [between.words]
-    return Named(words=" and ".join([other_words(its.placing, mine.placing), *rest]), given=None, left=its.left)
+    return NamedDifference(
+        words=" and ".join([other_words(candidate.placing, reference.placing), *rest]), given=None, left=candidate.left
+    )
 
 
-def _between(mine: Fit, its: Fit, size: float) -> Fit | None:
+def _fit_between_sides(reference: Fit, candidate: Fit, size: float) -> Fit | None:
     """its[c] = gain * mine[order[c]] + offset, from what both make of the same pixels; None where mine lacks a channel."""
-    places = {channel: place for place, channel in enumerate(mine.order)}
-    if any(channel not in places or not mine.gain[places[channel]] for channel in its.order):
+    places = {channel: place for place, channel in enumerate(reference.order)}
+    if any(channel not in places or not reference.gain[places[channel]] for channel in candidate.order):
         return None
-    order = tuple(places[channel] for channel in its.order)
-    gain = tuple(its.gain[place] / mine.gain[source] for place, source in enumerate(order))
-    offset = tuple(its.offset[place] - gain[place] * mine.offset[source] for place, source in enumerate(order))
-    return _rounded(replace(its, order=order, gain=gain, offset=offset), size)
+    order = tuple(places[channel] for channel in candidate.order)
+    gain = tuple(candidate.gain[place] / reference.gain[source] for place, source in enumerate(order))
+    offset = tuple(
+        candidate.offset[place] - gain[place] * reference.offset[source] for place, source in enumerate(order)
+    )
+    return _round_fit(replace(candidate, order=order, gain=gain, offset=offset), size)
 
 
-def _rounded(fit: Fit, size: float) -> Fit:
+def _round_fit(fit: Fit, size: float) -> Fit:
     """A fit of pixels that were rounded, to what it is true to; `size` is the largest element of the deployment's input."""
     near = all(abs(gain - 1.0) <= _TRUE for gain in fit.gain)
     return replace(
@@ -196,22 +206,22 @@ def _rounded(fit: Fit, size: float) -> Fit:
     )
 
 
-def _registered(image: Image, array: np.ndarray, own: np.ndarray, fit: Fit) -> Named:
+def _name_registration(image: Image, array: np.ndarray, own: np.ndarray, fit: Fit) -> NamedDifference:
     """How one image lies in the other, with the channels that the nearest map takes."""
     channels = np.take(array, fit.order, axis=image.axis)
     pair = [np.moveaxis(each, image.axis, -1)[0].astype(np.float64) for each in (channels, own)]
-    found = registered(*pair)
+    found = register_images(*pair)
     order = replace(fit, gain=(1.0,) * len(fit.order), offset=(0.0,) * len(fit.order), mirrored=(), shift=(0, 0)).words
     before = [] if order == "the same" else [order]
     if found is not None and found.words and found.r2 > fit.r2:
-        return Named(words=" and ".join([*before, found.words]), given=None, left=1.0 - found.r2)
+        return NamedDifference(words=" and ".join([*before, found.words]), given=None, left=1.0 - found.r2)
     if np.isfinite(fit.r2) and fit.r2 >= _EXPLAINS:
-        said = _rounded(fit, float(np.abs(own).max())).words
+        said = _round_fit(fit, float(np.abs(own).max())).words
         affine = [] if said == "the same" else [said]
         resized = "resamples the image in another way (kernel, antialiasing or half-pixel centres)"
         if 1.0 - fit.r2 <= _LEVELS:
             resized = "rounds pixels in another way"
-        return Named(words=" and ".join([*affine, resized]), given=None, left=1.0 - fit.r2)
-    share = percent(max(0.0, fit.r2 if np.isfinite(fit.r2) else 0.0))
+        return NamedDifference(words=" and ".join([*affine, resized]), given=None, left=1.0 - fit.r2)
+    share = format_percent(max(0.0, fit.r2 if np.isfinite(fit.r2) else 0.0))
     words = f"gives another image: the nearest map explains {share} of its variance"
-    return Named(words=words, given=None, left=1.0 if np.isnan(fit.r2) else 1.0 - fit.r2)
+    return NamedDifference(words=words, given=None, left=1.0 if np.isnan(fit.r2) else 1.0 - fit.r2)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.steps import NORMALIZING, Step, on_input
+from parityscope.checks._preprocessing.steps import NORMALIZING, PreprocessingStep, change_on_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Normalization", "changes", "likely", "unit"]
+__all__ = ["Normalization", "likely_normalizations", "normalization_steps", "unit"]
 
 # An image that was resized with a kernel that overshoots leaves [0, 1] a little; chosen.
 _OVERSHOOT = 0.02
@@ -43,20 +43,24 @@ class Normalization:
 
     def prepared(self, raw: np.ndarray, axis: int) -> np.ndarray:
         """float64, of the shape of `raw`, whose channels lie on `axis`."""
-        return np.asarray(raw * _shaped(self.gain, raw.ndim, axis) + _shaped(self.offset, raw.ndim, axis))
+        return np.asarray(raw * _shape_to_axis(self.gain, raw.ndim, axis) + _shape_to_axis(self.offset, raw.ndim, axis))
 
     def undone(self, prepared: np.ndarray, axis: int) -> np.ndarray:
         """The raw array, float64."""
         array = prepared.astype(np.float64)
-        return np.asarray((array - _shaped(self.offset, array.ndim, axis)) / _shaped(self.gain, array.ndim, axis))
+        return np.asarray(
+            (array - _shape_to_axis(self.offset, array.ndim, axis)) / _shape_to_axis(self.gain, array.ndim, axis)
+        )
 
 
-def _shaped(numbers: tuple[float, ...], rank: int, axis: int) -> np.ndarray:
+def _shape_to_axis(numbers: tuple[float, ...], rank: int, axis: int) -> np.ndarray:
     array = np.array(numbers, np.float64)
     return array.reshape(()) if array.size == 1 else array.reshape(-1, *[1] * (rank - 1 - axis))
 
 
-def _of(key: str, words: str, mean: Sequence[float], deviation: Sequence[float], scale: float = 1.0) -> Normalization:
+def _from_mean_deviation(
+    key: str, words: str, mean: Sequence[float], deviation: Sequence[float], scale: float = 1.0
+) -> Normalization:
     """(scale * raw - mean) / deviation."""
     both = [np.broadcast_to(each, max(len(mean), len(deviation))) for each in (mean, deviation)]
     gain = tuple(float(scale / each) for each in both[1])
@@ -64,8 +68,8 @@ def _of(key: str, words: str, mean: Sequence[float], deviation: Sequence[float],
     return Normalization(key=key, words=words, gain=gain, offset=offset)
 
 
-unit = _of("unit", "division by 255", (0.0,), (1.0,))
-_BYTES = _of("bytes", "no division by 255", (0.0,), (1.0,), 255.0)
+unit = _from_mean_deviation("unit", "division by 255", (0.0,), (1.0,))
+_BYTES = _from_mean_deviation("bytes", "no division by 255", (0.0,), (1.0,), 255.0)
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _FAMILIES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
@@ -76,25 +80,27 @@ _FAMILIES: dict[str, tuple[str, tuple[float, ...], tuple[float, ...]]] = {
     "centred": ("mean 0.5", (0.5,), (1.0,)),
 }
 _IN_BYTES = (
-    _of("caffe", "ImageNet's mean in bytes (no division)", (123.675, 116.28, 103.53), (1.0,), 255.0),
-    _of("caffe-reversed", "ImageNet's mean in bytes, in BGR order", (103.939, 116.779, 123.68), (1.0,), 255.0),
-    _of("lite", "mean 127 and deviation 128 in bytes", (127.0,), (128.0,), 255.0),
-    _of("facenet", "mean 127.5 and deviation 128 in bytes", (127.5,), (128.0,), 255.0),
+    _from_mean_deviation("caffe", "ImageNet's mean in bytes (no division)", (123.675, 116.28, 103.53), (1.0,), 255.0),
+    _from_mean_deviation(
+        "caffe-reversed", "ImageNet's mean in bytes, in BGR order", (103.939, 116.779, 123.68), (1.0,), 255.0
+    ),
+    _from_mean_deviation("lite", "mean 127 and deviation 128 in bytes", (127.0,), (128.0,), 255.0),
+    _from_mean_deviation("facenet", "mean 127.5 and deviation 128 in bytes", (127.5,), (128.0,), 255.0),
 )
 
 
-def _named(channels: int) -> list[Normalization]:
-    found = [unit, _BYTES, *(_of(key, *rest) for key, rest in _FAMILIES.items()), *_IN_BYTES]
+def _known_normalizations(channels: int) -> list[Normalization]:
+    found = [unit, _BYTES, *(_from_mean_deviation(key, *rest) for key, rest in _FAMILIES.items()), *_IN_BYTES]
     return [each for each in found if len(each.gain) in {1, channels} and (each.key != "mnist" or channels == 1)]
 
 
-def likely(arrays: Sequence[np.ndarray], axis: int) -> list[Normalization]:
+def likely_normalizations(arrays: Sequence[np.ndarray], axis: int) -> list[Normalization]:
     """Which normalizations these prepared arrays may have had, the likeliest first; none where none fits.
 
     arrays: float, with channels on `axis`.
     """
     fitting = []
-    for each in _named(arrays[0].shape[axis]):
+    for each in _known_normalizations(arrays[0].shape[axis]):
         raws = [each.undone(array, axis) for array in arrays]
         low, high = min(float(raw.min()) for raw in raws), max(float(raw.max()) for raw in raws)
         if low >= -_OVERSHOOT and high <= 1.0 + _OVERSHOOT:
@@ -106,27 +112,27 @@ def likely(arrays: Sequence[np.ndarray], axis: int) -> list[Normalization]:
     return [each for _, _, each in sorted(exact or fitting, key=lambda item: item[:2])][:_POSSIBLE]
 
 
-def changes(name: str, base: Normalization, axis: int, channels: int) -> list[Step]:
+def normalization_steps(name: str, base: Normalization, axis: int, channels: int) -> list[PreprocessingStep]:
     """Steps that normalize input `name` in another way than `base`."""
-    wrong = [*_own(base), *(each for each in _named(channels) if each.key != base.key)]
+    wrong = [*_own_mistakes(base), *(each for each in _known_normalizations(channels) if each.key != base.key)]
     return [
-        Step(
+        PreprocessingStep(
             key=f"{name}:{base.key}>{target.key}",
-            words=_words(base, target),
+            words=_describe_change(base, target),
             stage=NORMALIZING,
             slot=f"{name}:normalization",
-            apply=on_input(name, _changed(base, target, axis)),
+            apply=change_on_input(name, _renormalize(base, target, axis)),
         )
         for target in wrong
         if len(target.gain) in {1, channels} and len(base.gain) in {1, channels}
     ]
 
 
-def _changed(base: Normalization, target: Normalization, axis: int) -> Callable[[np.ndarray], np.ndarray]:
+def _renormalize(base: Normalization, target: Normalization, axis: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda array: target.prepared(base.undone(array, axis), axis)
 
 
-def _own(base: Normalization) -> list[Normalization]:
+def _own_mistakes(base: Normalization) -> list[Normalization]:
     """`base` done wrong."""
     twice = Normalization(
         key="twice",
@@ -135,47 +141,55 @@ def _own(base: Normalization) -> list[Normalization]:
         offset=tuple(a * b + b for a, b in zip(base.gain, base.offset, strict=True)),
     )
     if base.key == "unit":
-        return [_wrong("over", "divides by 255 twice", (1 / 255,), (0.0,))] + [
-            wrong for key in ("imagenet", "half") for wrong in _order(_of(key, *_FAMILIES[key]))
+        return [_make_wrong_normalization("over", "divides by 255 twice", (1 / 255,), (0.0,))] + [
+            wrong
+            for key in ("imagenet", "half")
+            for wrong in _wrong_scale_order(_from_mean_deviation(key, *_FAMILIES[key]))
         ]
     if base.key == "bytes":
         return []
     gain, offset = base.gain, base.offset
     over = tuple(each / 255.0 for each in gain)
     wrongs = [
-        *_order(base),
-        _wrong("over", f"divides by 255 twice before it normalises ({base.words})", over, offset),
+        *_wrong_scale_order(base),
+        _make_wrong_normalization("over", f"divides by 255 twice before it normalises ({base.words})", over, offset),
         twice,
     ]
     if len(gain) > 1:
         wrongs.append(
-            _wrong("reversed", f"takes {base.words} in the reversed order of channels", gain[::-1], offset[::-1])
+            _make_wrong_normalization(
+                "reversed", f"takes {base.words} in the reversed order of channels", gain[::-1], offset[::-1]
+            )
         )
     minus_mean = tuple(a / b for a, b in zip(offset, gain, strict=True))
     return [
         *wrongs,
-        _wrong("mean-only", f"does not divide by the deviation ({base.words})", (1.0,), minus_mean),
-        _wrong("deviation-only", f"does not subtract the mean ({base.words})", gain, (0.0,)),
+        _make_wrong_normalization("mean-only", f"does not divide by the deviation ({base.words})", (1.0,), minus_mean),
+        _make_wrong_normalization("deviation-only", f"does not subtract the mean ({base.words})", gain, (0.0,)),
     ]
 
 
-def _order(base: Normalization) -> list[Normalization]:
+def _wrong_scale_order(base: Normalization) -> list[Normalization]:
     """`base`, which expects [0, 1], on bytes: and divided by 255 afterwards, or never."""
     bytes_gain = tuple(255.0 * each for each in base.gain)
     late = tuple(each / 255.0 for each in base.offset)
     return [
-        _wrong("not-divided", f"does not divide by 255 before it normalises ({base.words})", bytes_gain, base.offset),
-        _wrong("late", f"normalises ({base.words}) before it divides by 255", base.gain, late),
+        _make_wrong_normalization(
+            "not-divided", f"does not divide by 255 before it normalises ({base.words})", bytes_gain, base.offset
+        ),
+        _make_wrong_normalization("late", f"normalises ({base.words}) before it divides by 255", base.gain, late),
     ]
 
 
-def _wrong(key: str, words: str, gain: tuple[float, ...], offset: tuple[float, ...]) -> Normalization:
+def _make_wrong_normalization(
+    key: str, words: str, gain: tuple[float, ...], offset: tuple[float, ...]
+) -> Normalization:
     size = max(len(gain), len(offset))
     gain, offset = (each * size if len(each) == 1 else each for each in (gain, offset))
     return Normalization(key=f"wrong-{key}", words=words, gain=gain, offset=offset)
 
 
-def _words(base: Normalization, target: Normalization) -> str:
+def _describe_change(base: Normalization, target: Normalization) -> str:
     if target.key.startswith(("wrong-", "twice")):
         return target.words
     match base.key, target.key:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.naming import SAME, Named, name_difference, off
+from parityscope.checks._preprocessing.naming import SAME, NamedDifference, input_distance, name_difference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -73,56 +73,60 @@ def compare_preprocessings(reference: Stages, candidate: Stages, pictures: Itera
     alone: tuple[str, ...] = ()
     for name, picture in pictures:
         mine, its = reference(picture, name), candidate(picture, name)
-        pairs, paired, alone = _paired(mine, its)
+        pairs, paired, alone = _pair_stages(mine, its)
         before: np.ndarray | None = picture
         parted = False
         for pair in pairs:
             arrays = mine[pair[0]], its[pair[1]]
             known = parted or (pair in held and bool(held[pair].words))
-            found = _differing(*arrays) if known else _named(*arrays, before)
-            held[pair] = _merged(held.get(pair), pair, arrays, found)
+            found = _say_whether_different(*arrays) if known else _name_stage_difference(*arrays, before)
+            held[pair] = _merge_stage_result(held.get(pair), pair, arrays, found)
             parted = parted or bool(found.words)
             before = arrays[0] if before is not None and not found.words and _is_picture(arrays[0]) else None
         count += 1
     return Parting(stages=tuple(held.values()), images=count, paired=paired, alone=alone)
 
 
-def _paired(mine: Arrays, its: Arrays) -> tuple[list[tuple[str, str]], str, tuple[str, ...]]:
-    if set(mine) == set(its):
-        return [(name, name) for name in mine], "name", ()
-    if len(mine) == len(its):
-        return list(zip(mine, its, strict=True)), "place", ()
-    ends = list(mine)[-1], list(its)[-1]
-    return [ends], "end", (*list(mine)[:-1], *list(its)[:-1])
+def _pair_stages(reference: Arrays, candidate: Arrays) -> tuple[list[tuple[str, str]], str, tuple[str, ...]]:
+    if set(reference) == set(candidate):
+        return [(name, name) for name in reference], "name", ()
+    if len(reference) == len(candidate):
+        return list(zip(reference, candidate, strict=True)), "place", ()
+    ends = list(reference)[-1], list(candidate)[-1]
+    return [ends], "end", (*list(reference)[:-1], *list(candidate)[:-1])
 
 
-def _named(mine: np.ndarray, its: np.ndarray, before: np.ndarray | None) -> Named:
+def _name_stage_difference(reference: np.ndarray, candidate: np.ndarray, before: np.ndarray | None) -> NamedDifference:
     """The difference of two steps' arrays; pictures of rank 3 are looked at as a batch of one."""
-    batched = [each[None] if each.ndim == 3 else each for each in (mine, its)]
+    batched = [each[None] if each.ndim == 3 else each for each in (reference, candidate)]
     return name_difference({"": batched[0]}, {"": batched[1]}, others={}, picture=before)
 
 
-def _differing(mine: np.ndarray, its: np.ndarray) -> Named:
+def _say_whether_different(reference: np.ndarray, candidate: np.ndarray) -> NamedDifference:
     """Whether two arrays differ, where it is said already what differs first."""
-    same = mine.shape == its.shape and mine.dtype == its.dtype and off({"": mine}, {"": its}) <= SAME
-    return Named(words="" if same else "differs because of a step before", given=None, left=0.0)
+    same = (
+        reference.shape == candidate.shape
+        and reference.dtype == candidate.dtype
+        and input_distance({"": reference}, {"": candidate}) <= SAME
+    )
+    return NamedDifference(words="" if same else "differs because of a step before", given=None, left=0.0)
 
 
 def _is_picture(array: np.ndarray) -> bool:
     return array.dtype == np.uint8 and array.ndim == 3 and array.shape[-1] == 3
 
 
-def _merged(
-    held: StageResult | None, names: tuple[str, str], arrays: tuple[np.ndarray, np.ndarray], found: Named
+def _merge_stage_result(
+    held: StageResult | None, names: tuple[str, str], arrays: tuple[np.ndarray, np.ndarray], found: NamedDifference
 ) -> StageResult:
     same = int(not found.words)
     if held is None:
-        mine, its = (_said(each) for each in arrays)
+        reference, candidate = (_describe_array(each) for each in arrays)
         return StageResult(
             name=names[0],
             candidate_name=names[1],
-            reference=mine,
-            candidate=its,
+            reference=reference,
+            candidate=candidate,
             images=1,
             same=same,
             words=found.words,
@@ -140,7 +144,7 @@ def _merged(
     )
 
 
-def _said(array: np.ndarray) -> str:
+def _describe_array(array: np.ndarray) -> str:
     """dtype, shape and range in words."""
     if not array.size:
         return f"{array.dtype} {list(array.shape)}"

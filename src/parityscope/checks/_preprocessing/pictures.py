@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.case.formats.images import read_image
-from parityscope.checks._common import percent
-from parityscope.checks._preprocessing.placings import placing_steps, recipe_of, recognised
+from parityscope.checks._common import format_percent
+from parityscope.checks._preprocessing.placings import placing_steps, recipe_of, recognise_placing
 from parityscope.checks._preprocessing.steps import ORIGINAL, STORED
 from parityscope.errors import ParityError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Scene
     from parityscope.checks._preprocessing.images import Image
-    from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
 
 __all__ = ["Pictures", "pictures_of"]
 
@@ -35,7 +35,7 @@ class Pictures:
 
     arrays: tuple[np.ndarray, ...] = ()
     stored: tuple[np.ndarray, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PreprocessingStep, ...] = ()
     recipe: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
     fix: str = ""
@@ -62,11 +62,11 @@ def pictures_of(
         stored = tuple(read_image(path, turned=False) for path in paths if path is not None)
     except ParityError as error:
         return Pictures(problem=error.problem, fix=error.fix)
-    known = recognised(pictures, arrays, image.axis)
+    known = recognise_placing(pictures, arrays, image.axis)
     if not known.is_known:
         return Pictures(
             problem="the reference's own preprocessing is none of those known: the nearest leaves "
-            f"{percent(known.left)} of the prepared input's variance",
+            f"{format_percent(known.left)} of the prepared input's variance",
             fix="describe it as a recipe, --preprocess prepare.toml, if one fits (docs/inputs.md)",
         )
     turned = any(not np.array_equal(one, other) for one, other in zip(pictures, stored, strict=True))

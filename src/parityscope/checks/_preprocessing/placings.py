@@ -16,8 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.case.imaging.kernels import KERNELS, kernel_words
-from parityscope.case.imaging.recipe import Placing, filled, placed, placing_words
-from parityscope.checks._preprocessing.steps import FILLED, ORIGINAL, PLACING, PREPARED, READING, STORED, Base, Step
+from parityscope.case.imaging.recipe import Placing, filled_pixels, place_image, placing_words
+from parityscope.checks._preprocessing.steps import (
+    FILLED,
+    ORIGINAL,
+    PLACING,
+    PREPARED,
+    READING,
+    STORED,
+    Base,
+    PreprocessingStep,
+)
 from parityscope.checks.input_fit import fit_channels
 
 if TYPE_CHECKING:
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
 
     Refine = Callable[[Placing], Placing]
 
-__all__ = ["Recognised", "other_words", "placing_steps", "recipe_of", "recognised"]
+__all__ = ["Recognised", "other_words", "placing_steps", "recipe_of", "recognise_placing"]
 
 _KNOWN = 1e-4  # 1 - R^2; see above
 
@@ -65,23 +74,23 @@ class Recognised:
         return self.left <= _KNOWN or self.levels <= _LEVELS
 
 
-def recognised(pictures: Sequence[np.ndarray], arrays: Sequence[np.ndarray], axis: int) -> Recognised:
+def recognise_placing(pictures: Sequence[np.ndarray], arrays: Sequence[np.ndarray], axis: int) -> Recognised:
     """How `arrays` (rank 4, a batch of one, channels on `axis`) were made of `pictures` (uint8, RGB)."""
-    size = _size(arrays[0], axis)
+    size = _image_size(arrays[0], axis)
     place = next((at for at, each in enumerate(pictures) if each.shape[0] != each.shape[1]), 0)
-    first = _best(pictures[place], arrays[place], axis, _fittings(size))
+    first = _find_best_placing(pictures[place], arrays[place], axis, _list_fittings(size))
     kernels = (replace(first.placing, kernel=kernel, whole=whole) for kernel in KERNELS for whole in (True, False))
-    found = _best(pictures[place], arrays[place], axis, [first.placing, *kernels])
-    fits = [_fit(found.placing, each, array, axis) for each, array in zip(pictures, arrays, strict=True)]
-    levels = max(_levels(fit, array) for fit, array in zip(fits, arrays, strict=True))
-    return replace(found, left=max(_left(fit) for fit in fits), levels=levels)
+    found = _find_best_placing(pictures[place], arrays[place], axis, [first.placing, *kernels])
+    fits = [_fit_placing(found.placing, each, array, axis) for each, array in zip(pictures, arrays, strict=True)]
+    levels = max(_residual_in_levels(fit, array) for fit, array in zip(fits, arrays, strict=True))
+    return replace(found, left=max(_unexplained_share(fit) for fit in fits), levels=levels)
 
 
-def placing_steps(image: Image, known: Recognised, *, stored: bool = False) -> list[Step]:
+def placing_steps(image: Image, known: Recognised, *, stored: bool = False) -> list[PreprocessingStep]:
     """Every other part of the way in which the image is put on the network's size; `stored`: files say how images are turned."""
-    base = _base(image, known)
+    base = _base_placing(image, known)
     found = [
-        Step(
+        PreprocessingStep(
             key=f"{image.name}:placing-{slot}-{key}",
             words=key,
             stage=PLACING,
@@ -91,22 +100,22 @@ def placing_steps(image: Image, known: Recognised, *, stored: bool = False) -> l
             leaves=_LEAVES,
             usual=slot == "fit",
         )
-        for slot, key, refine in _refinements(known.placing)
+        for slot, key, refine in _list_refinements(known.placing)
     ]
-    padding = Step(
+    padding = PreprocessingStep(
         key=f"{image.name}:padding-behind",
         words="" if known.placing.fit != "letterbox" else "fills the letterbox with 0 behind the normalization",
         stage=PREPARED,
         slot=f"{image.name}:filling",
-        apply=_padding(image, base),
+        apply=_padding_step(image, base),
         base=base,
-        refine=_refining(fill=None),
+        refine=_refine_parts(fill=None),
         leaves=_LEAVES,
     )
     found.append(padding)
     if stored:
         words = "takes the image as it is stored, whatever its EXIF orientation says"
-        exif = Step(
+        exif = PreprocessingStep(
             key=f"{image.name}:exif",
             words=words,
             stage=READING,
@@ -141,30 +150,33 @@ def recipe_of(image: Image, known: Recognised) -> dict[str, Any]:
     deviation = [1.0 / (gain * 255.0) for gain in fit.gain]
     mean = [-offset * each for offset, each in zip(fit.offset, deviation, strict=True)]
     found |= {"channels": orders[fit.order], "scale": 255.0}
-    found |= {"mean": [_digits(each) for each in mean], "deviation": [_digits(each) for each in deviation]}
+    found |= {
+        "mean": [_round_to_digits(each) for each in mean],
+        "deviation": [_round_to_digits(each) for each in deviation],
+    }
     return {**found, "layout": "NCHW" if image.axis == 1 else "NHWC"}
 
 
-def _digits(number: float) -> float:
+def _round_to_digits(number: float) -> float:
     """Four digits behind the point, about what regressing on rounded pixels tells."""
     return float(f"{number:.4f}") + 0.0
 
 
-def _refinements(placing: Placing) -> Iterator[tuple[str, str, Refine]]:
+def _list_refinements(placing: Placing) -> Iterator[tuple[str, str, Refine]]:
     """Slot, key and what is done to a placing."""
-    for key, fitting in {_fit_key(fitting): fitting for fitting in _fittings(placing.size)}.items():
+    for key, fitting in {_fit_key(fitting): fitting for fitting in _list_fittings(placing.size)}.items():
         if key != _fit_key(placing):
-            yield "fit", key, _refining(fit=fitting.fit, shorter=fitting.shorter, side=fitting.side)
+            yield "fit", key, _refine_parts(fit=fitting.fit, shorter=fitting.shorter, side=fitting.side)
     for fill in _FILLS:
         if fill != placing.fill or placing.fit != "letterbox":
-            yield "filling", ",".join(f"{value:g}" for value in dict.fromkeys(fill)), _refining(fill=fill)
+            yield "filling", ",".join(f"{value:g}" for value in dict.fromkeys(fill)), _refine_parts(fill=fill)
     for kernel in KERNELS:
         if kernel != placing.kernel:
-            yield "kernel", kernel, _refining(kernel=kernel)
-    yield "rounding", "none" if placing.whole else "bytes", _refining(whole=not placing.whole)
+            yield "kernel", kernel, _refine_parts(kernel=kernel)
+    yield "rounding", "none" if placing.whole else "bytes", _refine_parts(whole=not placing.whole)
 
 
-def _refining(**parts: Any) -> Refine:
+def _refine_parts(**parts: Any) -> Refine:
     return lambda placing: replace(placing, **parts)
 
 
@@ -182,12 +194,12 @@ def other_words(other: Placing, placing: Placing) -> str:
     return f"{placing_words(other)}, where the reference {placing_words(placing)}"
 
 
-def _size(array: np.ndarray, axis: int) -> tuple[int, int]:
+def _image_size(array: np.ndarray, axis: int) -> tuple[int, int]:
     shape = [side for place, side in enumerate(array.shape) if place not in {0, axis}]
     return shape[0], shape[1]
 
 
-def _fittings(size: tuple[int, int]) -> list[Placing]:
+def _list_fittings(size: tuple[int, int]) -> list[Placing]:
     shorter = max(size)
     whole = Placing(size=size)
     found = [whole]
@@ -202,13 +214,15 @@ def _fittings(size: tuple[int, int]) -> list[Placing]:
     return [*found, *(replace(whole, fit="central", shorter=side) for side in sides)]
 
 
-def _best(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[Placing]) -> Recognised:
+def _find_best_placing(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[Placing]) -> Recognised:
     """The placing that leaves least; the first that leaves nothing but rounding."""
     found: Recognised | None = None
     for placing in dict.fromkeys(placings):
-        fit = _fit(placing, picture, array, axis)
-        if found is None or _left(fit) < found.left:
-            found = Recognised(placing=placing, fit=fit, left=_left(fit), levels=_levels(fit, array))
+        fit = _fit_placing(placing, picture, array, axis)
+        if found is None or _unexplained_share(fit) < found.left:
+            found = Recognised(
+                placing=placing, fit=fit, left=_unexplained_share(fit), levels=_residual_in_levels(fit, array)
+            )
         if fit.is_exact:
             break
     if found is None:
@@ -216,20 +230,20 @@ def _best(picture: np.ndarray, array: np.ndarray, axis: int, placings: Iterable[
     return found
 
 
-def _left(fit: Fit) -> float:
+def _unexplained_share(fit: Fit) -> float:
     return 1.0 if np.isnan(fit.r2) else 1.0 - fit.r2
 
 
-def _levels(fit: Fit, array: np.ndarray) -> float:
+def _residual_in_levels(fit: Fit, array: np.ndarray) -> float:
     """What the fit leaves of the array, in levels; the worst channel is taken for the one that varies least."""
     gain = min((abs(each) for each in fit.gain), default=0.0)
     channels = np.moveaxis(np.asarray(array, np.float64), fit.axis, 0)
     spread = min(float(channel.std()) for channel in channels)
-    return float(np.sqrt(max(0.0, _left(fit))) * spread / gain) if gain else np.inf
+    return float(np.sqrt(max(0.0, _unexplained_share(fit))) * spread / gain) if gain else np.inf
 
 
-def _fit(placing: Placing, picture: np.ndarray, array: np.ndarray, axis: int) -> Fit:
-    return fit_channels(_as_input(placed(placing, picture), array, axis), array, axis=axis)
+def _fit_placing(placing: Placing, picture: np.ndarray, array: np.ndarray, axis: int) -> Fit:
+    return fit_channels(_as_input(place_image(placing, picture), array, axis), array, axis=axis)
 
 
 def _as_input(pixels: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
@@ -241,7 +255,7 @@ def _as_input(pixels: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
     return np.moveaxis(chosen, -1, axis - 1)[None]
 
 
-def _base(image: Image, known: Recognised) -> Base:
+def _base_placing(image: Image, known: Recognised) -> Base:
     """The reference's own way, and the step for any other; pictures that were placed lately are not placed again."""
     made: dict[tuple[int, Placing], np.ndarray] = {}
 
@@ -250,10 +264,10 @@ def _base(image: Image, known: Recognised) -> Base:
         if key not in made:
             while len(made) >= _KEPT:
                 made.pop(next(iter(made)))
-            made[key] = placed(placing, picture)
+            made[key] = place_image(placing, picture)
         return made[key]
 
-    def step(placing: Placing) -> Step:
+    def step(placing: Placing) -> PreprocessingStep:
         def apply(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
             if ORIGINAL not in inputs:
                 return None
@@ -264,10 +278,10 @@ def _base(image: Image, known: Recognised) -> Base:
             gain, offset = np.reshape(fit.gain, shape), np.reshape(fit.offset, shape)
             prepared = np.take(pixels, fit.order, axis=image.axis) * gain + offset
             given = np.ascontiguousarray(prepared.astype(array.dtype))
-            return {**inputs, image.name: given, FILLED: filled(placing, picture.shape)}
+            return {**inputs, image.name: given, FILLED: filled_pixels(placing, picture.shape)}
 
         words = "" if placing == known.placing else other_words(placing, known.placing)
-        return Step(
+        return PreprocessingStep(
             key=f"{image.name}:placing",
             words=words,
             stage=PLACING,
@@ -279,13 +293,13 @@ def _base(image: Image, known: Recognised) -> Base:
     return Base(placing=known.placing, step=step)
 
 
-def _padding(image: Image, base: Base) -> Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]:
+def _padding_step(image: Image, base: Base) -> Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None]:
     def apply(inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
         if ORIGINAL not in inputs:
             return None
-        where = inputs[FILLED] if FILLED in inputs else filled(base.placing, inputs[ORIGINAL].shape)
+        where = inputs[FILLED] if FILLED in inputs else filled_pixels(base.placing, inputs[ORIGINAL].shape)
         array = inputs[image.name]
-        if not where.any() or where.shape != _size(array, image.axis):
+        if not where.any() or where.shape != _image_size(array, image.axis):
             return None
         mask = where[None, None] if image.axis == 1 else where[None, :, :, None]
         return {**inputs, image.name: np.where(mask, array.dtype.type(0), array)}

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.imaging.kernels import resampled
+from parityscope.case.imaging.kernels import resample_image
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Registered", "registered"]
+__all__ = ["Registered", "register_images"]
 
 _SCALES = (1.0, 0.875, 0.75, 1.0 / 0.875, 1.0 / 0.75)  # no crop, and ImageNet's and its like
 _COARSEST = 24  # pixels of the shorter side: what is finer is noise to a first guess
@@ -64,74 +64,93 @@ class Registered:
         return " and ".join(said)
 
 
-def registered(reference: np.ndarray, candidate: np.ndarray) -> Registered | None:
+def register_images(reference: np.ndarray, candidate: np.ndarray) -> Registered | None:
     """The map between two images (height, width, channels), float64; None where they do not show the same thing."""
-    mine, its = (_grey(each) for each in (reference, candidate))
+    mine, its = (_to_grey(each) for each in (reference, candidate))
     if mine.shape != its.shape or min(mine.shape) < _COARSEST:
         return None
-    bars = _bars(mine, its)
+    bars = _find_bars(mine, its)
     height, width = its.shape
     inner = its[bars[0] : height - bars[1], bars[2] : width - bars[3]]
     if any(bars) and min(inner.shape) >= _COARSEST:
-        whole = resampled(mine[..., None], "bilinear-antialias", (inner.shape[0], inner.shape[1]), whole=False)[..., 0]
-        r2 = _explained(whole, inner)
+        whole = resample_image(mine[..., None], "bilinear-antialias", (inner.shape[0], inner.shape[1]), whole=False)[
+            ..., 0
+        ]
+        r2 = _explained_variance(whole, inner)
         if r2 >= _ENOUGH:
             scale = height / inner.shape[0], width / inner.shape[1]
             return Registered(scale=scale, shift=(bars[0] / height, bars[2] / width), bars=bars, r2=r2)
-    best = _refined(mine, its)
+    best = _refine_registration(mine, its)
     return best if best.r2 >= _ENOUGH else None
 
 
-def _grey(image: np.ndarray) -> np.ndarray:
+def _to_grey(image: np.ndarray) -> np.ndarray:
     return np.asarray(np.asarray(image, np.float64).mean(axis=-1))
 
 
-def _explained(source: np.ndarray, target: np.ndarray) -> float:
+def _explained_variance(source: np.ndarray, target: np.ndarray) -> float:
     """R^2 of the regression of one on the other; 0 where either is constant."""
     a, b = source - source.mean(), target - target.mean()
     size = float((a * a).sum() * (b * b).sum())
     return float((a * b).sum()) ** 2 / size if size else 0.0
 
 
-def _bars(mine: np.ndarray, its: np.ndarray) -> tuple[int, int, int, int]:
-    height, width = its.shape
-    ends = (_constant(its), _constant(its[::-1]), _constant(its.T), _constant(its.T[::-1]))
-    own = (_constant(mine), _constant(mine[::-1]), _constant(mine.T), _constant(mine.T[::-1]))
+def _find_bars(reference: np.ndarray, candidate: np.ndarray) -> tuple[int, int, int, int]:
+    height, width = candidate.shape
+    ends = (
+        _count_constant_lines(candidate),
+        _count_constant_lines(candidate[::-1]),
+        _count_constant_lines(candidate.T),
+        _count_constant_lines(candidate.T[::-1]),
+    )
+    own = (
+        _count_constant_lines(reference),
+        _count_constant_lines(reference[::-1]),
+        _count_constant_lines(reference.T),
+        _count_constant_lines(reference.T[::-1]),
+    )
     sides = (height, height, width, width)
     kept = [count if count > _BARS * side and not has else 0 for count, has, side in zip(ends, own, sides, strict=True)]
     return kept[0], kept[1], kept[2], kept[3]
 
 
-def _constant(lines: np.ndarray) -> int:
+def _count_constant_lines(lines: np.ndarray) -> int:
     """How many of the first lines are of one colour."""
     same = np.abs(lines - lines[0, 0]).max(axis=1) <= 1e-6 * max(1.0, float(np.abs(lines).max()))
     return len(same) if same.all() else int(np.argmin(same))
 
 
-def _refined(mine: np.ndarray, its: np.ndarray) -> Registered:
+def _refine_registration(reference: np.ndarray, candidate: np.ndarray) -> Registered:
     """From every first guess on the coarsest level; the best of them up to the finest."""
-    levels = [(_at(mine, size), _at(its, size)) for size in _sizes(mine.shape)]
+    levels = [
+        (_resample_to(reference, size), _resample_to(candidate, size)) for size in _pyramid_sizes(reference.shape)
+    ]
     starts = [np.array([guess, (1.0 - guess) / 2.0, guess, (1.0 - guess) / 2.0]) for guess in _SCALES]
-    found = max((_gauss_newton(*levels[0], start) for start in starts), key=lambda one: _quality(*levels[0], one))
+    found = max(
+        (_gauss_newton(*levels[0], start) for start in starts), key=lambda one: _registration_quality(*levels[0], one)
+    )
     for level in levels[1:]:
         found = _gauss_newton(*level, found)
     scales, shifts = [float(each) for each in found[::2]], [float(each) for each in found[1::2]]
     return Registered(
-        scale=(scales[0], scales[1]), shift=(shifts[0], shifts[1]), bars=(0, 0, 0, 0), r2=_quality(mine, its, found)
+        scale=(scales[0], scales[1]),
+        shift=(shifts[0], shifts[1]),
+        bars=(0, 0, 0, 0),
+        r2=_registration_quality(reference, candidate, found),
     )
 
 
-def _at(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    return resampled(image[..., None], "bilinear-antialias", size, whole=False)[..., 0]
+def _resample_to(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    return resample_image(image[..., None], "bilinear-antialias", size, whole=False)[..., 0]
 
 
-def _quality(mine: np.ndarray, its: np.ndarray, found: np.ndarray) -> float:
+def _registration_quality(reference: np.ndarray, candidate: np.ndarray, found: np.ndarray) -> float:
     """R^2 where both show something; 0 where that is too little to be believed."""
-    picture, inside = _warped(mine, found)
-    return _explained(picture[inside], its[inside]) if inside.mean() > _SEEN else 0.0
+    picture, inside = _warp_image(reference, found)
+    return _explained_variance(picture[inside], candidate[inside]) if inside.mean() > _SEEN else 0.0
 
 
-def _sizes(shape: Sequence[int]) -> list[tuple[int, int]]:
+def _pyramid_sizes(shape: Sequence[int]) -> list[tuple[int, int]]:
     """From coarse to fine; the shorter side is at most `_FINEST`."""
     share = min(1.0, _FINEST / min(shape))
     sizes = [(max(1, round(shape[0] * share)), max(1, round(shape[1] * share)))]
@@ -140,20 +159,22 @@ def _sizes(shape: Sequence[int]) -> list[tuple[int, int]]:
     return sizes[::-1]
 
 
-def _gauss_newton(mine: np.ndarray, its: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _gauss_newton(reference: np.ndarray, candidate: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Scale and shift (of the sides) along both axes, after some rounds; the start where they lead nowhere."""
-    height, width = its.shape
-    slopes = np.gradient(mine)
+    height, width = candidate.shape
+    slopes = np.gradient(reference)
     places = [(np.arange(side) + 0.5) / side for side in (height, width)]
     found = start.copy()
     for _ in range(_ROUNDS):
-        picture, inside = _warped(mine, found)
+        picture, inside = _warp_image(reference, found)
         if inside.mean() < _SEEN:
             return start
-        down, across = (_warped(slope, found)[0] * side for slope, side in zip(slopes, (height, width), strict=True))
+        down, across = (
+            _warp_image(slope, found)[0] * side for slope, side in zip(slopes, (height, width), strict=True)
+        )
         rows = [down * places[0][:, None], down, across * places[1][None, :], across, picture, np.ones_like(picture)]
         system = np.stack([row[inside] for row in rows], axis=1)
-        step, *_ = np.linalg.lstsq(system, its[inside], rcond=None)
+        step, *_ = np.linalg.lstsq(system, candidate[inside], rcond=None)
         gain = step[4]
         if not np.isfinite(step).all() or abs(gain) < 1e-9:
             return start
@@ -164,14 +185,14 @@ def _gauss_newton(mine: np.ndarray, its: np.ndarray, start: np.ndarray) -> np.nd
     return found
 
 
-def _warped(image: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _warp_image(image: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The image at the mapped places, bilinear, and where those lie inside of it."""
     height, width = image.shape
     rows = (found[0] * (np.arange(height) + 0.5) / height + found[1]) * height - 0.5
     columns = (found[2] * (np.arange(width) + 0.5) / width + found[3]) * width - 0.5
     inside = ((rows >= 0) & (rows <= height - 1))[:, None] & ((columns >= 0) & (columns <= width - 1))[None, :]
-    return _tent(rows, height) @ image @ _tent(columns, width).T, inside
+    return _tent_weights(rows, height) @ image @ _tent_weights(columns, width).T, inside
 
 
-def _tent(places: np.ndarray, size: int) -> np.ndarray:
+def _tent_weights(places: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(np.clip(places, 0, size - 1)[:, None] - np.arange(size)[None, :])))

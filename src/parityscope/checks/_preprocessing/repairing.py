@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.checks import Offer
-    from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
     from parityscope.records import Pair
 
-__all__ = ["affine_details", "repair_details", "repairs_of", "said_of_precision"]
+__all__ = ["affine_details", "describe_precision", "repair_details", "repairs_of"]
 
 # Formats that deployments are built in; TF32 stands for FP16 where that could not be predicted.
 _ROUNDED = {"f16": "FP16", "tf32": "TF32 (FP16's significand)", "bf16": "BF16"}
@@ -26,7 +26,7 @@ _ROUNDED = {"f16": "FP16", "tf32": "TF32 (FP16's significand)", "bf16": "BF16"}
 _FAR_ABOVE = 10.0
 
 
-def repair_details(steps: tuple[Step, ...], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def repair_details(steps: tuple[PreprocessingStep, ...], sample: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The details of repairs/_preprocessing.py, with the deployment's input as the raw array; {} where no such map is."""
     given = apply_steps(steps, sample)
     return {} if given is None else affine_details(model_inputs(given), model_inputs(sample))
@@ -50,8 +50,8 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
         "raw_layout": layout,
         "layout": layout,
         "channels": list(fit.order),
-        "subtract": [_short(-offset / gain) for gain, offset in zip(fit.gain, fit.offset, strict=True)],
-        "divide": [_short(1.0 / gain) for gain in fit.gain],
+        "subtract": [_round_to_float32(-offset / gain) for gain, offset in zip(fit.gain, fit.offset, strict=True)],
+        "divide": [_round_to_float32(1.0 / gain) for gain in fit.gain],
         "raw_dtype": str(given[name].dtype),
     }
 
@@ -71,7 +71,7 @@ def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
     )
 
 
-def said_of_precision(outputs: Sequence[Pair]) -> str:
+def describe_precision(outputs: Sequence[Pair]) -> str:
     """That no precision explains the error, as a sentence; "" where one might, or where none was predicted.
 
     The tell-tale sign of a fault in front of the model: FP32, FP16 and BF16 deployments are equally wrong.
@@ -83,7 +83,7 @@ def said_of_precision(outputs: Sequence[Pair]) -> str:
     for name in sorted(names, key=list(_ROUNDED).index):
         predicted = [pair for pair in outputs if name in pair.expected]
         cost = max(pair.expected[name] for pair in predicted)
-        if max(map(_measured, predicted)) >= _FAR_ABOVE * cost:
+        if max(map(_measured_error, predicted)) >= _FAR_ABOVE * cost:
             told.append(f"{_ROUNDED[name]} {cost:.2g}")
     if not told:
         return ""
@@ -91,11 +91,11 @@ def said_of_precision(outputs: Sequence[Pair]) -> str:
     return f" No precision is to blame: rounding to {costs} is all that it would cost, so that all are equally wrong."
 
 
-def _measured(pair: Pair) -> float:
+def _measured_error(pair: Pair) -> float:
     return max((pair.value(name) for name in ("rel_l2", "mismatch_share") if name in pair.measurements), default=0.0)
 
 
-def _short(value: float) -> float:
+def _round_to_float32(value: float) -> float:
     """Seven digits, about what the fit of float32 arrays is true to; what rounds to nothing beside them is 0."""
     rounded = float(f"{value:.6g}")
     return 0.0 if abs(rounded) < 1e-5 else rounded

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats.loader import as_arrays, call, find_function
-from parityscope.case.imaging.recipe import placed, prepared
+from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
+from parityscope.case.imaging.recipe import place_image, prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
 
@@ -46,41 +46,43 @@ def stages_of(text: str) -> Stages:
     if text.endswith(".toml"):
         recipe = read_recipe(Path(text), ["input"])
         return lambda image, name: {  # noqa: ARG005 - a recipe cannot fail on an image that could be read
-            "place": placed(recipe.placing, image),
-            "normalize": prepared(recipe, image),
+            "place": place_image(recipe.placing, image),
+            "normalize": prepare_image(recipe, image),
         }
     user = find_function(text)
     declared = getattr(user.function, "steps", None)
     if isinstance(declared, list | tuple) and declared and all(map(callable, declared)):
-        return lambda image, name: _declared(user, tuple(declared), image, name)
-    return lambda image, name: _called(user, image, name)
+        return lambda image, name: _run_declared_steps(user, tuple(declared), image, name)
+    return lambda image, name: _run_whole_function(user, image, name)
 
 
-def _declared(user: UserFunction, functions: tuple[Any, ...], image: np.ndarray, name: str) -> dict[str, np.ndarray]:
+def _run_declared_steps(
+    user: UserFunction, functions: tuple[Any, ...], image: np.ndarray, name: str
+) -> dict[str, np.ndarray]:
     stages: dict[str, np.ndarray] = {}
     held: Any = image.copy()
     for place, function in enumerate(functions):
         called = getattr(function, "__name__", f"step {place}")
-        held = call(user, function, held, doing=f"step {called} on {name}")
-        _add(stages, called, held, user, name)
+        held = call_user_code(user, function, held, doing=f"step {called} on {name}")
+        _add_stage(stages, called, held, user, name)
     return stages
 
 
-def _called(user: UserFunction, image: np.ndarray, name: str) -> dict[str, np.ndarray]:
-    made = call(user, user.function, image.copy(), doing=f"preprocessing {name}")
+def _run_whole_function(user: UserFunction, image: np.ndarray, name: str) -> dict[str, np.ndarray]:
+    made = call_user_code(user, user.function, image.copy(), doing=f"preprocessing {name}")
     stages: dict[str, np.ndarray] = {}
     if not inspect.isgenerator(made):
-        _add(stages, END, made, user, name)
+        _add_stage(stages, END, made, user, name)
         return stages
-    while (given := call(user, next, made, _LAST, doing=f"step {len(stages)} on {name}")) is not _LAST:
+    while (given := call_user_code(user, next, made, _LAST, doing=f"step {len(stages)} on {name}")) is not _LAST:
         pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
-        _add(stages, given[0] if pair else f"step {len(stages)}", given[1] if pair else given, user, name)
+        _add_stage(stages, given[0] if pair else f"step {len(stages)}", given[1] if pair else given, user, name)
     if not stages:
         raise ParityError(f"{user.text} yielded nothing for {name}", where=user.text, fix="yield each step's array")
     return stages
 
 
-def _add(stages: dict[str, np.ndarray], called: str, value: Any, user: UserFunction, name: str) -> None:
+def _add_stage(stages: dict[str, np.ndarray], called: str, value: Any, user: UserFunction, name: str) -> None:
     """Adds a step's array, or each of its arrays by name; copied, because the user's code may go on writing into it."""
     arrays = as_arrays(value if isinstance(value, Mapping) else {"": value}, user, f"{called} of {name}")
     for part, array in arrays.items():

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.measuring import informative, measure
+from parityscope.checks._preprocessing.measuring import is_informative, measure_outputs
 from parityscope.checks._preprocessing.steps import UNEXPLAINED, apply_steps, model_inputs
-from parityscope.checks._preprocessing.walking import Trial, Walk
+from parityscope.checks._preprocessing.walking import StepsTrial, Walk
 from parityscope.checks._reproducing import grain_of
-from parityscope.comparison.rows import as_given
+from parityscope.comparison.rows import align_as_given
 from parityscope.expectation import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-    from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
     from parityscope.comparison.rows import Align
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["Found", "Question", "search"]
+__all__ = ["PreprocessingQuestion", "SearchResult", "search_preprocessing"]
 
 _FAR = 1.0 / 3.0  # chosen: below it, two formats of neighbouring precision (a factor of 4 to 8) can be told apart
 _DOUBTFUL = (
@@ -56,7 +56,7 @@ _BROKEN = 60  # honest runs, each some ten of the reference's, that are made for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PreprocessingQuestion:
     """What is searched for: `samples` of reference inputs, and the candidate's outputs on each.
 
     `run` runs the reference and gives None where it cannot take such inputs. `bounds` is, by output, the relative L2
@@ -71,18 +71,18 @@ class Question:
     run: Callable[[Arrays], Arrays | None]
     bounds: Mapping[str, float]
     runs: int
-    align: Align = as_given
+    align: Align = align_as_given
     honest: Callable[[Arrays], Arrays | None] | None = None
     margin: float = 1.0
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
 
     def measured(self, outputs: Arrays, index: int) -> tuple[float, float, float]:
-        """What `measure` gives for the outputs of a run on sample `index`."""
-        return measure(outputs, self.align(outputs, self.candidate[index]), self.bounds)
+        """What `measure_outputs` gives for the outputs of a run on sample `index`."""
+        return measure_outputs(outputs, self.align(outputs, self.candidate[index]), self.bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """What the search gave.
 
     `before` and `after` are the worst relative L2 over outputs and samples without and with `best` (None: nothing was
@@ -91,9 +91,9 @@ class Found:
     `certain`: chance is excluded. `honest`: it is an honest deployment that reproduces the candidate with `best`.
     """
 
-    best: Trial | None
-    nearest: Trial | None
-    others: tuple[Trial, ...]
+    best: StepsTrial | None
+    nearest: StepsTrial | None
+    others: tuple[StepsTrial, ...]
     before: float
     after: float
     chance: float
@@ -108,7 +108,7 @@ class Found:
 class _Held:
     """A trial that holds on every sample: its worst error, the error over its bound, and whose outputs these are of."""
 
-    trial: Trial
+    trial: StepsTrial
     error: float
     excess: float
     chance: float
@@ -116,39 +116,39 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Search:
+class _StepSearch:
     """`wrong` tells of which samples the candidate is further off than its arithmetic explains.
 
     `broken`: it has NaN or Inf, and an honest deployment is run in place of the reference.
     """
 
-    question: Question
+    question: PreprocessingQuestion
     walk: Walk
     before: float
     wrong: tuple[bool, ...]
     broken: bool
 
-    def near(self, trial: Trial) -> bool:
-        return _accepted(trial, trial.error, trial.excess, self.before)
+    def near(self, trial: StepsTrial) -> bool:
+        return _is_accepted(trial, trial.error, trial.excess, self.before)
 
-    def settled(self, trial: Trial) -> bool:
+    def settled(self, trial: StepsTrial) -> bool:
         """Whether nothing is left that another step could explain."""
         return self.near(trial) and (trial.excess <= 1.0 or trial.error <= UNEXPLAINED * self.before)
 
 
-def search(question: Question, steps: Sequence[Step]) -> Found:
+def search_preprocessing(question: PreprocessingQuestion, steps: Sequence[PreprocessingStep]) -> SearchResult:
     """Searches `steps` alone and composed."""
-    found, before = _searched(question, steps)
+    found, before = _search_composed(question, steps)
     return replace(found, before=before)
 
 
-def _searched(question: Question, steps: Sequence[Step]) -> tuple[Found, float]:
+def _search_composed(question: PreprocessingQuestion, steps: Sequence[PreprocessingStep]) -> tuple[SearchResult, float]:
     """What was found, and the error without a step."""
-    measured = [_plain(question, index) for index in range(len(question.samples))]
+    measured = [_error_without_steps(question, index) for index in range(len(question.samples))]
     broken = not math.isfinite(max(error for error, _ in measured)) and question.honest is not None
     if broken and question.honest is not None:
         question = replace(question, run=question.honest, honest=None, runs=min(question.runs, _BROKEN), kept={})
-        measured = [_plain(question, index) for index in range(len(question.samples))]
+        measured = [_error_without_steps(question, index) for index in range(len(question.samples))]
     before = max(error for error, _ in measured)
     # The worst sample first: one on which nothing is wrong says nothing about a step.
     order = sorted(range(len(measured)), key=lambda index: -measured[index][0])
@@ -157,31 +157,33 @@ def _searched(question: Question, steps: Sequence[Step]) -> tuple[Found, float]:
         samples=[question.samples[index] for index in order],
         candidate=[question.candidate[index] for index in order],
     )
-    state = _Search(
+    state = _StepSearch(
         question=question,
-        walk=_walk(question),
+        walk=_start_walk(question),
         before=before if math.isfinite(before) else _UNRELATED,
         wrong=tuple(measured[index][1] > 1.0 for index in order),
         broken=broken,
     )
     if max(excess for _, excess in measured) <= 1.0:
-        return _nothing(state, before), before
+        return _result_of_nothing(state, before), before
     state.walk.begin(steps)
-    possible, alone = _held(state), len(state.walk.trials)
+    possible, alone = _trials_that_hold(state), len(state.walk.trials)
     certain = [one for one in possible if one.chance <= _CHANCE]
-    found = _best(state, [one for one in certain if one.excess <= 1.0 or one.error <= UNEXPLAINED * state.before])
+    found = _choose_best(
+        state, [one for one in certain if one.excess <= 1.0 or one.error <= UNEXPLAINED * state.before]
+    )
     if found is not None:
         return found, before
     if not broken:
         state.walk.compose(steps, state.settled, state.before)
-        composed_too = [one for one in _held(state, _DOUBTFUL) if one.chance <= _CHANCE]
-        found = _best(state, _simplest_first(state, composed_too or certain, len(steps)))
+        composed_too = [one for one in _trials_that_hold(state, _DOUBTFUL) if one.chance <= _CHANCE]
+        found = _choose_best(state, _simplest_first(state, composed_too or certain, len(steps)))
     if found is None and len(possible) <= _TELLING * alone:
-        found = _best(state, possible)
-    return found or _nothing(state, before), before
+        found = _choose_best(state, possible)
+    return found or _result_of_nothing(state, before), before
 
 
-def _walk(question: Question) -> Walk:
+def _start_walk(question: PreprocessingQuestion) -> Walk:
     def measured(inputs: Arrays) -> tuple[float, float, float] | None:
         outputs = question.run(inputs)
         return None if outputs is None else question.measured(outputs, 0)
@@ -189,15 +191,18 @@ def _walk(question: Question) -> Walk:
     return Walk(sample=question.samples[0], measure=measured, budget=question.runs, kept=question.kept)
 
 
-def _ran(
-    question: Question, steps: tuple[Step, ...], index: int, run: Callable[[Arrays], Arrays | None]
+def _run_on_steps(
+    question: PreprocessingQuestion,
+    steps: tuple[PreprocessingStep, ...],
+    index: int,
+    run: Callable[[Arrays], Arrays | None],
 ) -> Arrays | None:
     """The outputs on what `steps` make of a sample."""
     made = apply_steps(steps, question.samples[index])
     return None if made is None else run(model_inputs(made))
 
 
-def _plain(question: Question, index: int) -> tuple[float, float]:
+def _error_without_steps(question: PreprocessingQuestion, index: int) -> tuple[float, float]:
     """Error and excess of the reference on its own inputs."""
     outputs = question.run(model_inputs(question.samples[index]))
     if outputs is None:
@@ -205,53 +210,56 @@ def _plain(question: Question, index: int) -> tuple[float, float]:
     return question.measured(outputs, index)[:2]
 
 
-def _held(state: _Search, far: float = _FAR) -> list[_Held]:
+def _trials_that_hold(state: _StepSearch, far: float = _FAR) -> list[_Held]:
     """The trials that hold on every sample, the best first; an honest deployment is asked of those that leave less than `far`."""
     near = sorted(filter(state.near, state.walk.trials), key=lambda trial: (trial.excess > 1.0, trial.error))
     # What T(x) itself costs in the declared arithmetic is only measured where it could make the difference.
     close = sorted((one for one in state.walk.trials if one.error <= far * state.before), key=lambda trial: trial.error)
-    held = [_hold(state, trial) for trial in near[:_HELD] or close[: _HELD // 2]]
+    held = [_hold_on_samples(state, trial) for trial in near[:_HELD] or close[: _HELD // 2]]
     return sorted((one for one in held if one is not None), key=lambda one: (one.excess > 1.0, one.error))
 
 
-def _hold(state: _Search, trial: Trial) -> _Held | None:
+def _hold_on_samples(state: _StepSearch, trial: StepsTrial) -> _Held | None:
     """One trial on every sample; None where it does not hold there."""
-    measured = [_again(state.question, index, trial) for index in range(len(state.question.samples))]
+    measured = [_measure_sample_again(state.question, index, trial) for index in range(len(state.question.samples))]
     error, excess = max(one[0] for one in measured), max(one[1] for one in measured)
     honest = False
-    if not _accepted(trial, error, excess, state.before) or _chance(state, error) > _CHANCE:
-        other, beyond = _honestly(state.question, trial)
+    if not _is_accepted(trial, error, excess, state.before) or _chance_of_accident(state, error) > _CHANCE:
+        other, beyond = _error_of_honest(state.question, trial)
         excess, honest = min(excess, beyond), other < error
         error = min(error, other)
-    if not _accepted(trial, error, excess, state.before):
+    if not _is_accepted(trial, error, excess, state.before):
         return None
-    return _Held(trial=trial, error=error, excess=excess, chance=_chance(state, error), honest=honest)
+    return _Held(trial=trial, error=error, excess=excess, chance=_chance_of_accident(state, error), honest=honest)
 
 
-def _simplest_first(state: _Search, held: list[_Held], kinds: int) -> list[_Held]:
+def _simplest_first(state: _StepSearch, held: list[_Held], kinds: int) -> list[_Held]:
     """The best without the steps that do not pay for themselves, then those that are no more than it and another step."""
     if not held:
         return []
     best = held[0]
-    while (simpler := _simpler(state, best, kinds)) is not None:
+    while (simpler := _drop_accidental_step(state, best, kinds)) is not None:
         best = simpler
     wanted = {step.key for step in best.trial.steps}
     return [best, *(one for one in held if one is not best and not wanted <= {step.key for step in one.trial.steps})]
 
 
-def _simpler(state: _Search, best: _Held, kinds: int) -> _Held | None:
+def _drop_accidental_step(state: _StepSearch, best: _Held, kinds: int) -> _Held | None:
     """The composition without one of its steps, where what that step explains is an accident of so many `kinds`; or None."""
     for step in best.trial.steps:
         without = state.walk.attempt(tuple(one for one in best.trial.steps if one is not step))
         if without is None or not state.near(without):
             continue
         gained = max(best.trial.error, FLOAT32_ROUNDING) / max(without.error, FLOAT32_ROUNDING)
-        if kinds * gained ** _directions(state)[0] > _CHANCE and (held := _hold(state, without)) is not None:
+        if (
+            kinds * gained ** _count_wrong_directions(state)[0] > _CHANCE
+            and (held := _hold_on_samples(state, without)) is not None
+        ):
             return held
     return None
 
 
-def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
+def _choose_best(state: _StepSearch, held: Sequence[_Held]) -> SearchResult | None:
     """The best of what is held, and what cannot be told from it."""
     if not held:
         return None
@@ -261,7 +269,7 @@ def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
         for one in held[1:]
         if (one.excess > 1.0) == (best.excess > 1.0) and one.error <= 2.0 * max(best.error, FLOAT32_ROUNDING)
     ]
-    return Found(
+    return SearchResult(
         best=best.trial,
         nearest=best.trial,
         others=tuple(alike),
@@ -276,34 +284,34 @@ def _best(state: _Search, held: Sequence[_Held]) -> Found | None:
     )
 
 
-def _honestly(question: Question, trial: Trial) -> tuple[float, float]:
+def _error_of_honest(question: PreprocessingQuestion, trial: StepsTrial) -> tuple[float, float]:
     """How far an honest deployment on T(x) is from the candidate, at worst, and how far the reference is over its bound.
 
     That bound is what the declared arithmetic costs on T(x) itself, which may be more than it costs on x.
     """
     apart = worst = 0.0
     for index in range(len(question.samples)):
-        outputs = _ran(question, trial.steps, index, question.run)
-        honest = None if question.honest is None else _ran(question, trial.steps, index, question.honest)
+        outputs = _run_on_steps(question, trial.steps, index, question.run)
+        honest = None if question.honest is None else _run_on_steps(question, trial.steps, index, question.honest)
         if outputs is None or honest is None:
             return math.inf, math.inf
-        costs = {name: measure(outputs, {name: honest[name]}, {name: 1.0})[0] for name in question.bounds}
+        costs = {name: measure_outputs(outputs, {name: honest[name]}, {name: 1.0})[0] for name in question.bounds}
         bounds = {name: max(bound, question.margin * costs[name]) for name, bound in question.bounds.items()}
         apart = max(apart, question.measured(honest, index)[0])
         if not all(map(math.isfinite, bounds.values())):
             return apart, math.inf
-        worst = max(worst, measure(outputs, question.align(outputs, question.candidate[index]), bounds)[1])
+        worst = max(worst, measure_outputs(outputs, question.align(outputs, question.candidate[index]), bounds)[1])
     return apart, worst
 
 
-def _nothing(state: _Search, before: float) -> Found:
+def _result_of_nothing(state: _StepSearch, before: float) -> SearchResult:
     nearest = min(state.walk.trials, key=lambda trial: trial.error, default=None)
     # A second step that changes next to nothing is an accident.
     alone = [
         one for one in state.walk.trials if nearest and len(one.steps) == 1 and one.error <= _AS_NEAR * nearest.error
     ]
     nearest = min(alone, key=lambda trial: trial.error, default=nearest)
-    return Found(
+    return SearchResult(
         best=None,
         nearest=nearest,
         others=(),
@@ -316,34 +324,34 @@ def _nothing(state: _Search, before: float) -> Found:
     )
 
 
-def _again(question: Question, index: int, trial: Trial) -> tuple[float, float]:
+def _measure_sample_again(question: PreprocessingQuestion, index: int, trial: StepsTrial) -> tuple[float, float]:
     if index == 0:
         return trial.error, trial.excess
-    outputs = _ran(question, trial.steps, index, question.run)
+    outputs = _run_on_steps(question, trial.steps, index, question.run)
     return (math.inf, math.inf) if outputs is None else question.measured(outputs, index)[:2]
 
 
-def _accepted(trial: Trial, error: float, excess: float, before: float) -> bool:
+def _is_accepted(trial: StepsTrial, error: float, excess: float, before: float) -> bool:
     if not math.isfinite(error):  # which is no less than an infinite one before
         return False
     leaves = max(step.leaves for step in trial.steps)
     return (excess <= 1.0 or error <= leaves * before) and error <= _FAR * before
 
 
-def _chance(state: _Search, error: float) -> float:
+def _chance_of_accident(state: _StepSearch, error: float) -> float:
     """The probability that one of the trials comes so near by accident, at most."""
-    directions, grain = _directions(state)
+    directions, grain = _count_wrong_directions(state)
     return float(min(1.0, max(1, state.walk.runs) * (max(error, grain) / state.before) ** directions))
 
 
-def _directions(state: _Search) -> tuple[int, float]:
+def _count_wrong_directions(state: _StepSearch) -> tuple[int, float]:
     """In how many independent directions the candidate's outputs are wrong, and the least distance that they tell."""
     directions, grain = 0, 0.0
     # A sample that is right as it is is right with many a step.
     wrong = [arrays for arrays, off in zip(state.question.candidate, state.wrong, strict=True) if off]
     for name in state.question.bounds:
         # A saturated network repeats itself, and a dead one gives one value: neither says anything more.
-        telling = [np.asarray(arrays[name]) for arrays in wrong if informative(arrays[name])]
+        telling = [np.asarray(arrays[name]) for arrays in wrong if is_informative(arrays[name])]
         told = {array.tobytes() for array in telling}
         grain = max([grain, *map(grain_of, telling)])
         directions += len(told) * min(_DIRECTIONS, max(1, state.question.candidate[0][name].size - 1))

@@ -27,12 +27,12 @@ __all__ = [
     "STORED",
     "UNEXPLAINED",
     "Base",
-    "Step",
+    "PreprocessingStep",
     "apply_steps",
-    "composed",
+    "change_on_input",
+    "describe_steps",
     "model_inputs",
-    "on_input",
-    "said",
+    "order_steps",
 ]
 
 # Where in the preprocessing a step stands; steps are composed in this order, and those of one stage by their slots.
@@ -56,11 +56,11 @@ class Base:
     """How the reference puts an image on the network's size, and the step that puts it there in another way."""
 
     placing: Placing
-    step: Callable[[Placing], Step]
+    step: Callable[[Placing], PreprocessingStep]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PreprocessingStep:
     """What is done to the reference's inputs, and the words that complete "the deployment ...".
 
     `apply` maps inputs by name to those that the deployment would have given its model; shapes and dtypes may change;
@@ -83,7 +83,7 @@ class Step:
     refine: Callable[[Placing], Placing] | None = None
 
 
-def on_input(
+def change_on_input(
     name: str, change: Callable[[np.ndarray], np.ndarray]
 ) -> Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]:
     """`change` on the one input `name`: C-contiguous and in the dtype that the input had."""
@@ -97,28 +97,30 @@ def on_input(
     return apply
 
 
-def composed(steps: Iterable[Step]) -> tuple[Step, ...]:
+def order_steps(steps: Iterable[PreprocessingStep]) -> tuple[PreprocessingStep, ...]:
     """Steps in the order in which a preprocessing does them."""
-    return tuple(sorted(steps, key=lambda step: (step.stage, _place(step.slot), step.key)))
+    return tuple(sorted(steps, key=lambda step: (step.stage, _slot_place(step.slot), step.key)))
 
 
-def _place(slot: str) -> int:
+def _slot_place(slot: str) -> int:
     """The place of a slot among those of its stage; slots are called `input:slot`."""
     kind = slot.rpartition(":")[2]
     return _SLOTS.index(kind) if kind in _SLOTS else -1
 
 
-def apply_steps(steps: tuple[Step, ...], inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray] | None:
+def apply_steps(
+    steps: tuple[PreprocessingStep, ...], inputs: Mapping[str, np.ndarray]
+) -> Mapping[str, np.ndarray] | None:
     """The steps one after the other; None where one of them does not apply."""
     now: Mapping[str, np.ndarray] | None = inputs
-    for step in _done(steps):
+    for step in _merge_placing_steps(steps):
         now = None if now is None or step.apply is None else step.apply(now)
     return now
 
 
-def said(steps: tuple[Step, ...]) -> str:
+def describe_steps(steps: tuple[PreprocessingStep, ...]) -> str:
     """The steps in words: "the deployment exchanges channels 0 and 2 and does not divide by 255"."""
-    return "the deployment " + " and ".join(step.words for step in _done(steps) if step.words)
+    return "the deployment " + " and ".join(step.words for step in _merge_placing_steps(steps) if step.words)
 
 
 def model_inputs(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -126,7 +128,7 @@ def model_inputs(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: array for name, array in inputs.items() if name not in {ORIGINAL, STORED, FILLED}}
 
 
-def _done(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _merge_placing_steps(steps: tuple[PreprocessingStep, ...]) -> tuple[PreprocessingStep, ...]:
     """The steps as they are done: those of a placing as one."""
     placed = [step for step in steps if step.base is not None]
     if not placed or placed[0].base is None:
@@ -138,4 +140,4 @@ def _done(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     rest = [step for step in steps if step.base is None or step.apply is not None]
     if placing == base.placing and len(rest) + len(placed) == len(steps):
         return tuple(rest)
-    return composed([*rest, base.step(placing)])
+    return order_steps([*rest, base.step(placing)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._preprocessing.steps import PREPARED, RAW, Step
+from parityscope.checks._preprocessing.steps import PREPARED, RAW, PreprocessingStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,36 +59,50 @@ def tokens_of(sample: Arrays) -> Tokens | None:
     return Tokens(ids=ids, mask=mask, segments=segments)
 
 
-def token_steps(tokens: Tokens) -> list[Step]:
+def token_steps(tokens: Tokens) -> list[PreprocessingStep]:
     """Every step for a token model."""
     ids, mask, segments = tokens.ids, tokens.mask, tokens.segments
     found = [
-        _rows(tokens, "padding-left", "pads on the left", PREPARED, _left(tokens.names)),
-        _rows(tokens, "truncated", "truncates one token earlier, keeping the last special token", RAW, _truncated),
-        _rows(tokens, "cut", "cuts the last token off", RAW, _cut),
-        _rows(tokens, "no-special", "adds no special tokens at the beginning and the end", RAW, _without_special),
-        _rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
-        _elements(ids, "ids-plus", "gives every token id plus 1", lambda array: array + 1),
-        _elements(ids, "ids-minus", "gives every token id minus 1", lambda array: np.maximum(array - 1, 0)),
-        *(_padded(tokens, length) for length in _LENGTHS),
+        _rebuild_rows(tokens, "padding-left", "pads on the left", PREPARED, _move_padding_left(tokens.names)),
+        _rebuild_rows(
+            tokens,
+            "truncated",
+            "truncates one token earlier, keeping the last special token",
+            RAW,
+            _truncate_keeping_end,
+        ),
+        _rebuild_rows(tokens, "cut", "cuts the last token off", RAW, _cut_last_token),
+        _rebuild_rows(
+            tokens, "no-special", "adds no special tokens at the beginning and the end", RAW, _without_special
+        ),
+        _rebuild_rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
+        _change_elements(ids, "ids-plus", "gives every token id plus 1", lambda array: array + 1),
+        _change_elements(ids, "ids-minus", "gives every token id minus 1", lambda array: np.maximum(array - 1, 0)),
+        *(_pad_to_length(tokens, length) for length in _LENGTHS),
     ]
     if mask:
         found += [
-            _elements(
+            _change_elements(
                 mask, "mask-ones", "gives an attention mask of ones, so that padding is attended to", np.ones_like
             ),
-            _elements(mask, "mask-inverted", "inverts the attention mask", lambda array: 1 - array),
-            _rows(tokens, "ids-left", "pads the ids on the left, and the mask on the right", PREPARED, _left((ids,))),
+            _change_elements(mask, "mask-inverted", "inverts the attention mask", lambda array: 1 - array),
+            _rebuild_rows(
+                tokens,
+                "ids-left",
+                "pads the ids on the left, and the mask on the right",
+                PREPARED,
+                _move_padding_left((ids,)),
+            ),
         ]
     if segments:
         found += [
-            _elements(segments, "segments-zero", "gives token types of zero", np.zeros_like),
-            _elements(segments, "segments-one", "gives token types of one", np.ones_like),
+            _change_elements(segments, "segments-zero", "gives token types of zero", np.zeros_like),
+            _change_elements(segments, "segments-one", "gives token types of one", np.ones_like),
         ]
     return found
 
 
-def _padded(tokens: Tokens, length: int) -> Step:
+def _pad_to_length(tokens: Tokens, length: int) -> PreprocessingStep:
     """Rows of a fixed length whose padding counts: the mask is one there."""
 
     def apply(inputs: Arrays) -> Arrays | None:
@@ -97,7 +111,7 @@ def _padded(tokens: Tokens, length: int) -> Step:
             return None
         fill = (
             dict.fromkeys(tokens.names, 0)
-            | {tokens.ids: _pad(tokens, inputs)}
+            | {tokens.ids: _padding_id(tokens, inputs)}
             | ({tokens.mask: 1} if tokens.mask else {})
         )
         made = {
@@ -108,27 +122,29 @@ def _padded(tokens: Tokens, length: int) -> Step:
         return {**inputs, **made}
 
     words = f"pads to {length} tokens" + (", with an attention mask of ones" if tokens.mask else "")
-    return Step(key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, slot="padding", apply=apply)
+    return PreprocessingStep(
+        key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, slot="padding", apply=apply
+    )
 
 
-def _elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> Step:
+def _change_elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> PreprocessingStep:
     """A step that changes every element; its slot is what its key begins with: ids, mask or segments."""
 
     def apply(inputs: Arrays) -> Arrays:
         return {**inputs, name: np.ascontiguousarray(change(inputs[name]).astype(inputs[name].dtype))}
 
-    return Step(key=f"{name}:{key}", words=words, stage=PREPARED, slot=key.partition("-")[0], apply=apply)
+    return PreprocessingStep(key=f"{name}:{key}", words=words, stage=PREPARED, slot=key.partition("-")[0], apply=apply)
 
 
-def _rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> Step:
+def _rebuild_rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> PreprocessingStep:
     """A step that rebuilds every row; shorter rows are padded with zeros to the length that they had."""
 
     def apply(inputs: Arrays) -> Arrays | None:
         made = {name: np.zeros_like(inputs[name]) for name in tokens.names}
-        pad = _pad(tokens, inputs)
+        pad = _padding_id(tokens, inputs)
         made[tokens.ids][:] = pad
         for row in range(len(inputs[tokens.ids])):
-            count = _count(tokens, inputs, row, pad)
+            count = _count_tokens(tokens, inputs, row, pad)
             if count <= _SHORTEST:
                 return None
             changed = change({name: inputs[name][row] for name in tokens.names}, count)
@@ -137,10 +153,10 @@ def _rows(tokens: Tokens, key: str, words: str, stage: int, change: Rows) -> Ste
         return {**inputs, **made}
 
     slot = "cut" if stage == RAW else "padding"
-    return Step(key=f"{tokens.ids}:{key}", words=words, stage=stage, slot=slot, apply=apply)
+    return PreprocessingStep(key=f"{tokens.ids}:{key}", words=words, stage=stage, slot=slot, apply=apply)
 
 
-def _pad(tokens: Tokens, inputs: Arrays) -> int:
+def _padding_id(tokens: Tokens, inputs: Arrays) -> int:
     """The id that pads: what stands where the mask is 0, else 0."""
     if tokens.mask:
         masked = inputs[tokens.ids][inputs[tokens.mask] == 0]
@@ -148,7 +164,7 @@ def _pad(tokens: Tokens, inputs: Arrays) -> int:
     return 0
 
 
-def _count(tokens: Tokens, inputs: Arrays, row: int, pad: int) -> int:
+def _count_tokens(tokens: Tokens, inputs: Arrays, row: int, pad: int) -> int:
     """How many positions of a row hold tokens."""
     if tokens.mask:
         return int((inputs[tokens.mask][row] != 0).sum())
@@ -156,18 +172,18 @@ def _count(tokens: Tokens, inputs: Arrays, row: int, pad: int) -> int:
     return int(held[-1]) + 1 if held.size else 0
 
 
-def _left(names: tuple[str, ...]) -> Rows:
+def _move_padding_left(names: tuple[str, ...]) -> Rows:
     def change(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
         return {name: np.roll(row, len(row) - count) if name in names else row for name, row in rows.items()}
 
     return change
 
 
-def _truncated(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+def _truncate_keeping_end(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
     return {name: np.append(row[: count - 2], row[count - 1]) for name, row in rows.items()}
 
 
-def _cut(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
+def _cut_last_token(rows: dict[str, np.ndarray], count: int) -> dict[str, np.ndarray]:
     return {name: row[: count - 1] for name, row in rows.items()}
 
 

@@ -18,21 +18,21 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.checks._preprocessing.measuring import informative, mark_of
-from parityscope.checks._preprocessing.steps import apply_steps, composed, model_inputs
+from parityscope.checks._preprocessing.measuring import is_informative, mark_of
+from parityscope.checks._preprocessing.steps import apply_steps, model_inputs, order_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 
     import numpy as np
 
-    from parityscope.checks._preprocessing.steps import Step
+    from parityscope.checks._preprocessing.steps import PreprocessingStep
 
     Arrays = Mapping[str, np.ndarray]
     # Inputs of the model -> error, excess and cosine of what the reference makes of them; None where it cannot take them.
     Measure = Callable[[Arrays], tuple[float, float, float] | None]
 
-__all__ = ["Trial", "Walk"]
+__all__ = ["StepsTrial", "Walk"]
 
 _STARTS = 4  # from which a walk goes on, of each kind, at most; chosen
 _PROMISING = 2  # of each kind that are walked from whatever they promise
@@ -43,10 +43,10 @@ _PROMISE = 0.7  # of the error: where a walk's end leaves less, other starts are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class StepsTrial:
     """Steps and how near they come on the worst sample, by the worst output: `error`, its `excess` over the bound, cosine."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PreprocessingStep, ...]
     error: float
     excess: float
     alike: float
@@ -64,19 +64,19 @@ class Walk:
     measure: Measure
     budget: int
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
-    trials: list[Trial] = field(default_factory=list)
+    trials: list[StepsTrial] = field(default_factory=list)
     runs: int = 0
     left_out: int = 0
-    _seen: dict[tuple[object, ...], Trial | None] = field(default_factory=dict)
+    _seen: dict[tuple[object, ...], StepsTrial | None] = field(default_factory=dict)
     _weights: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def attempt(self, steps: tuple[Step, ...]) -> Trial | None:
+    def attempt(self, steps: tuple[PreprocessingStep, ...]) -> StepsTrial | None:
         """One composition; an earlier trial where it makes the same array, None where nothing can be told of it."""
         if not steps:
             return None
         made = apply_steps(steps, self.sample)
         inputs = None if made is None else model_inputs(made)
-        if inputs is None or not all(informative(array) for array in inputs.values()):
+        if inputs is None or not all(is_informative(array) for array in inputs.values()):
             return None
         mark = mark_of(inputs, self._weights)
         if mark in self._seen:
@@ -85,47 +85,52 @@ class Walk:
             self.left_out += 1
             return None
         self.runs += 1
-        measured = self._measured(inputs)
+        measured = self._measure_inputs(inputs)
         if measured is None:
             self._seen[mark] = None
             return None
         error, excess, alike = measured
-        trial = self._seen[mark] = Trial(steps=steps, error=error, excess=excess, alike=alike)
+        trial = self._seen[mark] = StepsTrial(steps=steps, error=error, excess=excess, alike=alike)
         self.trials.append(trial)
         return trial
 
-    def _measured(self, inputs: Arrays) -> tuple[float, float, float] | None:
-        key = _digest(inputs)
+    def _measure_inputs(self, inputs: Arrays) -> tuple[float, float, float] | None:
+        key = _digest_inputs(inputs)
         if key not in self.kept:
             self.kept[key] = self.measure(inputs)
         return self.kept[key]
 
-    def begin(self, steps: Sequence[Step]) -> None:
+    def begin(self, steps: Sequence[PreprocessingStep]) -> None:
         """The sample as it is says nothing; then every step alone."""
         self._seen[mark_of(model_inputs(self.sample), self._weights)] = None
         for step in steps:
             self.attempt((step,))
 
-    def compose(self, steps: Sequence[Step], settled: Callable[[Trial], bool], before: float) -> None:
+    def compose(self, steps: Sequence[PreprocessingStep], settled: Callable[[StepsTrial], bool], before: float) -> None:
         """Compositions of several steps, until one settles the question or none promises more; `before` is the error of none."""
         singles = [trial for trial in self.trials if len(trial.steps) == 1]
-        slots = _slots(steps, singles)
+        slots = _steps_by_slot(steps, singles)
         for pair in _usual_pairs(steps):
             trial = self.attempt(pair)
             if trial is not None and settled(trial):
                 return
         least = min((trial.error for trial in self.trials), default=0.0)
-        for place, (trial, by_direction) in enumerate(_starts(self.trials)):
+        for place, (trial, by_direction) in enumerate(_list_starts(self.trials)):
             if place >= 2 * _PROMISING and least > _PROMISE * before:
                 return
-            end = self._walked(trial, slots, settled, by_direction=by_direction)
+            end = self._walk_slots(trial, slots, settled, by_direction=by_direction)
             least = min(least, end.error)
             if settled(end):
                 return
 
-    def _walked(
-        self, start: Trial, slots: Mapping[str, list[Step]], settled: Callable[[Trial], bool], *, by_direction: bool
-    ) -> Trial:
+    def _walk_slots(
+        self,
+        start: StepsTrial,
+        slots: Mapping[str, list[PreprocessingStep]],
+        settled: Callable[[StepsTrial], bool],
+        *,
+        by_direction: bool,
+    ) -> StepsTrial:
         """From one composition to one that no change of a single slot makes better."""
         here = start
         for falls in _FALLS:
@@ -140,17 +145,21 @@ class Walk:
                         here = best
         return here
 
-    def _best_of_slot(self, here: Trial, slot: str, choices: Sequence[Step], *, by_direction: bool) -> Trial:
+    def _best_of_slot(
+        self, here: StepsTrial, slot: str, choices: Sequence[PreprocessingStep], *, by_direction: bool
+    ) -> StepsTrial:
         """The composition with another step of one slot, or none, that comes nearest; itself where none can be tried."""
         rest = [step for step in here.steps if step.slot != slot]
-        tried = [self.attempt(composed(rest)), *(self.attempt(composed([*rest, step])) for step in choices)]
+        tried = [self.attempt(order_steps(rest)), *(self.attempt(order_steps([*rest, step])) for step in choices)]
         found = [trial for trial in tried if trial is not None]
         return min(found, key=lambda trial: trial.left(by_direction=by_direction), default=here)
 
 
-def _slots(steps: Sequence[Step], singles: Sequence[Trial]) -> dict[str, list[Step]]:
+def _steps_by_slot(
+    steps: Sequence[PreprocessingStep], singles: Sequence[StepsTrial]
+) -> dict[str, list[PreprocessingStep]]:
     """The steps of each slot; the slot whose best step comes nearest first."""
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[PreprocessingStep]] = {}
     for step in steps:
         found.setdefault(step.slot, []).append(step)
     nearest = {
@@ -160,21 +169,21 @@ def _slots(steps: Sequence[Step], singles: Sequence[Trial]) -> dict[str, list[St
     return {slot: found[slot] for slot in sorted(found, key=lambda slot: nearest[slot])}
 
 
-def _usual_pairs(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+def _usual_pairs(steps: Sequence[PreprocessingStep]) -> Iterator[tuple[PreprocessingStep, ...]]:
     usual = [step for step in steps if step.usual]
     for first, second in itertools.combinations(usual, 2):
         if first.slot != second.slot:
-            yield composed((first, second))
+            yield order_steps((first, second))
 
 
-def _starts(trials: Sequence[Trial]) -> list[tuple[Trial, bool]]:
+def _list_starts(trials: Sequence[StepsTrial]) -> list[tuple[StepsTrial, bool]]:
     """Compositions to start from, and whether by direction: in turns, each once."""
     by_error = sorted(trials, key=lambda trial: trial.left(by_direction=False))[:_STARTS]
     by_direction = sorted(trials, key=lambda trial: trial.left(by_direction=True))[:_STARTS]
     return [start for one, other in zip(by_error, by_direction, strict=True) for start in ((one, False), (other, True))]
 
 
-def _digest(inputs: Arrays) -> str:
+def _digest_inputs(inputs: Arrays) -> str:
     found = hashlib.sha256()
     for name in sorted(inputs):
         array = inputs[name]

@@ -2,10 +2,10 @@
 
 **Options**: none. **Precision**: as the model is typed.
 
-Fill in: what your runtime is and how to get it; then `_probe` (why it cannot be used here, and what to do) and `_open`
-(the model made ready, as a function from a sample to arrays by output name). List each option of a target in `options`
-and each precision that may stand behind the colon in `precisions`; with `observes=True` the session must also give
-back the tensors that `capture` asks for.
+Fill in: what your runtime is and how to get it; then `_probe_package` (why it cannot be used here, and what to do)
+and `_open_session` (the model made ready, as a function from a sample to arrays by output name). List each option of
+a target in `options` and each precision that may stand behind the colon in `precisions`; with `observes=True` the
+session must also give back the tensors that `capture` asks for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["BACKEND"]
 
 
-def _probe() -> Probe:
+def _probe_package() -> Probe:
     try:
         import onnx
     except ImportError as error:
@@ -35,7 +35,7 @@ def _probe() -> Probe:
 
 
 @contextlib.contextmanager
-def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
+def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -58,6 +58,6 @@ BACKEND = Backend(
     options={},
     precisions=(),
     observes=False,
-    probe=_probe,
-    open=_open,
+    probe=_probe_package,
+    open=_open_session,
 )

@@ -13,9 +13,9 @@ How to repair: look for the first tensor that is all zero (`parityscope compare 
 
 Sources: IEEE 754-2019, section 7.5 (underflow).
 
-Fill in: these six parts for your hypothesis, the code (a family and a number of your own), `_propose` (its parameters
-are what it wants to know, by the names of the fields of `parityscope.checks.Scene`; each claim has its prediction
-written down), and the examples at the end: the smallest models in which it must, and must not, be found.
+Fill in: these six parts for your hypothesis, the code (a family and a number of your own), `_propose_claims` (its
+parameters are what it wants to know, by the names of the fields of `parityscope.checks.Scene`; each claim has its
+prediction written down), and the examples at the end: the smallest models in which it must, and must not, be found.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose(outputs: Sequence[Pair]) -> Iterator[Claim]:
+def _propose_claims(outputs: Sequence[Pair]) -> Iterator[Claim]:
     for pair in outputs:
         if pair.value("rel_l2") > 0:
-            yield _claim(pair)
+            yield _make_claim(pair)
 
 
-def _claim(pair: Pair) -> Claim:
+def _make_claim(pair: Pair) -> Claim:
     def test() -> Shown:
         ratio = pair.value("norm_ratio")
         return Shown(
@@ -65,7 +65,7 @@ _VANISHING = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (fl
 CHECK = Check(
     code="USR000",
     title="The candidate gives nothing but zeros",
-    propose=_propose,
+    propose=_propose_claims,
     # Below half of FP16's smallest number, 6e-8, the constant becomes zero; BF16 has FP32's range.
     holds=(Example(model=_VANISHING, inputs=None, candidate="sim:f16", site="y"),),
     holds_not=(Example(model=_VANISHING, inputs=None, candidate="sim:bf16"),),

@@ -7,8 +7,8 @@ differing; NaN on both sides and the same infinity on both do not. Zero has no s
 
 Known fault: it does not see how far values are apart.
 
-Fill in: what your number is, its formula, what becomes of NaN and Inf, and what it is blind to; then the functions. If
-`Statistics` holds all that you need, leave `start`, `update` and `combine` out: `finish` alone is then the metric.
+Fill in: what your number is, its formula, what becomes of NaN and Inf, and what it is blind to; then the functions.
+If `Statistics` holds all that you need, leave `start`, `update` and `combine` out: `finish` alone is then the metric.
 """
 
 from __future__ import annotations

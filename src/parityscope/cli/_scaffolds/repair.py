@@ -10,9 +10,9 @@ How to undo: keep the original file; the repair only ever writes a copy.
 
 Source: the definitions of Pow and Mul in the ONNX operator specification.
 
-Fill in: what your repair changes, why that helps, and what may go wrong; then `_apply`. It edits a fresh graph in place
-for one finding and says what it did, or gives None where it cannot be applied, and then nothing may be changed. A check
-offers it by its name: `OfferedRepair(repair="scaffold_name", ...)`.
+Fill in: what your repair changes, why that helps, and what may go wrong; then `_apply_repair`. It edits a fresh graph
+in place for one finding and says what it did, or gives None where it cannot be applied, and then nothing may be
+changed. A check offers it by its name: `OfferedRepair(repair="scaffold_name", ...)`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["REPAIR"]
 
 
-def _apply(model: ir.Model, finding: Finding) -> str | None:
+def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     wanted = finding.details.get("node")
     computing = [node for node in model.graph if node.op_type != "Constant"]
     for index, node in enumerate(computing):
@@ -53,5 +53,5 @@ REPAIR = Repair(
     name="scaffold_name",
     title="Square by multiplication",
     risk="none: the same function",
-    apply=_apply,
+    apply=_apply_repair,
 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Example, Rule
+from parityscope.lint import Rule, RuleExample
 from parityscope.records import Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
@@ -59,6 +59,6 @@ RULE = Rule(
     code=_CODE,
     title=_TITLE,
     look=_look,
-    holds=(Example(model=_EXP, role="contributing", node="grow"),),
-    holds_not=(Example(model=_EXP, formats=("bf16",)),),
+    holds=(RuleExample(model=_EXP, role="contributing", node="grow"),),
+    holds_not=(RuleExample(model=_EXP, formats=("bf16",)),),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from parityscope.comparison import Metric, Statistics, scaled
+from parityscope.comparison import Metric, Statistics, scale_by_power
 from parityscope.records import Measurement
 
 __all__ = ["METRIC"]
@@ -23,8 +23,8 @@ def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     if floats is None:
         return None
     count, moments = max(1, floats.finite), floats.moments
-    bias = scaled(moments.error / count, moments.exponent)
-    size = scaled(moments.abs_error / count, moments.exponent)
+    bias = scale_by_power(moments.error / count, moments.exponent)
+    size = scale_by_power(moments.abs_error / count, moments.exponent)
     return (
         Measurement(
             metric="mean_error", value=math.nan if floats.disagreeing else bias, unit="absolute", count=floats.finite

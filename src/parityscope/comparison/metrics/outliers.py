@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 
-from parityscope.comparison import Metric, Statistics, scaled
+from parityscope.comparison import Metric, Statistics, scale_by_power
 from parityscope.records import Measurement
 
 __all__ = ["METRIC", "OUTLIER_RMS"]
@@ -32,9 +32,9 @@ def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     beyond = floats.disagreeing
     energy = 0.0
     if moments.error2 > 0:
-        rms = scaled(math.sqrt(moments.error2 / floats.finite), moments.exponent)
+        rms = scale_by_power(math.sqrt(moments.error2 / floats.finite), moments.exponent)
         beyond += floats.sketch.above(OUTLIER_RMS * rms)
-        energy = min(1.0, scaled(floats.max_abs, -moments.exponent) ** 2 / moments.error2)
+        energy = min(1.0, scale_by_power(floats.max_abs, -moments.exponent) ** 2 / moments.error2)
     return (
         Measurement(
             metric="outlier_share", value=beyond / max(1, statistics.count), unit="share", count=statistics.count

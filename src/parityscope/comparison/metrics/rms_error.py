@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from parityscope.comparison import Metric, Statistics, scaled
+from parityscope.comparison import Metric, Statistics, scale_by_power
 from parityscope.records import Measurement
 
 __all__ = ["METRIC"]
@@ -23,9 +23,9 @@ def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     if floats is None:
         return None
     count, moments = max(1, floats.finite), floats.moments
-    error = scaled(math.sqrt(moments.error2 / count), moments.exponent)
-    scale = scaled(math.sqrt(moments.reference2 / count), moments.exponent)
-    relative = _over(floats.max_abs, scale)
+    error = scale_by_power(math.sqrt(moments.error2 / count), moments.exponent)
+    scale = scale_by_power(math.sqrt(moments.reference2 / count), moments.exponent)
+    relative = _error_over_scale(floats.max_abs, scale)
     bad = floats.disagreeing > 0
     return (
         Measurement(metric="rms_error", value=math.inf if bad else error, unit="absolute", count=floats.finite),
@@ -39,7 +39,7 @@ def _finish(statistics: Statistics) -> tuple[Measurement, ...] | None:
     )
 
 
-def _over(error: float, scale: float) -> float:
+def _error_over_scale(error: float, scale: float) -> float:
     if error == 0:
         return 0.0
     return error / scale if scale else math.inf

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,9 +28,18 @@ if TYPE_CHECKING:
     Transform = Callable[[np.ndarray, "Operand"], np.ndarray]
     Accumulate = Callable[[ir.Node, Sequence[np.ndarray | None]], np.ndarray | None]
     Rewrite = Callable[[ir.Model, ir.Node, float], None]
-    Variants = Callable[[ir.Node, "Context"], Iterable["Variant"]]
+    Variants = Callable[[ir.Node, "RegionContext"], Iterable["Variant"]]
 
-__all__ = ["Accumulator", "Context", "Hypothesis", "Inside", "Operand", "Rounding", "Variant", "hypotheses"]
+__all__ = [
+    "Accumulator",
+    "FormatRounding",
+    "Hypothesis",
+    "Inside",
+    "Operand",
+    "RegionContext",
+    "Variant",
+    "known_hypotheses",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,7 @@ class Operand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rounding:
+class FormatRounding:
     """A monotone rounding of float32 or float64 arrays to the format called `name`, of unit roundoff `unit`."""
 
     name: str
@@ -99,14 +108,14 @@ class Variant:
     operands: Transform | None = None
     stored: Transform | None = None
     between: Transform | None = None
-    output: Rounding | None = None
+    output: FormatRounding | None = None
     accumulate: Accumulate | None = None
     accumulator: Accumulator | None = None
     by_size: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class RegionContext:
     """What a hypothesis may look at.
 
     `model` is the region's graph (to be read only), `candidate` and `replayed` its output on both sides on the
@@ -131,7 +140,7 @@ class Hypothesis:
     variants: Variants
 
 
-def hypotheses() -> dict[str, Hypothesis]:
+def known_hypotheses() -> dict[str, Hypothesis]:
     """Every hypothesis there is, by name."""
-    found = discover("parityscope.hypotheses.arithmetic", "HYPOTHESIS", Hypothesis).values()
+    found = discover_plugins("parityscope.hypotheses.arithmetic", "HYPOTHESIS", Hypothesis).values()
     return {hypothesis.name: hypothesis for hypothesis, _ in found}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import number
+from parityscope.arithmetic._attributes import float_attribute
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.hypotheses.arithmetic._edits import put
+from parityscope.hypotheses.arithmetic._edits import set_attribute
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DEFAULTS = {one.name: one.defaults for one in STANDARD.values() if one.defaults
 
 def attributes_change(name: str, graph: ir.Graph) -> bool:
     """Whether a float attribute of a node is another number in the format called `name`."""
-    return any(_rounded(value, name) != value for node in graph for value in _attributes(node).values())
+    return any(_round_attribute(value, name) != value for node in graph for value in _float_attributes(node).values())
 
 
 def attributes_rounded(name: str) -> Rewrite:
@@ -38,19 +38,19 @@ def attributes_rounded(name: str) -> Rewrite:
 
     def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
         for node in model.graph:
-            for attribute, value in _attributes(node).items():
-                put(node, attribute, _rounded(value, name))
+            for attribute, value in _float_attributes(node).items():
+                set_attribute(node, attribute, _round_attribute(value, name))
 
     return rewrite
 
 
-def _attributes(node: ir.Node) -> dict[str, float]:
+def _float_attributes(node: ir.Node) -> dict[str, float]:
     given = {key: each.as_float() for key, each in node.attributes.items() if each.type.name == "FLOAT"}
     known = _DEFAULTS.get(node.op_type, {}) if not node.domain else {}
-    return {**{key: number(node, key, default) for key, default in known.items()}, **given}
+    return {**{key: float_attribute(node, key, default) for key, default in known.items()}, **given}
 
 
-def _rounded(value: float, name: str) -> float:
+def _round_attribute(value: float, name: str) -> float:
     """To the nearest number of the format; what is beyond its range stays (a bound of 3.4e38 means none)."""
     single = np.array(value, np.float32)
     near = float(round_to(single, FORMATS[name], overflow="infinity"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, integers, number, text
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Accumulate
 
-__all__ = ["Contraction", "accumulated", "contraction"]
+__all__ = ["Contraction", "accumulate_in_blocks", "contraction_of"]
 
 # Roundings of accumulators that are done for one product: about half a second of numpy. Chosen.
 _LIMIT = 1 << 23
@@ -40,15 +40,15 @@ class Contraction:
     finish: Callable[[np.ndarray], np.ndarray]
 
 
-def accumulated(width: int, rounding: Callable[[np.ndarray], np.ndarray]) -> Accumulate:
+def accumulate_in_blocks(width: int, rounding: Callable[[np.ndarray], np.ndarray]) -> Accumulate:
     """Products accumulated in blocks of `width` terms, the accumulator passed through `rounding` after each.
 
     `rounding` takes and gives float64 of any shape. The accumulation gives float32 of the product's own shape, or None where
-    the product is too large to be made step by step, or is none of those that `contraction` knows.
+    the product is too large to be made step by step, or is none of those that `contraction_of` knows.
     """
 
     def accumulate(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
-        found = contraction(node, arrays)
+        found = contraction_of(node, arrays)
         if found is None:
             return None
         batch, rows, length = found.left.shape
@@ -64,20 +64,20 @@ def accumulated(width: int, rounding: Callable[[np.ndarray], np.ndarray]) -> Acc
     return accumulate
 
 
-def contraction(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> Contraction | None:
+def contraction_of(node: ir.Node, arrays: Sequence[np.ndarray | None]) -> Contraction | None:
     """The product inside `node` on its input arrays; None for operators that are not one of the three.
 
     `arrays` are the inputs in order, None where one is left out; they are taken to float64, and `left` (batch, rows, length)
     times `right` (batch, length, columns) is the product.
     """
-    made = {"MatMul": _matmul, "Gemm": _gemm, "Conv": _conv}.get(node.op_type)
+    made = {"MatMul": _contract_matmul, "Gemm": _contract_gemm, "Conv": _contract_conv}.get(node.op_type)
     if made is None or node.domain or arrays[0] is None or arrays[1] is None:
         return None
     bias = arrays[2] if len(arrays) > 2 else None
     return made(node, arrays[0].astype(np.float64), arrays[1].astype(np.float64), bias)
 
 
-def _matmul(_: ir.Node, left: np.ndarray, right: np.ndarray, __: np.ndarray | None) -> Contraction | None:
+def _contract_matmul(_: ir.Node, left: np.ndarray, right: np.ndarray, __: np.ndarray | None) -> Contraction | None:
     if left.ndim < 2 or right.ndim < 2:
         return None
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -89,23 +89,29 @@ def _matmul(_: ir.Node, left: np.ndarray, right: np.ndarray, __: np.ndarray | No
     )
 
 
-def _gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.ndarray | None) -> Contraction:
-    left = left.T if integer(node, "transA", 0) else left
-    right = right.T if integer(node, "transB", 0) else right
-    alpha, beta = number(node, "alpha", 1.0), number(node, "beta", 1.0)
+def _contract_gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.ndarray | None) -> Contraction:
+    left = left.T if integer_attribute(node, "transA", 0) else left
+    right = right.T if integer_attribute(node, "transB", 0) else right
+    alpha, beta = float_attribute(node, "alpha", 1.0), float_attribute(node, "beta", 1.0)
     added = 0.0 if bias is None else beta * bias.astype(np.float64)
     return Contraction(
         left=left[None], right=right[None], finish=lambda total: (alpha * total[0] + added).astype(np.float32)
     )
 
 
-def _conv(node: ir.Node, image: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> Contraction | None:
+def _contract_conv(node: ir.Node, image: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> Contraction | None:
     rank = weight.ndim - 2
-    groups = integer(node, "group", 1)
-    strides = integers(node, "strides", (1,) * rank)
-    dilations = integers(node, "dilations", (1,) * rank)
+    groups = integer_attribute(node, "group", 1)
+    strides = integers_attribute(node, "strides", (1,) * rank)
+    dilations = integers_attribute(node, "dilations", (1,) * rank)
     windows = [(size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilations, strict=True)]
-    pads = _pads(text(node, "auto_pad", "NOTSET"), integers(node, "pads", (0,) * (2 * rank)), image, windows, strides)
+    pads = _resolve_pads(
+        string_attribute(node, "auto_pad", "NOTSET"),
+        integers_attribute(node, "pads", (0,) * (2 * rank)),
+        image,
+        windows,
+        strides,
+    )
     padded = np.pad(image, [(0, 0), (0, 0), *pads])
     view = np.lib.stride_tricks.sliding_window_view(padded, windows, tuple(range(2, 2 + rank)))
     steps = [1, 1, *strides, *dilations]
@@ -126,7 +132,7 @@ def _conv(node: ir.Node, image: np.ndarray, weight: np.ndarray, bias: np.ndarray
     )
 
 
-def _pads(
+def _resolve_pads(
     automatic: str, pads: Sequence[int], image: np.ndarray, windows: Sequence[int], strides: Sequence[int]
 ) -> list[tuple[int, int]]:
     rank = len(windows)

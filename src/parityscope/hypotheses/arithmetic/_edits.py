@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     Attribute = int | float | str | Sequence[int]
 
 __all__ = [
+    "add_constant",
     "array_of",
-    "behind",
-    "constant",
-    "insert",
-    "put",
-    "read",
-    "substitute",
+    "insert_before",
+    "insert_behind",
+    "read_constant_instead",
+    "set_attribute",
+    "substitute_result",
 ]
 
 
-def put(node: ir.Node, name: str, value: Attribute) -> None:
+def set_attribute(node: ir.Node, name: str, value: Attribute) -> None:
     """Sets the attribute `name`."""
     if isinstance(value, str):
         node.attributes[name] = ir.AttrString(name, value)
@@ -44,7 +44,7 @@ def array_of(node: ir.Node, index: int) -> np.ndarray | None:
     return None if tensor is None else np.asarray(tensor.numpy())
 
 
-def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
+def add_constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
     """A new parameter of the graph, of the shape and dtype of `array`; a name that is taken gets a number."""
     taken = model.graph.initializers
     name = next(wanted for count in range(len(taken) + 1) if (wanted := f"{name}::changed{count}") not in taken)
@@ -54,27 +54,27 @@ def constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
     return made
 
 
-def read(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:
+def read_constant_instead(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:
     """Makes input `index` of `node` the parameter `array`, of any shape and dtype that ONNX has."""
-    value = constant(model, array, f"{node.outputs[0].name}::{index}")
+    value = add_constant(model, array, f"{node.outputs[0].name}::{index}")
     if index >= len(node.inputs):
         node.resize_inputs(index + 1)
     node.replace_input_with(index, value)
 
 
-def insert(
+def insert_before(
     node: ir.Node, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Attribute] | None = None
 ) -> ir.Value:
     """A new node right before `node`; gives its output."""
     made = ir.Node("", op_type, inputs, num_outputs=1)
     for name, value in (attributes or {}).items():
-        put(made, name, value)
-    made.outputs[0].name = f"{node.outputs[0].name}::{op_type}{_size(node)}"
+        set_attribute(made, name, value)
+    made.outputs[0].name = f"{node.outputs[0].name}::{op_type}{_count_nodes(node)}"
     node.prepend(made)
     return made.outputs[0]
 
 
-def substitute(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
+def substitute_result(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
     """Lets everything that read the first output of `node` read `value`; the node goes if nothing needs it."""
     old = node.outputs[0]
     for user, index in list(old.uses()):
@@ -85,7 +85,7 @@ def substitute(model: ir.Model, node: ir.Node, value: ir.Value) -> None:
             model.graph.outputs[position] = value
 
 
-def behind(
+def insert_behind(
     model: ir.Model,
     node: ir.Node,
     op_type: str,
@@ -96,14 +96,14 @@ def behind(
     old = node.outputs[0]
     made = ir.Node("", op_type, [old, *others], num_outputs=1)
     for name, value in (attributes or {}).items():
-        put(made, name, value)
-    made.outputs[0].name = f"{old.name}::{op_type}{_size(node)}"
+        set_attribute(made, name, value)
+    made.outputs[0].name = f"{old.name}::{op_type}{_count_nodes(node)}"
     node.append(made)
-    substitute(model, node, made.outputs[0])
+    substitute_result(model, node, made.outputs[0])
     return made.outputs[0]
 
 
-def _size(node: ir.Node) -> int:
+def _count_nodes(node: ir.Node) -> int:
     """The number of nodes in the graph: grows with every insertion, so that it makes names fresh."""
     if node.graph is None:
         raise ValueError(f"{node.op_type} belongs to no graph")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer, number
+from parityscope.arithmetic._attributes import float_attribute, integer_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.hypotheses.arithmetic._edits import array_of, read, substitute
+from parityscope.hypotheses.arithmetic._edits import array_of, read_constant_instead, substitute_result
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["fold", "foldable"]
+__all__ = ["can_be_folded", "fold_all"]
 
 _SCALES = with_trait("affine")
 
@@ -36,31 +36,31 @@ class _Affine:
     shift: np.ndarray
 
 
-def foldable(graph: ir.Graph) -> bool:
+def can_be_folded(graph: ir.Graph) -> bool:
     """Whether something stands behind a product that can be folded into it."""
-    return any(_next(node, graph) is not None for node in graph)
+    return any(_next_foldable(node, graph) is not None for node in graph)
 
 
-def fold(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
+def fold_all(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
     """Folds all that can be; a rewriting of a whole region."""
     for node in list(model.graph):
         product = node
-        while (found := _next(product, model.graph)) is not None:
-            product = _folded(model, product, *found)
+        while (found := _next_foldable(product, model.graph)) is not None:
+            product = _fold_behind(model, product, *found)
 
 
-def _next(node: ir.Node, graph: ir.Graph) -> tuple[ir.Node, _Affine] | None:
+def _next_foldable(node: ir.Node, graph: ir.Graph) -> tuple[ir.Node, _Affine] | None:
     """The node behind a product that can be folded into it."""
-    weight = _weight(node)
+    weight = _weight_of_product(node)
     users = list(node.outputs[0].uses())
     if weight is None or len(users) != 1 or node.outputs[0] is graph.outputs[0]:
         return None
     behind, index = users[0]
     channels = weight[0].shape[weight[1]]
     if behind.op_type == "BatchNormalization" and node.op_type == "Conv":
-        affine = _normalization(behind)
+        affine = _affine_of_normalization(behind)
     elif behind.op_type in _SCALES:
-        affine = _scale(behind, index, channels, 0 if node.op_type != "Conv" else weight[0].ndim - 2)
+        affine = _scale_or_shift(behind, index, channels, 0 if node.op_type != "Conv" else weight[0].ndim - 2)
     else:
         affine = None
     if affine is None or (node.op_type == "MatMul" and affine.shift.any()):
@@ -68,7 +68,7 @@ def _next(node: ir.Node, graph: ir.Graph) -> tuple[ir.Node, _Affine] | None:
     return behind, affine
 
 
-def _weight(node: ir.Node) -> tuple[np.ndarray, int] | None:
+def _weight_of_product(node: ir.Node) -> tuple[np.ndarray, int] | None:
     """A product's weight and its axis of output channels."""
     array = array_of(node, 1)
     if array is None or node.domain or array.dtype != np.float32:
@@ -77,13 +77,13 @@ def _weight(node: ir.Node) -> tuple[np.ndarray, int] | None:
         return array, 0
     if node.op_type == "MatMul" and array.ndim == 2:
         return array, 1
-    plain = number(node, "alpha", 1.0) == 1.0 and number(node, "beta", 1.0) == 1.0
+    plain = float_attribute(node, "alpha", 1.0) == 1.0 and float_attribute(node, "beta", 1.0) == 1.0
     if node.op_type == "Gemm" and plain and (len(node.inputs) < 3 or array_of(node, 2) is not None):
-        return array, 0 if integer(node, "transB", 0) else 1
+        return array, 0 if integer_attribute(node, "transB", 0) else 1
     return None
 
 
-def _scale(node: ir.Node, index: int, channels: int, behind: int) -> _Affine | None:
+def _scale_or_shift(node: ir.Node, index: int, channels: int, behind: int) -> _Affine | None:
     """Of Mul, Div, Add or Sub with a parameter of one number, or one per channel with `behind` axes behind it."""
     array = array_of(node, 1 - index)
     if array is None or (index == 1 and node.op_type in {"Div", "Sub"}):
@@ -102,30 +102,30 @@ def _scale(node: ir.Node, index: int, channels: int, behind: int) -> _Affine | N
     }[node.op_type]()
 
 
-def _normalization(node: ir.Node) -> _Affine | None:
+def _affine_of_normalization(node: ir.Node) -> _Affine | None:
     arrays = [array_of(node, index) for index in (1, 2, 3, 4)]
-    if integer(node, "training_mode", 0) or any(array is None for array in arrays):
+    if integer_attribute(node, "training_mode", 0) or any(array is None for array in arrays):
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays if array is not None)
     with np.errstate(invalid="ignore", divide="ignore"):
-        gain = scale / np.sqrt(variance + number(node, "epsilon", DEFAULT_EPSILON))
+        gain = scale / np.sqrt(variance + float_attribute(node, "epsilon", DEFAULT_EPSILON))
     if not np.isfinite(gain).all():
         return None  # a variance of -epsilon or less: nobody folds that
     return _Affine(gain=gain, shift=bias - mean * gain)
 
 
-def _folded(model: ir.Model, node: ir.Node, behind: ir.Node, affine: _Affine) -> ir.Node:
+def _fold_behind(model: ir.Model, node: ir.Node, behind: ir.Node, affine: _Affine) -> ir.Node:
     """The product with the affine in it, in place of `behind`; gives the node to fold the next one into."""
-    found = _weight(node)
+    found = _weight_of_product(node)
     if found is None:
         raise ValueError(f"{node.op_type} holds no weight")
     weight, axis = found
     shape = [-1 if each == axis else 1 for each in range(weight.ndim)]
-    read(model, node, 1, (weight.astype(np.float64) * affine.gain.reshape(shape)).astype(np.float32))
+    read_constant_instead(model, node, 1, (weight.astype(np.float64) * affine.gain.reshape(shape)).astype(np.float32))
     if node.op_type != "MatMul":
         old = array_of(node, 2)
         bias = np.zeros(affine.gain.size) if old is None else old.astype(np.float64)
-        read(model, node, 2, (bias * affine.gain + affine.shift).astype(np.float32))
-    substitute(model, behind, node.outputs[0])
+        read_constant_instead(model, node, 2, (bias * affine.gain + affine.shift).astype(np.float32))
+    substitute_result(model, behind, node.outputs[0])
     model.graph.remove(behind, safe=True)
     return node

@@ -8,16 +8,16 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.hypotheses.arithmetic import Context as ArithmeticContext
-from parityscope.hypotheses.arithmetic import Variant, hypotheses
+from parityscope.hypotheses.arithmetic import RegionContext as ArithmeticContext
+from parityscope.hypotheses.arithmetic import Variant, known_hypotheses
 
 if TYPE_CHECKING:
-    from parityscope.hypotheses.stretch import Context
+    from parityscope.hypotheses.stretch import StretchContext
 
 __all__ = ["variant_of"]
 
 
-def variant_of(context: Context, name: str, words: str) -> Variant:
+def variant_of(context: StretchContext, name: str, words: str) -> Variant:
     """The variant of the hypothesis `name` that is told in `words`, for the last node of a stretch; FP32 without a name.
 
     Raises:
@@ -43,6 +43,6 @@ def variant_of(context: Context, name: str, words: str) -> Variant:
     nothing = np.zeros(context.candidate[0].shape)
     asked = ArithmeticContext(model=model, candidate=nothing, replayed=nothing, value=lambda _: nothing)
     return next(
-        (variant for variant in hypotheses()[name].variants(node, asked) if variant.words == words),
+        (variant for variant in known_hypotheses()[name].variants(node, asked) if variant.words == words),
         Variant(words="FP32"),
     )

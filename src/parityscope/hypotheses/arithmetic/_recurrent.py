@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.recurrent import Recurrence, is_recurrent, refusal
+from parityscope.arithmetic.recurrent import Recurrence, is_recurrent, why_not_apart
 from parityscope.arithmetic.standard import opset_of
 from parityscope.hypotheses.arithmetic import Inside, Variant
-from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, output_rounding, rounded
+from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def has_recurrence(graph: ir.Graph) -> bool:
     found = [node for node in graph if is_recurrent(node)]
     opset = opset_of(graph)
     return bool(found) and all(
-        not refusal(node, opset) and all(value is None or constant_tensor(value) for value in node.inputs[1:4])
+        not why_not_apart(node, opset) and all(value is None or constant_tensor(value) for value in node.inputs[1:4])
         for node in found
     )
 
@@ -49,7 +49,7 @@ def steps_multiplied(name: str, *, output: bool = False) -> Variant:
     return Variant(
         words=f"what is multiplied in each step{' and the output are' if output else ' is'} rounded to {title}",
         inside=Inside(format=name, recurrence=Recurrence(stored=frozenset())),
-        operands=rounded(name),
+        operands=rounding_to(name),
         output=output_rounding(name) if output else None,
         accumulator=TENSOR_CORES,
     )
@@ -65,7 +65,7 @@ def state_stored(name: str) -> Iterator[Variant]:
         yield Variant(
             words=f"inputs, parameters, {words} and the output are stored in {title}",
             inside=Inside(format=name, recurrence=Recurrence(stored=frozenset(kinds))),
-            stored=rounded(name),
+            stored=rounding_to(name),
             output=output_rounding(name),
         )
 
@@ -77,6 +77,6 @@ def sums_rounded(name: str) -> Iterator[Variant]:
         yield Variant(
             words=f"every step is computed in {FORMATS[name].title}, its sums {terms} terms at a time",
             inside=Inside(format=name, recurrence=Recurrence(stored=kinds, terms=terms)),
-            stored=rounded(name),
+            stored=rounding_to(name),
             output=output_rounding(name),
         )

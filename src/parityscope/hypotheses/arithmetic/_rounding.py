@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS
-from parityscope.hypotheses.arithmetic import Accumulator, Rounding
+from parityscope.hypotheses.arithmetic import Accumulator, FormatRounding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,10 +20,10 @@ __all__ = [
     "FLOATS",
     "FOLDED",
     "TENSOR_CORES",
-    "always",
+    "applies_always",
     "has_product",
     "output_rounding",
-    "rounded",
+    "rounding_to",
 ]
 
 FLOATS = ("float32", "float64")
@@ -34,7 +34,7 @@ FOLDED = "scales behind a product folded into its weights first"
 TENSOR_CORES = Accumulator(unit=FORMATS["f32"].unit_roundoff, block=4, truncates=True)
 
 
-def always(_node: ir.Node, _graph: ir.Graph) -> bool:
+def applies_always(_node: ir.Node, _graph: ir.Graph) -> bool:
     """Applies to every region."""
     return True
 
@@ -44,7 +44,7 @@ def has_product(_node: ir.Node, graph: ir.Graph) -> bool:
     return any(each.op_type in PRODUCTS for each in graph)
 
 
-def rounded(
+def rounding_to(
     name: str, *, mode: Mode = "nearest-even", overflow: Overflow = "infinity", subnormals: bool = True
 ) -> Transform:
     """Rounds what is read to the format called `name`."""
@@ -58,10 +58,10 @@ def rounded(
     return transform
 
 
-def output_rounding(name: str, *, subnormals: bool = True) -> Rounding:
+def output_rounding(name: str, *, subnormals: bool = True) -> FormatRounding:
     """Rounds a region's output to the format called `name`, to nearest even."""
     number_format = FORMATS[name]
-    return Rounding(
+    return FormatRounding(
         name=name,
         unit=number_format.unit_roundoff,
         apply=lambda array: round_to(array, number_format, subnormals=subnormals),

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic import Variant
-from parityscope.hypotheses.arithmetic._rounding import FLOATS, has_product, output_rounding, rounded
+from parityscope.hypotheses.arithmetic._rounding import FLOATS, has_product, output_rounding, rounding_to
 from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
 from parityscope.operators import OPERATORS, base_of
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.hypotheses.arithmetic import Context, Operand, Transform, Variants
+    from parityscope.hypotheses.arithmetic import Operand, RegionContext, Transform, Variants
 
-__all__ = ["magnitude", "operands_scaled"]
+__all__ = ["largest_magnitude", "operands_scaled"]
 
 
 def operands_scaled(name: str) -> Variants:
@@ -34,12 +34,12 @@ def operands_scaled(name: str) -> Variants:
     """
     title = FORMATS[name].title
     scalings = {
-        "unscaled": rounded(name, overflow="saturate"),
-        "scaled per tensor": _scaled(name, by_channel=False),
-        "weights scaled per channel": _scaled(name, by_channel=True),
+        "unscaled": rounding_to(name, overflow="saturate"),
+        "scaled per tensor": _scale_then_round(name, by_channel=False),
+        "weights scaled per channel": _scale_then_round(name, by_channel=True),
     }
 
-    def variants(node: ir.Node, context: Context) -> Iterator[Variant]:
+    def variants(node: ir.Node, context: RegionContext) -> Iterator[Variant]:
         if not has_product(node, context.model.graph):
             yield from inputs_and_output_stored(name)(node, context)
             return
@@ -51,7 +51,7 @@ def operands_scaled(name: str) -> Variants:
     return variants
 
 
-def magnitude(array: np.ndarray, operand: Operand, *, by_channel: bool) -> np.ndarray:
+def largest_magnitude(array: np.ndarray, operand: Operand, *, by_channel: bool) -> np.ndarray:
     """The largest finite magnitude, per tensor or per output channel of a parameter; 1 where all are zero.
 
     `array` is of any float dtype, which the result has. It is a scalar, or has the rank of `array` with every axis but the
@@ -67,7 +67,7 @@ def magnitude(array: np.ndarray, operand: Operand, *, by_channel: bool) -> np.nd
     return np.asarray(np.where(largest > 0, largest, 1), array.dtype)
 
 
-def _scaled(name: str, *, by_channel: bool) -> Transform:
+def _scale_then_round(name: str, *, by_channel: bool) -> Transform:
     """Rounds to a narrow format after scaling the largest magnitude to the format's largest number.
 
     Per tensor; with `by_channel` parameters have a scale for every output channel.
@@ -77,7 +77,7 @@ def _scaled(name: str, *, by_channel: bool) -> Transform:
     def transform(array: np.ndarray, operand: Operand) -> np.ndarray:
         if array.dtype.name not in FLOATS or array.size == 0:
             return array
-        scale = magnitude(array, operand, by_channel=by_channel) / number_format.largest
+        scale = largest_magnitude(array, operand, by_channel=by_channel) / number_format.largest
         small = round_to((array / scale).astype(array.dtype), number_format, overflow="saturate")
         return np.asarray(small * scale, array.dtype)
 
@@ -87,6 +87,6 @@ def _scaled(name: str, *, by_channel: bool) -> Transform:
 def _weight_axis(operand: Operand) -> int | None:
     """The axis of a constant operand that output channels lie on; None where there is none."""
     op_type = operand.node.op_type
-    if base_of(op_type) == "Gemm" and integer(operand.node, "transB", 0):
+    if base_of(op_type) == "Gemm" and integer_attribute(operand.node, "transB", 0):
         return 0
     return OPERATORS[op_type].weight_axis if op_type in OPERATORS else None

@@ -12,9 +12,9 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.hypotheses.arithmetic import Variant
 from parityscope.hypotheses.arithmetic._attributes import attributes_change, attributes_rounded
-from parityscope.hypotheses.arithmetic._folding import fold, foldable
+from parityscope.hypotheses.arithmetic._folding import can_be_folded, fold_all
 from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, state_stored, steps_multiplied
-from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, output_rounding, rounded
+from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.hypotheses.arithmetic import Context, Operand, Transform, Variants
+    from parityscope.hypotheses.arithmetic import Operand, RegionContext, Transform, Variants
 
 __all__ = ["inputs_and_output_stored", "inputs_rounded", "output_stored"]
 
@@ -37,19 +37,19 @@ def inputs_rounded(name: str) -> Variants:
     """Inputs rounded, result kept in FP32: what products multiply, or everything that the region reads."""
     title = FORMATS[name].title
 
-    def variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
+    def variants(_node: ir.Node, context: RegionContext) -> Iterator[Variant]:
         multiplied = Variant(
-            words=f"what is multiplied is rounded to {title}", operands=rounded(name), accumulator=TENSOR_CORES
+            words=f"what is multiplied is rounded to {title}", operands=rounding_to(name), accumulator=TENSOR_CORES
         )
         yield multiplied
         yield Variant(
-            words=f"inputs and parameters are stored in {title}", stored=rounded(name), accumulator=TENSOR_CORES
+            words=f"inputs and parameters are stored in {title}", stored=rounding_to(name), accumulator=TENSOR_CORES
         )
         # Smaller files: everything is computed in FP32.
-        yield Variant(words=f"weights are stored in {title}", operands=_of_parameters(rounded(name)))
-        yield Variant(words=f"all parameters are stored in {title}", stored=_of_parameters(rounded(name)))
-        if foldable(context.model.graph):
-            yield replace(multiplied, words=f"{multiplied.words}, {FOLDED}", rewrite=fold)
+        yield Variant(words=f"weights are stored in {title}", operands=_transform_parameters(rounding_to(name)))
+        yield Variant(words=f"all parameters are stored in {title}", stored=_transform_parameters(rounding_to(name)))
+        if can_be_folded(context.model.graph):
+            yield replace(multiplied, words=f"{multiplied.words}, {FOLDED}", rewrite=fold_all)
         if has_recurrence(context.model.graph):
             yield steps_multiplied(name)
 
@@ -62,9 +62,9 @@ def inputs_and_output_stored(name: str) -> Variants:
     Where a float attribute is another number in the format, also with attributes rounded.
     """
 
-    def variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
+    def variants(_node: ir.Node, context: RegionContext) -> Iterator[Variant]:
         graph = context.model.graph
-        for variant in _stored(name, graph):
+        for variant in _variants_of_storage(name, graph):
             yield replace(variant, accumulator=TENSOR_CORES)
         if has_recurrence(graph):
             yield from state_stored(name)
@@ -73,12 +73,12 @@ def inputs_and_output_stored(name: str) -> Variants:
             title, output = FORMATS[name].title, output_rounding(name)
             for words, between in (
                 ("inputs, parameters and output are stored", None),
-                ("every tensor is stored", rounded(name)),
+                ("every tensor is stored", rounding_to(name)),
             ):
                 yield Variant(
                     words=f"{words} in {title}, attributes rounded too",
                     rewrite=attributes_rounded(name),
-                    stored=rounded(name),
+                    stored=rounding_to(name),
                     between=between,
                     output=output,
                     accumulator=TENSOR_CORES,
@@ -87,42 +87,42 @@ def inputs_and_output_stored(name: str) -> Variants:
     return variants
 
 
-def _stored(name: str, graph: ir.Graph) -> Iterator[Variant]:
+def _variants_of_storage(name: str, graph: ir.Graph) -> Iterator[Variant]:
     title = FORMATS[name].title
     output = output_rounding(name)
-    yield Variant(words=f"inputs, parameters and output are stored in {title}", stored=rounded(name), output=output)
+    yield Variant(words=f"inputs, parameters and output are stored in {title}", stored=rounding_to(name), output=output)
     yield Variant(
         words=f"what is multiplied and the output are rounded to {title}, a bias is added in FP32",
-        operands=rounded(name),
+        operands=rounding_to(name),
         output=output,
     )
     yield Variant(
-        words=f"every tensor is stored in {title}", stored=rounded(name), between=rounded(name), output=output
+        words=f"every tensor is stored in {title}", stored=rounding_to(name), between=rounding_to(name), output=output
     )
-    if foldable(graph):
+    if can_be_folded(graph):
         yield Variant(
             words=f"inputs, parameters and output are stored in {title}, {FOLDED}",
-            rewrite=fold,
-            stored=rounded(name),
+            rewrite=fold_all,
+            stored=rounding_to(name),
             output=output,
         )
         yield Variant(
             words=f"what is multiplied and the output are rounded to {title}, {FOLDED}, a bias is added in FP32",
-            rewrite=fold,
-            operands=rounded(name),
+            rewrite=fold_all,
+            operands=rounding_to(name),
             output=output,
         )
-    for rewrite in (fold, None) if foldable(graph) else (None,):
+    for rewrite in (fold_all, None) if can_be_folded(graph) else (None,):
         yield Variant(
             words=f"what products read, their bias too, and the output are stored in {title}, the rest is fused in FP32"
             f"{f'; {FOLDED}' if rewrite else ''}",
             rewrite=rewrite,
-            stored=_of_products(rounded(name)),
+            stored=_transform_products(rounding_to(name)),
             output=output,
         )
 
 
-def _of_parameters(transform: Transform) -> Transform:
+def _transform_parameters(transform: Transform) -> Transform:
     """The transform, of parameters of the model."""
 
     def chosen(array: np.ndarray, operand: Operand) -> np.ndarray:
@@ -131,7 +131,7 @@ def _of_parameters(transform: Transform) -> Transform:
     return chosen
 
 
-def _of_products(transform: Transform) -> Transform:
+def _transform_products(transform: Transform) -> Transform:
     """The transform, of what products read: measured on an engine to keep the constants of fused pointwise nodes in FP32."""
 
     def chosen(array: np.ndarray, operand: Operand) -> np.ndarray:

@@ -9,11 +9,15 @@ Source: Intel, "BFLOAT16 - Hardware Numerics Definition", 2018; the FP32 accumul
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._storage import inputs_rounded
 
 __all__ = ["HYPOTHESIS"]
 
 HYPOTHESIS = Hypothesis(
-    name="bf16_inputs", title="BF16 inputs", family="arithmetic", applies=always, variants=inputs_rounded("bf16")
+    name="bf16_inputs",
+    title="BF16 inputs",
+    family="arithmetic",
+    applies=applies_always,
+    variants=inputs_rounded("bf16"),
 )

@@ -10,7 +10,7 @@ rounding model was measured on FP16 and BF16 engines (docs/numerics.md).
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
 
 __all__ = ["HYPOTHESIS"]
@@ -19,6 +19,6 @@ HYPOTHESIS = Hypothesis(
     name="bf16_inputs_output",
     title="BF16 inputs and output",
     family="arithmetic",
-    applies=always,
+    applies=applies_always,
     variants=inputs_and_output_stored("bf16"),
 )

@@ -8,11 +8,11 @@ Source: Intel, "BFLOAT16 - Hardware Numerics Definition", 2018.
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._storage import output_stored
 
 __all__ = ["HYPOTHESIS"]
 
 HYPOTHESIS = Hypothesis(
-    name="bf16_output", title="BF16 output", family="arithmetic", applies=always, variants=output_stored("bf16")
+    name="bf16_output", title="BF16 output", family="arithmetic", applies=applies_always, variants=output_stored("bf16")
 )

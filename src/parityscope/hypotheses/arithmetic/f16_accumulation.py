@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.hypotheses.arithmetic import Accumulator, Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._contraction import accumulated
+from parityscope.hypotheses.arithmetic import Accumulator, Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._contraction import accumulate_in_blocks
 from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, sums_rounded
-from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding, rounded
+from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,15 +32,15 @@ __all__ = ["HYPOTHESIS"]
 _WIDTHS = (1, 4, 8, 16)  # terms that are added at once
 
 
-def _half(total: np.ndarray) -> np.ndarray:
+def _round_to_half(total: np.ndarray) -> np.ndarray:
     return round_to(total, FORMATS["f16"])
 
 
-def _applies(node: ir.Node, graph: ir.Graph) -> bool:
+def _applies_to(node: ir.Node, graph: ir.Graph) -> bool:
     return has_product(node, graph) or has_recurrence(graph)
 
 
-def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
+def _list_variants(node: ir.Node, context: RegionContext) -> Iterator[Variant]:
     if has_recurrence(context.model.graph):
         yield from sums_rounded("f16")
     if not has_product(node, context.model.graph):
@@ -49,13 +49,13 @@ def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
         for output in (None, output_rounding("f16")):
             yield Variant(
                 words=f"an FP16 accumulator, {width} terms at a time{', and FP16 output' if output else ''}",
-                operands=rounded("f16"),
-                accumulate=accumulated(width, _half),
+                operands=rounding_to("f16"),
+                accumulate=accumulate_in_blocks(width, _round_to_half),
                 output=output,
             )
     yield Variant(
         words="an FP16 accumulator, in an order that is not known: by its size",
-        stored=rounded("f16"),
+        stored=rounding_to("f16"),
         output=output_rounding("f16"),
         accumulator=Accumulator(unit=FORMATS["f16"].unit_roundoff, block=1, truncates=False),
         by_size=True,
@@ -63,5 +63,9 @@ def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
 
 
 HYPOTHESIS = Hypothesis(
-    name="f16_accumulation", title="FP16 accumulation", family="arithmetic", applies=_applies, variants=_variants
+    name="f16_accumulation",
+    title="FP16 accumulation",
+    family="arithmetic",
+    applies=_applies_to,
+    variants=_list_variants,
 )

@@ -9,11 +9,11 @@ Source: IEEE 754-2019 binary16; the FP32 accumulator: NVIDIA PTX ISA, mma instru
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._storage import inputs_rounded
 
 __all__ = ["HYPOTHESIS"]
 
 HYPOTHESIS = Hypothesis(
-    name="f16_inputs", title="FP16 inputs", family="arithmetic", applies=always, variants=inputs_rounded("f16")
+    name="f16_inputs", title="FP16 inputs", family="arithmetic", applies=applies_always, variants=inputs_rounded("f16")
 )

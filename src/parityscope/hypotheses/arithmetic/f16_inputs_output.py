@@ -9,7 +9,7 @@ Source: IEEE 754-2019 binary16; the rounding model was measured on FP16 and BF16
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored
 
 __all__ = ["HYPOTHESIS"]
@@ -18,6 +18,6 @@ HYPOTHESIS = Hypothesis(
     name="f16_inputs_output",
     title="FP16 inputs and output",
     family="arithmetic",
-    applies=always,
+    applies=applies_always,
     variants=inputs_and_output_stored("f16"),
 )

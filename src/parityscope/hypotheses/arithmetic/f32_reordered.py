@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["HYPOTHESIS"]
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
     yield Variant(words="FP32, in another order of summation")
 
 
 HYPOTHESIS = Hypothesis(
-    name="f32_reordered", title="FP32 in another order", family="arithmetic", applies=always, variants=_variants
+    name="f32_reordered",
+    title="FP32 in another order",
+    family="arithmetic",
+    applies=applies_always,
+    variants=_list_variants,
 )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._contraction import accumulated
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._contraction import accumulate_in_blocks
 from parityscope.hypotheses.arithmetic._rounding import has_product
 
 if TYPE_CHECKING:
@@ -27,14 +27,15 @@ __all__ = ["HYPOTHESIS"]
 _WIDTHS = (1, 4, 8, 16)  # terms that are added at once
 
 
-def _cut(total: np.ndarray) -> np.ndarray:
+def _truncate_to_f32(total: np.ndarray) -> np.ndarray:
     return round_to(total, FORMATS["f32"], mode="toward-zero")
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
     for width in _WIDTHS:
         yield Variant(
-            words=f"an FP32 accumulator that truncates, {width} terms at a time", accumulate=accumulated(width, _cut)
+            words=f"an FP32 accumulator that truncates, {width} terms at a time",
+            accumulate=accumulate_in_blocks(width, _truncate_to_f32),
         )
 
 
@@ -43,5 +44,5 @@ HYPOTHESIS = Hypothesis(
     title="FP32 accumulation toward zero",
     family="arithmetic",
     applies=has_product,
-    variants=_variants,
+    variants=_list_variants,
 )

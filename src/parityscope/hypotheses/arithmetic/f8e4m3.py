@@ -10,11 +10,11 @@ Source: OCP 8-bit Floating Point Specification (OFP8) 1.0, 2023; Micikevicius et
 from __future__ import annotations
 
 from parityscope.hypotheses.arithmetic import Hypothesis
-from parityscope.hypotheses.arithmetic._rounding import always
+from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._scaling import operands_scaled
 
 __all__ = ["HYPOTHESIS"]
 
 HYPOTHESIS = Hypothesis(
-    name="f8e4m3", title="FP8 E4M3", family="arithmetic", applies=always, variants=operands_scaled("f8e4m3")
+    name="f8e4m3", title="FP8 E4M3", family="arithmetic", applies=applies_always, variants=operands_scaled("f8e4m3")
 )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Rounding, Variant
-from parityscope.hypotheses.arithmetic._rounding import always, output_rounding, rounded
+from parityscope.hypotheses.arithmetic import FormatRounding, Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._rounding import applies_always, output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,17 +26,19 @@ if TYPE_CHECKING:
 __all__ = ["HYPOTHESIS"]
 
 
-def _flushed(name: str, array: np.ndarray) -> np.ndarray:
+def _flush_subnormals(name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f":
         return array
     return np.where(np.abs(array) < FORMATS[name].smallest_normal, np.copysign(array.dtype.type(0), array), array)
 
 
-def _flush(name: str) -> Variant:
+def _flushing_variant(name: str) -> Variant:
     def transform(array: np.ndarray, _: Operand) -> np.ndarray:
-        return _flushed(name, array)
+        return _flush_subnormals(name, array)
 
-    output = Rounding(name=name, unit=FORMATS["f32"].unit_roundoff, apply=lambda array: _flushed(name, array))
+    output = FormatRounding(
+        name=name, unit=FORMATS["f32"].unit_roundoff, apply=lambda array: _flush_subnormals(name, array)
+    )
     title = FORMATS[name].title
     return Variant(
         words=f"{title} subnormals flushed to zero, nothing else rounded",
@@ -46,10 +48,10 @@ def _flush(name: str) -> Variant:
     )
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
-    yield _flush("f32")
-    yield _flush("f16")
-    half = rounded("f16", subnormals=False)
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
+    yield _flushing_variant("f32")
+    yield _flushing_variant("f16")
+    half = rounding_to("f16", subnormals=False)
     yield Variant(words="FP16 inputs and parameters without subnormals", stored=half)
     yield Variant(
         words="FP16 inputs, parameters and output without subnormals",
@@ -59,5 +61,9 @@ def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
 
 
 HYPOTHESIS = Hypothesis(
-    name="flushed_subnormals", title="Flushed subnormals", family="arithmetic", applies=always, variants=_variants
+    name="flushed_subnormals",
+    title="Flushed subnormals",
+    family="arithmetic",
+    applies=applies_always,
+    variants=_list_variants,
 )

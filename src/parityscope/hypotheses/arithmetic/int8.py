@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
 from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding
-from parityscope.hypotheses.arithmetic._scaling import magnitude
+from parityscope.hypotheses.arithmetic._scaling import largest_magnitude
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,20 +31,20 @@ _LARGEST = 127.0
 _LEVELS = 255.0
 
 
-def _quantized(*, by_channel: bool, affine: bool) -> Transform:
+def _quantize_operands(*, by_channel: bool, affine: bool) -> Transform:
     def transform(array: np.ndarray, operand: Operand) -> np.ndarray:
         if array.dtype.kind != "f" or array.size == 0:
             return array
         wide = array.astype(np.float64)
         if affine and not operand.constant:
-            return _affine(wide).astype(array.dtype)
-        scale = magnitude(wide, operand, by_channel=by_channel) / _LARGEST
+            return _quantize_affine(wide).astype(array.dtype)
+        scale = largest_magnitude(wide, operand, by_channel=by_channel) / _LARGEST
         return np.asarray(np.clip(np.rint(wide / scale), -_LARGEST, _LARGEST) * scale, array.dtype)
 
     return transform
 
 
-def _affine(array: np.ndarray) -> np.ndarray:
+def _quantize_affine(array: np.ndarray) -> np.ndarray:
     low, high = min(float(array.min()), 0.0), max(float(array.max()), 0.0)
     if not high - low > 0 or not np.isfinite(high - low):
         return array
@@ -53,12 +53,12 @@ def _affine(array: np.ndarray) -> np.ndarray:
     return np.asarray((np.clip(np.rint(array / scale) + zero, 0, _LEVELS) - zero) * scale)
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
     for by_channel in (False, True):
         for affine in (False, True):
             weights = "per channel" if by_channel else "per tensor"
             words = f"INT8 weights {weights}, {'affine' if affine else 'symmetric'} INT8 activations"
-            transform = _quantized(by_channel=by_channel, affine=affine)
+            transform = _quantize_operands(by_channel=by_channel, affine=affine)
             yield Variant(words=words, operands=transform)
             for name in ("f16", "bf16"):
                 yield Variant(
@@ -67,5 +67,5 @@ def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
 
 
 HYPOTHESIS = Hypothesis(
-    name="int8", title="INT8 operands", family="arithmetic", applies=has_product, variants=_variants
+    name="int8", title="INT8 operands", family="arithmetic", applies=has_product, variants=_list_variants
 )

@@ -17,9 +17,9 @@ import numpy as np
 from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._edits import array_of, constant, insert, substitute
-from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounded
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._edits import add_constant, array_of, insert_before, substitute_result
+from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,44 +33,44 @@ __all__ = ["HYPOTHESIS"]
 _STORED = ("f16", "bf16")
 
 
-def _applies(_node: ir.Node, graph: ir.Graph) -> bool:
-    return any(_divides(node) for node in graph)
+def _applies_to(_node: ir.Node, graph: ir.Graph) -> bool:
+    return any(_is_float_division(node) for node in graph)
 
 
-def _divides(node: ir.Node) -> bool:
+def _is_float_division(node: ir.Node) -> bool:
     array = array_of(node, 1)
     return node.op_type == "Div" and not node.domain and (array is None or array.dtype == np.float32)
 
 
-def _multiplied(name: str) -> Rewrite:
+def _multiply_by_reciprocal(name: str) -> Rewrite:
     """Every division as a product with the reciprocal; of a computed divisor in FP32, of a constant one in `name`."""
 
     def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
-        for node in [each for each in model.graph if _divides(each)]:
+        for node in [each for each in model.graph if _is_float_division(each)]:
             divisor = input_at(node, 1)
             array = array_of(node, 1)
             if array is None:
-                factor = insert(node, "Reciprocal", [divisor])
+                factor = insert_before(node, "Reciprocal", [divisor])
             else:
                 with np.errstate(divide="ignore"):
                     inverse = (1.0 / round_to(array, FORMATS[name])).astype(np.float32)
-                factor = constant(model, round_to(inverse, FORMATS[name]), f"{node.outputs[0].name}::reciprocal")
-            substitute(model, node, insert(node, "Mul", [node.inputs[0], factor]))
+                factor = add_constant(model, round_to(inverse, FORMATS[name]), f"{node.outputs[0].name}::reciprocal")
+            substitute_result(model, node, insert_before(node, "Mul", [node.inputs[0], factor]))
             model.graph.remove(node, safe=True)
 
     return rewrite
 
 
-def _variants(_node: ir.Node, context: Context) -> Iterator[Variant]:
-    divisions = [each for each in context.model.graph if _divides(each)]
+def _list_variants(_node: ir.Node, context: RegionContext) -> Iterator[Variant]:
+    divisions = [each for each in context.model.graph if _is_float_division(each)]
     if any(context.value(each.outputs[0]).dtype.name != "float32" for each in divisions):
         return
-    yield Variant(words="multiplied by the reciprocal instead of divided", rewrite=_multiplied("f32"))
+    yield Variant(words="multiplied by the reciprocal instead of divided", rewrite=_multiply_by_reciprocal("f32"))
     for name in _STORED:
         yield Variant(
             words=f"multiplied by the reciprocal in {FORMATS[name].title} instead of divided",
-            rewrite=_multiplied(name),
-            stored=rounded(name),
+            rewrite=_multiply_by_reciprocal(name),
+            stored=rounding_to(name),
             output=output_rounding(name),
         )
 
@@ -79,6 +79,6 @@ HYPOTHESIS = Hypothesis(
     name="reciprocal_division",
     title="Division by the reciprocal",
     family="arithmetic",
-    applies=_applies,
-    variants=_variants,
+    applies=_applies_to,
+    variants=_list_variants,
 )

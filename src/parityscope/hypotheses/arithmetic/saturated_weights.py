@@ -14,8 +14,8 @@ import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.case.graph import constant_value
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounded
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,20 +29,20 @@ __all__ = ["HYPOTHESIS"]
 _LARGEST = FORMATS["f16"].largest
 
 
-def _applies(_node: ir.Node, graph: ir.Graph) -> bool:
+def _applies_to(_node: ir.Node, graph: ir.Graph) -> bool:
     """Whether a parameter is beyond the range."""
     tensors = (constant_value(value) for node in graph for value in node.inputs)
     arrays = (np.asarray(tensor.numpy()) for tensor in tensors if tensor is not None)
     return any(array.dtype.kind == "f" and bool((np.abs(array) > _LARGEST).any()) for array in arrays)
 
 
-def _clamped(array: np.ndarray, operand: Operand) -> np.ndarray:
+def _clamp_constants(array: np.ndarray, operand: Operand) -> np.ndarray:
     return np.clip(array, -_LARGEST, _LARGEST) if operand.constant and array.dtype.kind == "f" else array
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
-    yield Variant(words="parameters clamped to 65504, everything else FP32", stored=_clamped)
-    saturated = rounded("f16", overflow="saturate")
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
+    yield Variant(words="parameters clamped to 65504, everything else FP32", stored=_clamp_constants)
+    saturated = rounding_to("f16", overflow="saturate")
     yield Variant(words="inputs and parameters in FP16, clamped to 65504", stored=saturated)
     yield Variant(
         words="inputs, parameters and output in FP16, parameters clamped to 65504",
@@ -52,5 +52,9 @@ def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
 
 
 HYPOTHESIS = Hypothesis(
-    name="saturated_weights", title="Saturated weights", family="arithmetic", applies=_applies, variants=_variants
+    name="saturated_weights",
+    title="Saturated weights",
+    family="arithmetic",
+    applies=_applies_to,
+    variants=_list_variants,
 )

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._folding import fold, foldable
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._folding import can_be_folded, fold_all
 from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, steps_multiplied
-from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, has_product, rounded
+from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, has_product, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,23 +24,25 @@ if TYPE_CHECKING:
 __all__ = ["HYPOTHESIS"]
 
 
-def _applies(node: ir.Node, graph: ir.Graph) -> bool:
+def _applies_to(node: ir.Node, graph: ir.Graph) -> bool:
     return has_product(node, graph) or has_recurrence(graph)
 
 
-def _variants(node: ir.Node, context: Context) -> Iterator[Variant]:
+def _list_variants(node: ir.Node, context: RegionContext) -> Iterator[Variant]:
     if has_recurrence(context.model.graph):
         yield steps_multiplied("tf32")
     if not has_product(node, context.model.graph):
         return
     yield Variant(
-        words="what is multiplied is rounded to TF32, to nearest", operands=rounded("tf32"), accumulator=TENSOR_CORES
+        words="what is multiplied is rounded to TF32, to nearest",
+        operands=rounding_to("tf32"),
+        accumulator=TENSOR_CORES,
     )
-    if foldable(context.model.graph):
+    if can_be_folded(context.model.graph):
         yield Variant(
             words=f"what is multiplied is rounded to TF32, to nearest, {FOLDED}",
-            rewrite=fold,
-            operands=rounded("tf32"),
+            rewrite=fold_all,
+            operands=rounding_to("tf32"),
             accumulator=TENSOR_CORES,
         )
 
@@ -49,6 +51,6 @@ HYPOTHESIS = Hypothesis(
     name="tf32_nearest",
     title="TF32 inputs, rounded to nearest",
     family="arithmetic",
-    applies=_applies,
-    variants=_variants,
+    applies=_applies_to,
+    variants=_list_variants,
 )

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.hypotheses.arithmetic import Context, Hypothesis, Variant
-from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, has_product, rounded
+from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
+from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, has_product, rounding_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["HYPOTHESIS"]
 
 
-def _variants(_node: ir.Node, _context: Context) -> Iterator[Variant]:
+def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]:
     yield Variant(
         words="what is multiplied is cut to TF32, toward zero",
-        operands=rounded("tf32", mode="toward-zero"),
+        operands=rounding_to("tf32", mode="toward-zero"),
         accumulator=TENSOR_CORES,
     )
 
 
 HYPOTHESIS = Hypothesis(
-    name="tf32_truncated", title="TF32 inputs, truncated", family="arithmetic", applies=has_product, variants=_variants
+    name="tf32_truncated",
+    title="TF32 inputs, truncated",
+    family="arithmetic",
+    applies=has_product,
+    variants=_list_variants,
 )

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph.reading import content_of, family, run_step
+from parityscope.hypotheses.from_other_graph.reading import content_of, operator_family, run_step
 from parityscope.operators import CONTRACTIONS
 from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.sessions import Sessions
-    from parityscope.hypotheses.from_other_graph.reading import Graph, Values
+    from parityscope.hypotheses.from_other_graph.reading import ReadGraph, Values
 
-__all__ = ["Alignment", "align", "apart", "outlines"]
+__all__ = ["Alignment", "align_graphs", "outlines_of", "relative_distance"]
 
 _SAME = 1e-4  # relative L2 of FP32 evaluations of one value, as in `pairing`
 _LOOKED_AT = 4096  # elements of a value by which partners are sought; all of them decide
@@ -50,8 +50,8 @@ class Alignment:
     on in either graph.
     """
 
-    reference: Graph
-    candidate: Graph
+    reference: ReadGraph
+    candidate: ReadGraph
     pairs: Mapping[str, str]
     partner: Mapping[str, str]
     values: Values
@@ -60,12 +60,12 @@ class Alignment:
     order: tuple[str, ...]
 
 
-def apart(reference: Any, candidate: Any) -> float:
+def relative_distance(reference: Any, candidate: Any) -> float:
     """The relative L2 distance of two values of one shape; elements that are not finite on one side only count as one each."""
     if reference is candidate or np.array_equal(reference, candidate):
         return 0.0
     note_read(reference.nbytes + candidate.nbytes)
-    mine, its = (_flat(side) for side in (reference, candidate))
+    mine, its = (_flatten_for_norms(side) for side in (reference, candidate))
     with np.errstate(all="ignore"):
         error, size = (float(np.vdot(part, part)) for part in (its - mine, mine))
     if np.isfinite(error) and np.isfinite(size) and size > 0:
@@ -78,14 +78,14 @@ def apart(reference: Any, candidate: Any) -> float:
     return (error / size if size > 0 else float(error > 0)) + lost
 
 
-def _flat(array: np.ndarray) -> np.ndarray:
+def _flatten_for_norms(array: np.ndarray) -> np.ndarray:
     """In one dimension, of a type whose norms are taken fast: what matches is not decided by the last bits."""
     return array.reshape(-1).astype(
         np.float32 if array.dtype.kind in "fV" and array.itemsize < 8 else np.float64, copy=False
     )
 
 
-def outlines(values: Mapping[str, Any]) -> Values:
+def outlines_of(values: Mapping[str, Any]) -> Values:
     """Arrays of the same shapes and types that take no memory; what is no array is left out."""
     return {
         name: np.broadcast_to(np.zeros((), value.dtype), value.shape)
@@ -94,9 +94,9 @@ def outlines(values: Mapping[str, Any]) -> Values:
     }
 
 
-def align(
-    reference: Graph,
-    candidate: Graph,
+def align_graphs(
+    reference: ReadGraph,
+    candidate: ReadGraph,
     values: Values,
     fed: Values,
     sessions: Sessions,
@@ -113,7 +113,7 @@ def align(
     Raises:
         ParityError: ONNX Runtime refuses a step of the candidate's that an output depends on.
     """
-    work = _Work(reference, candidate, values, fed, sessions)
+    work = _AligningWork(reference, candidate, values, fed, sessions)
     for place, name in enumerate(candidate.inputs):
         work.pair(name, name if name in reference.inputs else next(iter(reference.inputs[place : place + 1]), ""))
     work.forward()
@@ -144,12 +144,14 @@ def align(
     )
 
 
-class _Work:
+class _AligningWork:
     """What is paired so far."""
 
-    def __init__(self, reference: Graph, candidate: Graph, values: Values, fed: Values, sessions: Sessions) -> None:
+    def __init__(
+        self, reference: ReadGraph, candidate: ReadGraph, values: Values, fed: Values, sessions: Sessions
+    ) -> None:
         self.reference, self.candidate, self.values, self.fed = reference, candidate, values, fed
-        self.own = outlines(fed)
+        self.own = outlines_of(fed)
         self.sessions = sessions
         self.pairs: dict[str, str] = {}
         self.partner: dict[str, str] = {}
@@ -167,14 +169,14 @@ class _Work:
             if _is_numeric(value):
                 by_shape.setdefault(value.shape, []).append(name)
         for shape, sites in by_shape.items():
-            marks = np.array([_mark(values[site]) for site in sites])
+            marks = np.array([_fingerprint_value(values[site]) for site in sites])
             order = np.argsort(marks[:, 0], kind="stable")
             self._marks[shape] = [sites[place] for place in order], marks[order]
 
     def pair(self, candidate: str, reference: str) -> bool:
         """Pairs two sites if both are free and of one shape."""
         mine, its = self.values.get(reference), self.own.get(candidate)
-        if candidate in self.pairs or reference in self.partner or not _alike(mine, its):
+        if candidate in self.pairs or reference in self.partner or not _may_be_same(mine, its):
             return False
         if (candidate, reference) in self._given_up:
             return False
@@ -183,7 +185,7 @@ class _Work:
 
     def pair_output(self, candidate: str, reference: str) -> None:
         """Pairs two outputs, whatever else they were paired with."""
-        if _alike(self.values.get(reference), self.own.get(candidate)):
+        if _may_be_same(self.values.get(reference), self.own.get(candidate)):
             self.partner.pop(self.pairs.pop(candidate, ""), None)
             self.pairs.pop(self.partner.pop(reference, ""), None)
             self.pair(candidate, reference)
@@ -193,30 +195,30 @@ class _Work:
         for name in self.candidate.inputs:
             self.seen[name] = self.fed.get(name)
         for step in self.candidate.steps:
-            twin = self._twin(step)
+            twin = self._find_twin(step)
             if twin is not None and self._as_twin(step, twin, pairing=pairing):
                 continue
-            inputs = [self._look(name) if name else None for name in step.inputs]
-            captured = [self._look(name) for name in step.captured]
-            results = self._run(step, inputs, captured)
+            inputs = [self._look_up(name) if name else None for name in step.inputs]
+            captured = [self._look_up(name) for name in step.captured]
+            results = self._run_step(step, inputs, captured)
             for name, value in zip(step.outputs, results, strict=True):
                 if name:
                     self.seen[name] = value
-                    self.own.update(outlines({name: value}))
+                    self.own.update(outlines_of({name: value}))
                     if pairing and name not in self.pairs and _is_numeric(value):
                         self._pair_equal(name, value)
                         self._pair_namesake(step, name)
 
-    def _as_twin(self, step: Step, twin: Step, *, pairing: bool) -> bool:
+    def _as_twin(self, step: ProgramStep, twin: ProgramStep, *, pairing: bool) -> bool:
         """Takes a step's results from the one that does the same to the same, and tells whether all are paired with its."""
         outputs = [(name, mine) for name, mine in zip(step.outputs, twin.outputs, strict=True) if name]
         for name, mine in outputs:
-            self.own.update(outlines({name: self.values.get(mine)}))
+            self.own.update(outlines_of({name: self.values.get(mine)}))
             if (pairing and self.pair(name, mine)) or self.pairs.get(name) == mine:
                 self.seen[name] = self.values[mine]
         return all(self.pairs.get(name) == mine for name, mine in outputs)
 
-    def _twin(self, step: Step) -> Step | None:
+    def _find_twin(self, step: ProgramStep) -> ProgramStep | None:
         """The step of the reference that does the same to the same, which need not be run again."""
         first = next((self.pairs[name] for name in step.inputs if name in self.pairs), None)
         for maker, _ in self.reference.readers.get(first, ()) if first is not None and not step.bodies else ():
@@ -228,19 +230,19 @@ class _Work:
                 return maker
         return None
 
-    def _same_input(self, its: str, mine: str) -> bool:
-        if its in self.candidate.constants and mine in self.reference.constants:
-            one, other = self.candidate.constants[its], self.reference.constants[mine]
-            return one.shape == other.shape and self._content(one) == self._content(other)
-        if not its or not mine:
-            return its == mine
+    def _same_input(self, candidate: str, reference: str) -> bool:
+        if candidate in self.candidate.constants and reference in self.reference.constants:
+            one, other = self.candidate.constants[candidate], self.reference.constants[reference]
+            return one.shape == other.shape and self._content_key(one) == self._content_key(other)
+        if not candidate or not reference:
+            return candidate == reference
         # In another type the same step does something else.
-        return self.pairs.get(its) == mine and self.own[its].dtype == self.values[mine].dtype
+        return self.pairs.get(candidate) == reference and self.own[candidate].dtype == self.values[reference].dtype
 
-    def _look(self, name: str) -> Any:
+    def _look_up(self, name: str) -> Any:
         if name in self.pairs:
-            mine, its = self.values[self.pairs[name]], self.own[name]
-            return mine if mine.dtype == its.dtype else self._as_type(mine, its.dtype)
+            reference, candidate = self.values[self.pairs[name]], self.own[name]
+            return reference if reference.dtype == candidate.dtype else self._as_type(reference, candidate.dtype)
         return self.seen[name] if name in self.seen else self.candidate.constants.get(name)
 
     def _as_type(self, value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
@@ -251,7 +253,7 @@ class _Work:
                 self._typed[place] = value, self._keeper.keep(value.astype(dtype))
         return self._typed[place][1]
 
-    def _run(self, step: Step, inputs: list[Any], captured: list[Any]) -> list[Any]:
+    def _run_step(self, step: ProgramStep, inputs: list[Any], captured: list[Any]) -> list[Any]:
         nothing = [None] * len(step.outputs)
         if any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
             return nothing
@@ -271,26 +273,26 @@ class _Work:
         sites, marks = self._marks.get(value.shape, ([], np.zeros((0, 3))))
         if not sites:
             return
-        mark = _mark(value)
+        mark = _fingerprint_value(value)
         bound = 10 * _SAME * max(mark[0], 1e-30)
         first, last = np.searchsorted(marks[:, 0], (mark[0] - bound, mark[0] + bound * (1 + 1e-9)))
         near = first + np.flatnonzero(np.abs(marks[first:last] - mark).max(1, initial=0.0) <= bound)
         found = [sites[place] for place in near if sites[place] not in self.partner]
         telling = value.size >= _FEW and value.dtype.kind == "f" and bool((value != value.reshape(-1)[0]).any())
-        ranked = sorted(found, key=lambda site: -self._support(name, site))
+        ranked = sorted(found, key=lambda site: -self._support_of_pair(name, site))
         for site in ranked:
-            if self._support(name, site) < (0 if telling else 1):
+            if self._support_of_pair(name, site) < (0 if telling else 1):
                 break
-            if apart(self.values[site], value) <= _SAME and self.pair(name, site):
+            if relative_distance(self.values[site], value) <= _SAME and self.pair(name, site):
                 break
 
-    def _pair_namesake(self, step: Step, name: str) -> None:
+    def _pair_namesake(self, step: ProgramStep, name: str) -> None:
         """Pairs what no value equals with what has its name, if one operator makes both of the same paired values.
 
         Whatever lies behind it is then computed from the reference's values at once.
         """
         maker = self.reference.makers.get(name)
-        if name in self.pairs or maker is None or not same_operator(step, maker) or step.outputs != maker.outputs:
+        if name in self.pairs or maker is None or not have_same_operator(step, maker) or step.outputs != maker.outputs:
             return
         if len(step.inputs) == len(maker.inputs) and all(
             (its in self.candidate.constants and mine in self.reference.constants)
@@ -299,94 +301,98 @@ class _Work:
         ):
             self.pair(name, name)
 
-    def _support(self, name: str, site: str) -> int:
+    def _support_of_pair(self, name: str, site: str) -> int:
         step, maker = self.candidate.makers.get(name), self.reference.makers.get(site)
         if step is None or maker is None:
             return 0
         above = {self.pairs[one] for one in step.reads if one in self.pairs} & set(maker.reads)
-        return 2 * (family(maker) == family(step)) + (name == site) + bool(above)
+        return 2 * (operator_family(maker) == operator_family(step)) + (name == site) + bool(above)
 
     def backward(self, start: Iterable[tuple[str, str]]) -> None:
         """Pairs what steps read that give paired values and do the same."""
         queue = deque(start)
         while queue:
             candidate, reference = queue.popleft()
-            step, maker = self._met(candidate, reference)
+            step, maker = self._steps_that_meet(candidate, reference)
             if step is None or maker is None:
                 continue
-            for its, mine in self._inputs(step, maker):
+            for its, mine in self._pair_inputs(step, maker):
                 if self.pair(its, mine):
                     queue.append((its, mine))
 
-    def _met(self, candidate: str, reference: str) -> tuple[Step | None, Step | None]:
+    def _steps_that_meet(self, candidate: str, reference: str) -> tuple[ProgramStep | None, ProgramStep | None]:
         """The steps of one family that two sites come from, on one side beneath steps that the other may have fused."""
-        its = list(_downwards(self.candidate, candidate, self.pairs))
-        mine = list(_downwards(self.reference, reference, self.partner))
-        if its and mine and family(its[0]) == family(mine[0]):
+        its = list(_chain_above(self.candidate, candidate, self.pairs))
+        mine = list(_chain_above(self.reference, reference, self.partner))
+        if its and mine and operator_family(its[0]) == operator_family(mine[0]):
             return its[0], mine[0]
         for step, maker in (*((its[0], one) for one in mine[1:] if its), *((one, mine[0]) for one in its[1:] if mine)):
-            if family(step) == family(maker) and family(step) in _FUSING:
+            if operator_family(step) == operator_family(maker) and operator_family(step) in _FUSING:
                 return step, maker
         return None, None
 
-    def _inputs(self, step: Step, maker: Step) -> Iterator[tuple[str, str]]:
+    def _pair_inputs(self, step: ProgramStep, maker: ProgramStep) -> Iterator[tuple[str, str]]:
         """Inputs that are read at the same places; where an operator may exchange them, those made alike."""
-        its = [name for name in step.inputs if name in self.candidate.makers]
-        mine = [name for name in maker.inputs if name in self.reference.makers]
-        if family(step) in {"Add", "Mul"} and len(its) == len(mine) == 2:
-            crossed = sum(self._made_alike(one, other) for one, other in zip(its, reversed(mine), strict=True))
-            if crossed > sum(self._made_alike(one, other) for one, other in zip(its, mine, strict=True)):
-                mine.reverse()
-        if len(its) == len(mine):
-            yield from zip(its, mine, strict=True)
+        candidate = [name for name in step.inputs if name in self.candidate.makers]
+        reference = [name for name in maker.inputs if name in self.reference.makers]
+        if operator_family(step) in {"Add", "Mul"} and len(candidate) == len(reference) == 2:
+            crossed = sum(
+                self._made_alike(one, other) for one, other in zip(candidate, reversed(reference), strict=True)
+            )
+            if crossed > sum(self._made_alike(one, other) for one, other in zip(candidate, reference, strict=True)):
+                reference.reverse()
+        if len(candidate) == len(reference):
+            yield from zip(candidate, reference, strict=True)
 
     def _made_alike(self, candidate: str, reference: str) -> float:
         if candidate in self.pairs or reference in self.partner:
             return 4.0 * (self.pairs.get(candidate) == reference)
         return self._likeness(self.candidate.makers[candidate], self.reference.makers[reference])
 
-    def likest(self) -> tuple[Step, Step] | None:
+    def likest(self) -> tuple[ProgramStep, ProgramStep] | None:
         """The steps left on both sides that are most alike, if any are alike enough."""
-        its = [step for step in self.candidate.steps if any(name and name not in self.pairs for name in step.outputs)]
-        mine = [
+        candidate = [
+            step for step in self.candidate.steps if any(name and name not in self.pairs for name in step.outputs)
+        ]
+        reference = [
             step for step in self.reference.steps if any(name and name not in self.partner for name in step.outputs)
         ]
-        best: tuple[float, int, Step, Step] | None = None
-        for step in its:
-            for maker in mine:
-                if family(step) != family(maker) or (step.index, maker.index) in self._tried:
+        best: tuple[float, int, ProgramStep, ProgramStep] | None = None
+        for step in candidate:
+            for maker in reference:
+                if operator_family(step) != operator_family(maker) or (step.index, maker.index) in self._tried:
                     continue
                 score = self._likeness(step, maker)
                 if score >= _LIKE and (best is None or score > best[0]):
                     best = score, step.index, step, maker
         return None if best is None else (best[2], best[3])
 
-    def _likeness(self, step: Step, maker: Step) -> float:
+    def _likeness(self, step: ProgramStep, maker: ProgramStep) -> float:
         """How much speaks for two steps being the same: equal weights, attributes, paired neighbours, names."""
-        if family(step) != family(maker):
+        if operator_family(step) != operator_family(maker):
             return 0.0
         score = 1.0 * (step.node.attributes.keys() == maker.node.attributes.keys())
-        for its, mine in zip(step.inputs, maker.inputs, strict=False):
-            if its in self.candidate.constants and mine in self.reference.constants:
-                one, other = self.candidate.constants[its], self.reference.constants[mine]
+        for candidate, reference in zip(step.inputs, maker.inputs, strict=False):
+            if candidate in self.candidate.constants and reference in self.reference.constants:
+                one, other = self.candidate.constants[candidate], self.reference.constants[reference]
                 if one.shape == other.shape:
-                    score += 0.5 + 3.0 * (one.size >= _FEW and self._content(one) == self._content(other))
-            elif its in self.pairs and self.pairs[its] == mine:
+                    score += 0.5 + 3.0 * (one.size >= _FEW and self._content_key(one) == self._content_key(other))
+            elif candidate in self.pairs and self.pairs[candidate] == reference:
                 score += 2.0
         readers = {(self.pairs.get(one.key), place) for one, place in self.candidate.readers.get(step.key, ())}
         score += 2.0 * any((one.key, place) in readers for one, place in self.reference.readers.get(maker.key, ()))
         named = step.key == maker.key or bool(step.node.name and step.node.name == maker.node.name)
         return score + 2.0 * named
 
-    def _content(self, array: np.ndarray) -> bytes:
+    def _content_key(self, array: np.ndarray) -> bytes:
         if id(array) not in self._contents:
             self._contents[id(array)] = array, content_of(array)
         return self._contents[id(array)][1]
 
-    def join(self, step: Step, maker: Step) -> list[tuple[str, str]]:
+    def join(self, step: ProgramStep, maker: ProgramStep) -> list[tuple[str, str]]:
         """Pairs what two like steps read, so that what they give is compared; where that is paired, what they give."""
-        found = [pair for pair in self._inputs(step, maker) if self.pair(*pair)]
-        if not found and same_operator(step, maker):
+        found = [pair for pair in self._pair_inputs(step, maker) if self.pair(*pair)]
+        if not found and have_same_operator(step, maker):
             outputs = zip(step.outputs, maker.outputs, strict=False)
             found = [(its, mine) for its, mine in outputs if its and mine and self.pair(its, mine)]
         if not found:
@@ -397,21 +403,23 @@ class _Work:
         """The paired sites of the reference behind all that they depend on; pairs that would make a circle are given up."""
         while True:
             try:
-                return tuple(TopologicalSorter({site: self._needs(site) for site in self.partner}).static_order())
+                return tuple(
+                    TopologicalSorter({site: self._sites_needed(site) for site in self.partner}).static_order()
+                )
             except CycleError as error:
                 circle = [site for site in error.args[1] if site in self.reference.makers]
                 inner = [site for site in circle if site not in self.reference.outputs] or circle
-                weakest = min(inner, key=lambda site: self._support(self.partner[site], site))
+                weakest = min(inner, key=lambda site: self._support_of_pair(self.partner[site], site))
                 self._given_up.add((self.partner[weakest], weakest))
                 del self.pairs[self.partner.pop(weakest)]
 
-    def _needs(self, site: str) -> set[str]:
-        mine = borders(self.reference, site, self.partner.keys())[0]
-        its = borders(self.candidate, self.partner[site], self.pairs.keys())[0]
-        return set(mine) | {self.pairs[name] for name in its}
+    def _sites_needed(self, site: str) -> set[str]:
+        reference = borders_of_stretch(self.reference, site, self.partner.keys())[0]
+        candidate = borders_of_stretch(self.candidate, self.partner[site], self.pairs.keys())[0]
+        return set(reference) | {self.pairs[name] for name in candidate}
 
 
-def _downwards(graph: Graph, site: str, paired: Mapping[str, str]) -> Iterator[Step]:
+def _chain_above(graph: ReadGraph, site: str, paired: Mapping[str, str]) -> Iterator[ProgramStep]:
     """The step that makes a site, and those beneath it as long as each has one input that is no constant and is not paired."""
     for _ in range(_FUSED):
         step = graph.makers.get(site)
@@ -424,15 +432,15 @@ def _downwards(graph: Graph, site: str, paired: Mapping[str, str]) -> Iterator[S
         site = varying[0]
 
 
-def same_operator(step: Step, maker: Step) -> bool:
+def have_same_operator(step: ProgramStep, maker: ProgramStep) -> bool:
     """Whether two steps are of one operator, and not of one family only."""
     return step.op_type == maker.op_type and step.node.domain == maker.node.domain
 
 
-def borders(graph: Graph, site: str, known: Any) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+def borders_of_stretch(graph: ReadGraph, site: str, known: Any) -> tuple[tuple[str, ...], tuple[ProgramStep, ...]]:
     """What the stretch that ends in `site` reads of `known` sites, and its steps in order."""
     reads: dict[str, None] = {}
-    steps: dict[int, Step] = {}
+    steps: dict[int, ProgramStep] = {}
     queue = [graph.makers[site]] if site in graph.makers else []
     while queue:
         step = queue.pop()
@@ -451,15 +459,19 @@ def _is_numeric(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "fiubV" and value.size > 0
 
 
-def _alike(mine: Any, its: Any) -> bool:
+def _may_be_same(reference: Any, candidate: Any) -> bool:
     """Whether two values may be one: of one shape, and both floats, or both of one other type."""
-    if not isinstance(mine, np.ndarray) or not isinstance(its, np.ndarray) or mine.shape != its.shape:
+    if (
+        not isinstance(reference, np.ndarray)
+        or not isinstance(candidate, np.ndarray)
+        or reference.shape != candidate.shape
+    ):
         return False
-    floats = [array.dtype.kind in "fV" for array in (mine, its)]
-    return all(floats) or (not any(floats) and mine.dtype == its.dtype)
+    floats = [array.dtype.kind in "fV" for array in (reference, candidate)]
+    return all(floats) or (not any(floats) and reference.dtype == candidate.dtype)
 
 
-def _mark(value: np.ndarray) -> np.ndarray:
+def _fingerprint_value(value: np.ndarray) -> np.ndarray:
     """Root mean square, mean and a fixed projection of elements spread over it; what is not finite counts as zero."""
     note_read(value.nbytes)
     flat = value.reshape(-1)

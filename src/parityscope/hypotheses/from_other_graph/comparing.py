@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
-from parityscope.hypotheses.from_other_graph.aligning import align, outlines
-from parityscope.hypotheses.from_other_graph.deciding import decide, energy_of, units_of
+from parityscope.hypotheses.from_other_graph.aligning import align_graphs, outlines_of
+from parityscope.hypotheses.from_other_graph.deciding import decide_causes, energy_of, units_of
 from parityscope.hypotheses.from_other_graph.differing import stretches_of
-from parityscope.hypotheses.from_other_graph.mixing import mixed
-from parityscope.hypotheses.from_other_graph.naming import named
-from parityscope.hypotheses.from_other_graph.reading import read, values_of
+from parityscope.hypotheses.from_other_graph.mixing import run_mixture
+from parityscope.hypotheses.from_other_graph.naming import name_difference
+from parityscope.hypotheses.from_other_graph.reading import read_graph, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
-    from parityscope.hypotheses.from_other_graph.deciding import Decision, Sample
-    from parityscope.hypotheses.from_other_graph.difference import Difference
-    from parityscope.hypotheses.from_other_graph.differing import Stretch
+    from parityscope.hypotheses.from_other_graph.deciding import GraphDecision, SideOutputs
+    from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+    from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
     from parityscope.hypotheses.from_other_graph.reading import Values
 
     Feeds = Mapping[str, np.ndarray]
@@ -40,15 +40,15 @@ class Compared:
     """
 
     alignment: Alignment
-    stretches: Mapping[str, Stretch]
-    decision: Decision
+    stretches: Mapping[str, DifferingStretch]
+    decision: GraphDecision
     remaining: float
 
 
 def compare_graphs(
     reference: Model,
     candidate: Model,
-    samples: Sequence[Sample],
+    samples: Sequence[SideOutputs],
 ) -> Compared:
     """Compares two graphs on samples; they are aligned on the one whose outputs are furthest apart.
 
@@ -60,16 +60,16 @@ def compare_graphs(
     sessions = Sessions()
     samples = sorted(samples, key=lambda one: -energy_of(one.reference, one.candidate, one.reference))
     feeds = [one.inputs for one in samples]
-    mine, its = read(reference, sessions), read(candidate, sessions)
+    mine, its = read_graph(reference, sessions), read_graph(candidate, sessions)
     values = values_of(mine, feeds[0], sessions)
-    alignment = align(mine, its, values, _fed(mine.inputs, its.inputs, feeds[0]), sessions)
-    stretches = {site: named(alignment, one, sessions) for site, one in stretches_of(alignment).items()}
+    alignment = align_graphs(mine, its, values, _feeds_of_candidate(mine.inputs, its.inputs, feeds[0]), sessions)
+    stretches = {site: name_difference(alignment, one, sessions) for site, one in stretches_of(alignment).items()}
     kept: dict[int, Values] = {0: values}
 
-    def mix(active: frozenset[Difference], place: int) -> Mapping[str, np.ndarray]:
+    def mix(active: frozenset[GraphDifference], place: int) -> Mapping[str, np.ndarray]:
         if place not in kept:
             kept[place] = values_of(mine, feeds[place], sessions)
-        return mixed(alignment, stretches, active, kept[place], sessions)
+        return run_mixture(alignment, stretches, active, kept[place], sessions)
 
     units = units_of(stretches.values())
     if not units:
@@ -77,21 +77,21 @@ def compare_graphs(
             "the two graphs compute the same step by step",
             fix="look for the cause in what runs the candidate's graph",
         )
-    decision = decide(units, samples, mix)
+    decision = decide_causes(units, samples, mix)
     total = sum(energy_of(one.reference, one.candidate, one.reference) for one in samples)
     return Compared(
-        alignment=replace(alignment, values=outlines(values), seen=outlines(alignment.seen)),
+        alignment=replace(alignment, values=outlines_of(values), seen=outlines_of(alignment.seen)),
         stretches=stretches,
         decision=decision,
         remaining=(1.0 - decision.explained) * total / len(samples),
     )
 
 
-def _fed(mine: Sequence[str], its: Sequence[str], feeds: Feeds) -> dict[str, np.ndarray]:
+def _feeds_of_candidate(reference: Sequence[str], candidate: Sequence[str], feeds: Feeds) -> dict[str, np.ndarray]:
     """The sample by the candidate's names: those of the reference, else by position."""
     found = {}
-    for place, name in enumerate(its):
-        other = name if name in feeds else mine[place] if place < len(mine) else name
+    for place, name in enumerate(candidate):
+        other = name if name in feeds else reference[place] if place < len(reference) else name
         if other in feeds:
             found[name] = feeds[other]
     return found

@@ -19,14 +19,14 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from parityscope.hypotheses.from_other_graph.difference import Difference
-    from parityscope.hypotheses.from_other_graph.differing import Stretch
+    from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+    from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
 
     Arrays = Mapping[str, np.ndarray]
     # Gives the outputs of the reference with these differences, on the sample at that position.
-    Mix = Callable[[frozenset["Difference"], int], "Arrays"]
+    Mix = Callable[[frozenset["GraphDifference"], int], "Arrays"]
 
-__all__ = ["Decision", "Sample", "Unit", "decide", "energy_of", "units_of"]
+__all__ = ["GraphDecision", "SideOutputs", "Unit", "decide_causes", "energy_of", "units_of"]
 
 _ENOUGH = 1e-10  # of an output's square may be left: 1e-5 in L2, a hundred FP32 roundings; chosen
 _AGAIN = 4.0  # of what all differences leave may be left: another order of sums, twice as far in L2; chosen
@@ -43,7 +43,7 @@ class Unit:
     """
 
     group: str
-    differences: tuple[Difference, ...]
+    differences: tuple[GraphDifference, ...]
     error: float
     note: str = ""
 
@@ -54,7 +54,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Sample:
+class SideOutputs:
     """A sample, and what each side gave for it, by the reference's names."""
 
     inputs: Arrays
@@ -63,7 +63,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class GraphDecision:
     """`causes` with their shares of the squared error, `rest` of the units, and what that one does (a share).
 
     `explained` is the share that all differences explain: below a half (`alone` is false) most of the error comes from elsewhere,
@@ -79,12 +79,12 @@ class Decision:
     alone: bool = True
 
 
-def units_of(stretches: Iterable[Stretch]) -> list[Unit]:
+def units_of(stretches: Iterable[DifferingStretch]) -> list[Unit]:
     """What differs, as units, the least errors first; a stretch that gives the same to the last bit has no part in it.
 
     What the file declares, and errs at one place far more than it does elsewhere, is a unit of its own, and not excused.
     """
-    found: dict[str, list[tuple[Difference, float]]] = {}
+    found: dict[str, list[tuple[GraphDifference, float]]] = {}
     notes: dict[str, str] = {}
     for stretch in stretches:
         for one in stretch.differences if stretch.error > 0 else ():
@@ -109,21 +109,21 @@ def units_of(stretches: Iterable[Stretch]) -> list[Unit]:
     return sorted(units, key=lambda unit: unit.error)
 
 
-def decide(units: Sequence[Unit], samples: Sequence[Sample], mix: Mix) -> Decision:
+def decide_causes(units: Sequence[Unit], samples: Sequence[SideOutputs], mix: Mix) -> GraphDecision:
     """The smallest set of units found that reproduces the candidate on the first sample, measured on all of them."""
-    work = _Work(samples, mix)
+    work = _DecidingWork(samples, mix)
     none, everything = work.left([]), work.left(units)
     explained = 1.0 - everything / none if none > 0 else 0.0
     alone = explained >= _TELLS
     bound = _ENOUGH * len(samples[0].reference)
     kept = (
-        _smallest(work, units, max(_AGAIN * everything, bound))
+        _find_smallest_set(work, units, max(_AGAIN * everything, bound))
         if alone
-        else _of_the_file(units, samples[0], mix, bound)
+        else _smallest_set_of_file(units, samples[0], mix, bound)
     )
     total, after = work.left([], everywhere=True), work.left(kept, everywhere=True)
     if not alone and not (kept and total > after):
-        return Decision(
+        return GraphDecision(
             causes=(), rest=tuple(units), rest_share=0.0, explained=max(0.0, explained), tried=work.tried, alone=False
         )
     lost = [min(total, work.left([one for one in kept if one is not unit], everywhere=True)) - after for unit in kept]
@@ -131,7 +131,7 @@ def decide(units: Sequence[Unit], samples: Sequence[Sample], mix: Mix) -> Decisi
     gained = 1.0 - after / total if total > 0 else 0.0
     shares = [gained * max(0.0, one) / parts for one in lost]
     rest = tuple(unit for unit in units if unit not in kept)
-    return Decision(
+    return GraphDecision(
         causes=tuple(sorted(zip(kept, shares, strict=True), key=lambda one: -one[1])),
         rest=rest,
         rest_share=work.moved(rest) / total if rest and total > 0 else 0.0,
@@ -141,12 +141,12 @@ def decide(units: Sequence[Unit], samples: Sequence[Sample], mix: Mix) -> Decisi
     )
 
 
-def _smallest(work: _Work, units: Sequence[Unit], bound: float) -> list[Unit]:
+def _find_smallest_set(work: _DecidingWork, units: Sequence[Unit], bound: float) -> list[Unit]:
     """The smallest set found that leaves no more than the bound."""
     return [units[-1]] if work.left(units[-1:]) <= bound else work.reduced(list(units), bound)
 
 
-def _of_the_file(units: Sequence[Unit], sample: Sample, mix: Mix, bound: float) -> list[Unit]:
+def _smallest_set_of_file(units: Sequence[Unit], sample: SideOutputs, mix: Mix, bound: float) -> list[Unit]:
     """The smallest set found that gives what all units give, whatever the candidate gave; none where that is no network.
 
     What the file declares itself is not looked for: formats are judged by what they cost, not here.
@@ -157,14 +157,14 @@ def _of_the_file(units: Sequence[Unit], sample: Sample, mix: Mix, bound: float) 
         said = mix(frozenset(one for unit in units for one in unit.differences), 0)
     except ParityError:
         return []
-    own = _Work([replace(sample, candidate=said)], mix)
-    return _smallest(own, units, bound) if own.left([]) > bound else []
+    own = _DecidingWork([replace(sample, candidate=said)], mix)
+    return _find_smallest_set(own, units, bound) if own.left([]) > bound else []
 
 
-class _Work:
+class _DecidingWork:
     """Runs mixtures, each once."""
 
-    def __init__(self, samples: Sequence[Sample], mix: Mix) -> None:
+    def __init__(self, samples: Sequence[SideOutputs], mix: Mix) -> None:
         self.samples, self.mix = samples, mix
         self.tried = 0
         self._known: dict[tuple[frozenset[str], bool], float] = {}
@@ -174,12 +174,12 @@ class _Work:
         key = frozenset(unit.group for unit in units), everywhere
         if key not in self._known:
             places = range(len(self.samples) if everywhere else 1)
-            self._known[key] = sum(self._apart(units, place, self.samples[place].candidate) for place in places)
+            self._known[key] = sum(self._error_apart(units, place, self.samples[place].candidate) for place in places)
         return self._known[key]
 
     def moved(self, units: Sequence[Unit]) -> float:
         """What these units do to the reference's outputs, as a squared error on all samples."""
-        return sum(self._apart(units, place, sample.reference) for place, sample in enumerate(self.samples))
+        return sum(self._error_apart(units, place, sample.reference) for place, sample in enumerate(self.samples))
 
     def reduced(self, kept: list[Unit], bound: float) -> list[Unit]:
         """Without all that may be left out, halves first."""
@@ -196,7 +196,7 @@ class _Work:
                 return kept
             size //= 2
 
-    def _apart(self, units: Sequence[Unit], place: int, target: Arrays) -> float:
+    def _error_apart(self, units: Sequence[Unit], place: int, target: Arrays) -> float:
         active = frozenset(one for unit in units for one in unit.differences)
         self.tried += bool(active)
         try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Difference"]
+__all__ = ["GraphDifference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class GraphDifference:
     """What differs at one place of the candidate's graph.
 
     `site` is the reference's value at the end of its stretch, `node` the name of the node, `kind` is one of constant,

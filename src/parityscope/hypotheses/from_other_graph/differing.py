@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.hypotheses.from_other_graph.aligning import apart, borders
-from parityscope.hypotheses.from_other_graph.difference import Difference
-from parityscope.hypotheses.from_other_graph.reading import family, quantizes
+from parityscope.hypotheses.from_other_graph.aligning import borders_of_stretch, relative_distance
+from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
-    from parityscope.hypotheses.from_other_graph.reading import Graph
+    from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["REWRITTEN", "Stretch", "stretches_of"]
+__all__ = ["REWRITTEN", "DifferingStretch", "stretches_of"]
 
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
 _SHOWN = 5  # steps that are told by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stretch:
+class DifferingStretch:
     """The steps of both sides that end in a pair, and in what they differ.
 
     `reads` are sites of each side that are paired; `matched` maps places of the candidate's steps to the reference's; `error` is
@@ -44,17 +44,17 @@ class Stretch:
 
     site: str
     candidate: str
-    steps: tuple[Step, ...]
-    its_steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
+    its_steps: tuple[ProgramStep, ...]
     reads: frozenset[str]
     its_reads: frozenset[str]
     matched: Mapping[int, int]
-    differences: tuple[Difference, ...]
+    differences: tuple[GraphDifference, ...]
     error: float
-    parts: tuple[Difference, ...] = ()
+    parts: tuple[GraphDifference, ...] = ()
 
 
-def stretches_of(alignment: Alignment) -> dict[str, Stretch]:
+def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
     """The stretch of every paired value of the reference that a step gives, by its site."""
     partner = alignment.partner
     found = {}
@@ -62,13 +62,13 @@ def stretches_of(alignment: Alignment) -> dict[str, Stretch]:
         other = partner[site]
         if site not in alignment.reference.makers and other not in alignment.candidate.makers:
             continue
-        reads, steps = borders(alignment.reference, site, partner.keys())
-        its_reads, its_steps = borders(alignment.candidate, other, alignment.pairs.keys())
-        matched = _matched(alignment, site, other, steps, its_steps)
+        reads, steps = borders_of_stretch(alignment.reference, site, partner.keys())
+        its_reads, its_steps = borders_of_stretch(alignment.candidate, other, alignment.pairs.keys())
+        matched = _match_steps(alignment, site, other, steps, its_steps)
         seen = alignment.seen.get(other)
-        error = float("inf") if seen is None else apart(alignment.values[site], seen)
-        differences, parts = _differences(alignment, (site, other), steps, its_steps, matched, error)
-        found[site] = Stretch(
+        error = float("inf") if seen is None else relative_distance(alignment.values[site], seen)
+        differences, parts = _list_differences(alignment, (site, other), steps, its_steps, matched, error)
+        found[site] = DifferingStretch(
             site=site,
             candidate=other,
             steps=steps,
@@ -83,8 +83,8 @@ def stretches_of(alignment: Alignment) -> dict[str, Stretch]:
     return found
 
 
-def _matched(
-    alignment: Alignment, site: str, other: str, steps: tuple[Step, ...], its_steps: tuple[Step, ...]
+def _match_steps(
+    alignment: Alignment, site: str, other: str, steps: tuple[ProgramStep, ...], its_steps: tuple[ProgramStep, ...]
 ) -> dict[int, int]:
     """Places of the candidate's steps -> places of the reference's: from the end upwards, then in order."""
     found: dict[int, int] = {}
@@ -96,17 +96,17 @@ def _matched(
         step, maker = queue.pop()
         if step is None or maker is None or step.index in found or maker.index in taken:
             continue
-        if step.index not in its_inner or maker.index not in inner or family(step) != family(maker):
+        if step.index not in its_inner or maker.index not in inner or operator_family(step) != operator_family(maker):
             continue
         found[step.index] = maker.index
         taken.add(maker.index)
-        for its, mine in zip(step.inputs, maker.inputs, strict=False):
-            if its not in alignment.pairs and mine not in alignment.partner:
-                queue.append((alignment.candidate.makers.get(its), alignment.reference.makers.get(mine)))
+        for candidate, reference in zip(step.inputs, maker.inputs, strict=False):
+            if candidate not in alignment.pairs and reference not in alignment.partner:
+                queue.append((alignment.candidate.makers.get(candidate), alignment.reference.makers.get(reference)))
     left = [step for step in its_steps if step.index not in found]
     mine_left = [step for step in steps if step.index not in taken]
     blocks = difflib.SequenceMatcher(
-        None, [family(step) for step in mine_left], [family(step) for step in left], autojunk=False
+        None, [operator_family(step) for step in mine_left], [operator_family(step) for step in left], autojunk=False
     ).get_matching_blocks()
     for block in blocks:
         for offset in range(block.size):
@@ -114,14 +114,14 @@ def _matched(
     return found
 
 
-def _differences(
+def _list_differences(
     alignment: Alignment,
     ends: tuple[str, str],
-    steps: tuple[Step, ...],
-    its_steps: tuple[Step, ...],
+    steps: tuple[ProgramStep, ...],
+    its_steps: tuple[ProgramStep, ...],
     matched: Mapping[int, int],
     error: float,
-) -> tuple[tuple[Difference, ...], tuple[Difference, ...]]:
+) -> tuple[tuple[GraphDifference, ...], tuple[GraphDifference, ...]]:
     """The differences of a stretch, and its parts."""
     if error == 0:
         return (), ()
@@ -133,71 +133,71 @@ def _differences(
         if step.index in matched
         for one in differences_of_steps(alignment, site, step, mine[matched[step.index]], matched)
     ]
-    structure = _structure(alignment, site, steps, its_steps, matched)
+    structure = _structural_difference(alignment, site, steps, its_steps, matched)
     if error <= REWRITTEN:
         words = (
             structure.words if structure else "; ".join(one.words for one in found) or f"{site} is rounded otherwise"
         )
-        return (Difference(site=site, node=site, kind="structure", words=words, group="rewritten"),), ()
+        return (GraphDifference(site=site, node=site, kind="structure", words=words, group="rewritten"),), ()
     if structure is not None and not structure.declared:
         return (structure,), tuple(found)
     types = [_type_of(side, name) for side, name in ((alignment.values, site), (alignment.own, other))]
     if types[0] != types[1]:
         words = f"computed in {types[1]}"
         found.append(
-            Difference(site=site, node=site, kind="type", words=words, group=f"types {types[1]}", declared=True)
+            GraphDifference(site=site, node=site, kind="type", words=words, group=f"types {types[1]}", declared=True)
         )
     if structure is not None:
         # Integers pass through other steps than floats: who reads what is part of it.
-        integers = any(quantizes(step) and not step.op_type.endswith("uantizeLinear") for step in its_steps)
+        integers = any(is_quantized_step(step) and not step.op_type.endswith("uantizeLinear") for step in its_steps)
         found = [*(one for one in found if one.kind != "inputs" or not integers), structure]
     return tuple(found) or (_passed_through(site, its_steps, matched),), ()
 
 
-def _passed_through(site: str, its_steps: tuple[Step, ...], matched: Mapping[int, int]) -> Difference:
+def _passed_through(site: str, its_steps: tuple[ProgramStep, ...], matched: Mapping[int, int]) -> GraphDifference:
     """What is left to say of a stretch whose steps are the same: it goes through another type, or calls other functions."""
     casts = [step for step in its_steps if step.index not in matched and step.op_type in PASSING]
     types = {ir.DataType(step.node.attributes.get_int("to")).name for step in casts if step.op_type == "Cast"}
     told = f" ({' and '.join(sorted(types))})" if types else ""
     words = f"{', '.join(f'{step.op_type} {name_of(step)}' for step in casts[:_SHOWN])}: another type{told} on the way to {site}"
     if casts:
-        return Difference(site=site, node=site, kind="structure", words=words, group="types casts", declared=True)
+        return GraphDifference(site=site, node=site, kind="structure", words=words, group="types casts", declared=True)
     words = f"{site} is computed otherwise by the same steps"
-    return Difference(site=site, node=site, kind="structure", words=words, group=f"otherwise {site}")
+    return GraphDifference(site=site, node=site, kind="structure", words=words, group=f"otherwise {site}")
 
 
-def _structure(
+def _structural_difference(
     alignment: Alignment,
     site: str,
-    steps: tuple[Step, ...],
-    its_steps: tuple[Step, ...],
+    steps: tuple[ProgramStep, ...],
+    its_steps: tuple[ProgramStep, ...],
     matched: Mapping[int, int],
-) -> Difference | None:
+) -> GraphDifference | None:
     """The steps that one side has alone, or under another name; None where there are none."""
     mine = {step.index: step for step in steps}
     gone = [step for step in steps if step.index not in matched.values() and step.op_type not in PASSING]
     added = [step for step in its_steps if step.index not in matched and step.op_type not in PASSING]
     pairs = [(mine[matched[step.index]], step) for step in its_steps if step.index in matched]
-    renamed = [(maker, step) for maker, step in pairs if _called(maker) != _called(step)]
+    renamed = [(maker, step) for maker, step in pairs if _operator_name(maker) != _operator_name(step)]
     if not (gone or added or renamed) and bool(steps) == bool(its_steps):
         return None
     # Whatever became of steps that integers swallowed, how far they err tells whether that is right.
-    quantized = any(quantizes(step) for step in (*added, *(step for _, step in renamed)))
-    before = [(step.op_type, _detailed(alignment.reference, step)) for step in gone]
-    after = [(step.op_type, _detailed(alignment.candidate, step)) for step in added]
-    for one in [one for maker, step in renamed for one in _swallowed(maker, step)]:
+    quantized = any(is_quantized_step(step) for step in (*added, *(step for _, step in renamed)))
+    before = [(step.op_type, _name_with_numbers(alignment.reference, step)) for step in gone]
+    after = [(step.op_type, _name_with_numbers(alignment.candidate, step)) for step in added]
+    for one in [one for maker, step in renamed for one in _steps_fused_in(maker, step)]:
         same = next((other for other in reversed(before) if other[0] == one[0]), None)
         if same is not None:
             before.remove(same)
         else:
             after.append(one)
-    told = [(maker, step) for maker, step in renamed if not (before or after) or not list(_swallowed(maker, step))]
+    told = [(maker, step) for maker, step in renamed if not (before or after) or not list(_steps_fused_in(maker, step))]
     pattern = [*(kind for kind, _ in before), "->", *(kind for kind, _ in after)]
-    pattern += [f"{_called(maker)}={_called(step)}" for maker, step in told]
+    pattern += [f"{_operator_name(maker)}={_operator_name(step)}" for maker, step in told]
     first = [*gone, *added, *(maker for maker, _ in renamed)]
-    behind = "" if gone or renamed else _behind(alignment, added)
+    behind = "" if gone or renamed else _result_changed_behind(alignment, added)
     words = "; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step"
-    return Difference(
+    return GraphDifference(
         site=site,
         node=name_of(first[0]) if first else site,
         kind="structure",
@@ -208,7 +208,7 @@ def _structure(
     )
 
 
-def _behind(alignment: Alignment, added: list[Step]) -> str:
+def _result_changed_behind(alignment: Alignment, added: list[ProgramStep]) -> str:
     """The one result of the reference that the candidate's added steps change; "" where they read several, or an input."""
     made = {name for step in added for name in step.outputs}
     read = {name for step in added for name in step.reads if name not in made} - alignment.candidate.constants.keys()
@@ -217,14 +217,14 @@ def _behind(alignment: Alignment, added: list[Step]) -> str:
     return behind if behind in alignment.reference.makers else ""
 
 
-def _detailed(graph: Graph, step: Step) -> str:
+def _name_with_numbers(graph: ReadGraph, step: ProgramStep) -> str:
     """A step's name, with the numbers that it takes where they are few."""
     held = [graph.constants[name].reshape(-1) for name in step.inputs if name in graph.constants]
     few = [array for array in held if array.size == 1 and array.dtype.kind in "fiu"]
     return name_of(step) + (f" ({', '.join(f'{array[0]:.6g}' for array in few)})" if few else "")
 
 
-def _swallowed(maker: Step, step: Step) -> Iterator[tuple[str, str]]:
+def _steps_fused_in(maker: ProgramStep, step: ProgramStep) -> Iterator[tuple[str, str]]:
     """Operator and name of what a fused step does besides what `maker` does."""
     attributes = step.node.attributes
     if "activation" in attributes:
@@ -235,23 +235,27 @@ def _swallowed(maker: Step, step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _structure_words(
-    gone: list[tuple[str, str]], added: list[tuple[str, str]], renamed: list[tuple[Step, Step]]
+    gone: list[tuple[str, str]], added: list[tuple[str, str]], renamed: list[tuple[ProgramStep, ProgramStep]]
 ) -> Iterator[str]:
     if gone and added:
         again = sorted(kind for kind, _ in gone) == sorted(kind for kind, _ in added)
-        yield f"{_listed(gone)} in another order" if again else f"{_listed(added)} in place of {_listed(gone)}"
+        yield (
+            f"{_list_steps(gone)} in another order"
+            if again
+            else f"{_list_steps(added)} in place of {_list_steps(gone)}"
+        )
     elif gone or added:
         many = len(gone or added) > 1
-        yield f"{_listed(gone or added)} {'are' if many else 'is'} {'gone' if gone else 'added'}"
-    yield from (f"{maker.op_type} {name_of(maker)} is {_called(step)}" for maker, step in renamed[:_SHOWN])
+        yield f"{_list_steps(gone or added)} {'are' if many else 'is'} {'gone' if gone else 'added'}"
+    yield from (f"{maker.op_type} {name_of(maker)} is {_operator_name(step)}" for maker, step in renamed[:_SHOWN])
 
 
-def _listed(steps: list[tuple[str, str]]) -> str:
+def _list_steps(steps: list[tuple[str, str]]) -> str:
     more = f" and {len(steps) - _SHOWN} more" if len(steps) > _SHOWN else ""
     return ", ".join(" ".join(one) for one in steps[:_SHOWN]) + more
 
 
-def _called(step: Step) -> str:
+def _operator_name(step: ProgramStep) -> str:
     domain = step.node.domain.removeprefix("ai.onnx")
     return f"{domain}.{step.op_type}" if domain else step.op_type
 

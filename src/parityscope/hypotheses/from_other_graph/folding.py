@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.from_other_graph.reading import family
+from parityscope.hypotheses.from_other_graph.reading import operator_family
 from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.evaluation.program import Step
-    from parityscope.hypotheses.from_other_graph.reading import Graph
+    from parityscope.evaluation.program import ProgramStep
+    from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["Folded", "folded"]
+__all__ = ["FoldedProduct", "fold_linear_step"]
 
 _EPSILON = 1e-5  # BatchNormalization's default
 _LINEAR = CONTRACTIONS - {"ConvTranspose"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Folded:
+class FoldedProduct:
     """A linear step's weight by name, with its output channels first, and its bias (float64), as they stand and in all.
 
     `scale` and `offset` are those of each channel that are folded into it.
@@ -42,26 +42,26 @@ class Folded:
     @property
     def whole(self) -> tuple[np.ndarray, np.ndarray]:
         """Weight and bias with all scales and offsets."""
-        return self.weight * _by_channel(self.scale, self.weight), self.bias * self.scale + self.offset
+        return self.weight * _scale_by_channel(self.scale, self.weight), self.bias * self.scale + self.offset
 
     def unfolded(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Another whole weight and bias, with the scales and offsets of this one taken out."""
         with np.errstate(all="ignore"):
-            return weight / _by_channel(self.scale, weight), (bias - self.offset) / self.scale
+            return weight / _scale_by_channel(self.scale, weight), (bias - self.offset) / self.scale
 
 
-def folded(graph: Graph, steps: Sequence[Step]) -> Folded | None:
+def fold_linear_step(graph: ReadGraph, steps: Sequence[ProgramStep]) -> FoldedProduct | None:
     """The one linear step among `steps` with the scales and offsets behind it; None where there are more or none.
 
     What follows behind those is left aside.
     """
-    linear = [step for step in steps if family(step) in _LINEAR and len(step.inputs) > 1]
+    linear = [step for step in steps if operator_family(step) in _LINEAR and len(step.inputs) > 1]
     weight = graph.constants.get(linear[0].inputs[1]) if len(linear) == 1 else None
     if weight is None or weight.ndim < 2:
         return None
     step = linear[0]
     matrix = np.asarray(weight, np.float64)
-    if family(step) != "Conv" and not step.node.attributes.get_int("transB", 0):
+    if operator_family(step) != "Conv" and not step.node.attributes.get_int("transB", 0):
         matrix = np.moveaxis(matrix, -1, 0)
     bias = np.zeros(len(matrix))
     if len(step.inputs) > 2 and step.inputs[2] in graph.constants:
@@ -70,18 +70,20 @@ def folded(graph: Graph, steps: Sequence[Step]) -> Folded | None:
     site = step.outputs[0]
     while True:
         readers = [one for one, _ in graph.readers.get(site, ()) if any(one is other for other in steps)]
-        found = _affine(graph, readers[0], site, len(matrix)) if len(readers) == 1 else None
+        found = _affine_of_step(graph, readers[0], site, len(matrix)) if len(readers) == 1 else None
         if found is None:
-            return Folded(name=step.inputs[1], weight=matrix, bias=bias, scale=scale, offset=offset)
+            return FoldedProduct(name=step.inputs[1], weight=matrix, bias=bias, scale=scale, offset=offset)
         scale, offset = scale * found[0], offset * found[0] + found[1]
         site = readers[0].outputs[0]
 
 
-def _by_channel(scale: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def _scale_by_channel(scale: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return scale.reshape(-1, *[1] * (weight.ndim - 1))
 
 
-def _affine(graph: Graph, step: Step, site: str, channels: int) -> tuple[np.ndarray, np.ndarray] | None:
+def _affine_of_step(
+    graph: ReadGraph, step: ProgramStep, site: str, channels: int
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and offset that a step applies to each channel; None where it does something else."""
     held = [graph.constants.get(name) for name in step.inputs if name != site]
     if any(array is None for array in held) or not held:

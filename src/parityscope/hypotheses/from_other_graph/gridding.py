@@ -40,8 +40,8 @@ def grid_of(before: np.ndarray, after: np.ndarray) -> Grid | None:
     """The grid that `after` lies on and `before` does not; both float64, of one shape."""
     if before.size < 2 * _FEW or not (np.isfinite(before).all() and np.isfinite(after).all()):
         return None
-    for words, rows, its_rows in _groupings(before, after):
-        known = list(_groups(rows, its_rows))
+    for words, rows, its_rows in _group_elements(before, after):
+        known = list(_grids_of_groups(rows, its_rows))
         if len(known) < len(rows) or not any(step for step, _, _ in known):
             continue
         steps = [step for step, _, _ in known if step]
@@ -51,7 +51,7 @@ def grid_of(before: np.ndarray, after: np.ndarray) -> Grid | None:
     return None
 
 
-def _groupings(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _group_elements(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """The whole, each index of an axis, each block of the last axis: as rows."""
     yield "as a whole", before.reshape(1, -1), after.reshape(1, -1)
     for axis in range(before.ndim if before.ndim > 1 else 0):
@@ -63,16 +63,16 @@ def _groupings(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.
             yield f"in blocks of {length}", before.reshape(-1, length), after.reshape(-1, length)
 
 
-def _groups(rows: np.ndarray, its_rows: np.ndarray) -> Iterator[tuple[float, int, int]]:
-    """What `_group` says of each pair of rows, as far as they lie on grids."""
-    for mine, its in zip(rows, its_rows, strict=True):
-        found = _group(mine, its)
+def _grids_of_groups(rows: np.ndarray, its_rows: np.ndarray) -> Iterator[tuple[float, int, int]]:
+    """What `_grid_of_group` says of each pair of rows, as far as they lie on grids."""
+    for reference, candidate in zip(rows, its_rows, strict=True):
+        found = _grid_of_group(reference, candidate)
         if found is None:
             return
         yield found
 
 
-def _group(before: np.ndarray, after: np.ndarray) -> tuple[float, int, int] | None:
+def _grid_of_group(before: np.ndarray, after: np.ndarray) -> tuple[float, int, int] | None:
     """Step, bits and the number of elements that are cut off; None where it is no grid. A group of zeros has no step."""
     if np.unique(after[:_LOOKED_AT]).size > 2**_BITS:
         return None

@@ -18,14 +18,14 @@ from parityscope.hypotheses.from_other_graph.reading import run_step
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.sessions import Sessions
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
-    from parityscope.hypotheses.from_other_graph.difference import Difference
-    from parityscope.hypotheses.from_other_graph.differing import Stretch
-    from parityscope.hypotheses.from_other_graph.reading import Graph, Values
+    from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+    from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
+    from parityscope.hypotheses.from_other_graph.reading import ReadGraph, Values
 
-__all__ = ["Made", "computed", "mixed", "steps_of"]
+__all__ = ["MixedStep", "compute_stretch", "run_mixture", "steps_of"]
 
 # Of the reference's side, or the candidate's: who a site belongs to.
 Place = tuple[bool, str]
@@ -33,17 +33,17 @@ _WHOLE = frozenset({"structure", "type"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Made:
+class MixedStep:
     """A step as a mixture computes it: the side that it is of (`mine`: the reference's), and what it reads, by place."""
 
-    step: Step
+    step: ProgramStep
     mine: bool
     reads: tuple[Place | None, ...]
 
 
 def steps_of(
-    alignment: Alignment, stretch: Stretch, active: Collection[Difference], *, mine: bool | None = None
-) -> tuple[list[Made], Place]:
+    alignment: Alignment, stretch: DifferingStretch, active: Collection[GraphDifference], *, mine: bool | None = None
+) -> tuple[list[MixedStep], Place]:
     """The steps that compute a stretch with these of its differences, and where its result lies.
 
     They are the candidate's, without what is not active; or (`mine`) the reference's, with what is.
@@ -57,11 +57,13 @@ def steps_of(
     made = []
     for step in stretch.steps if mine else stretch.its_steps:
         changes = [one for one in taken if one.step >= 0 and (one.maker if mine else one.step) == step.index]
-        made.append(_changed(alignment, step, changes, mine=mine))
+        made.append(_change_step(alignment, step, changes, mine=mine))
     return made, (mine, stretch.site if mine else stretch.candidate)
 
 
-def _changed(alignment: Alignment, step: Step, changes: Iterable[Difference], *, mine: bool) -> Made:
+def _change_step(
+    alignment: Alignment, step: ProgramStep, changes: Iterable[GraphDifference], *, mine: bool
+) -> MixedStep:
     reads: list[Place | None] = [(mine, name) if name else None for name in step.inputs]
     node, kind, inputs = step.node, step.kind, list(step.inputs)
     for one in changes:
@@ -80,8 +82,8 @@ def _changed(alignment: Alignment, step: Step, changes: Iterable[Difference], *,
             inputs[one.place] = name
             kind += f"|{[bool(each) for each in inputs]}".encode()
     if node is step.node and inputs == list(step.inputs):
-        return Made(step=step, mine=mine, reads=tuple(reads))
-    return Made(step=replace(step, node=node, kind=kind, inputs=tuple(inputs)), mine=mine, reads=tuple(reads))
+        return MixedStep(step=step, mine=mine, reads=tuple(reads))
+    return MixedStep(step=replace(step, node=node, kind=kind, inputs=tuple(inputs)), mine=mine, reads=tuple(reads))
 
 
 def _with_attribute(node: ir.Node, other: ir.Node, name: str) -> ir.Node:
@@ -98,10 +100,10 @@ def _with_attribute(node: ir.Node, other: ir.Node, name: str) -> ir.Node:
     )
 
 
-def mixed(
+def run_mixture(
     alignment: Alignment,
-    stretches: Mapping[str, Stretch],
-    active: frozenset[Difference],
+    stretches: Mapping[str, DifferingStretch],
+    active: frozenset[GraphDifference],
     values: Values,
     sessions: Sessions,
 ) -> dict[str, np.ndarray]:
@@ -128,7 +130,7 @@ def mixed(
         reads = stretch.reads | ({alignment.pairs[name] for name in stretch.its_reads} if chosen else frozenset())
         if chosen or not reads.isdisjoint(known):
             made, place = steps_of(alignment, stretch, active)
-            value = computed(alignment, made, place, known, values, sessions)
+            value = compute_stretch(alignment, made, place, known, values, sessions)
             usual = values[site]
             if value.dtype != usual.dtype:
                 value = value.astype(usual.dtype)
@@ -139,7 +141,7 @@ def mixed(
     return {name: known.get(name, values.get(name)) for name in alignment.reference.outputs}
 
 
-def _last_read(alignment: Alignment, stretches: Mapping[str, Stretch]) -> dict[str, list[str]]:
+def _last_read(alignment: Alignment, stretches: Mapping[str, DifferingStretch]) -> dict[str, list[str]]:
     """By site of a stretch, in the alignment's order: what no stretch behind it reads, and is no output."""
     last: dict[str, str] = {}
     for site in alignment.order:
@@ -154,9 +156,9 @@ def _last_read(alignment: Alignment, stretches: Mapping[str, Stretch]) -> dict[s
     return over
 
 
-def computed(
+def compute_stretch(
     alignment: Alignment,
-    made: list[Made],
+    made: list[MixedStep],
     place: Place,
     known: Mapping[str, Any],
     values: Values,
@@ -168,7 +170,7 @@ def computed(
         ParityError: they do not run.
     """
     inside: dict[Place, Any] = {}
-    graphs: dict[bool, Graph] = {True: alignment.reference, False: alignment.candidate}
+    graphs: dict[bool, ReadGraph] = {True: alignment.reference, False: alignment.candidate}
 
     def value(where: Place) -> Any:
         mine, name = where
@@ -189,12 +191,12 @@ def computed(
         graph = graphs[one.mine]
         inputs = [None if where is None else value(where) for where in one.reads]
         captured = [value((one.mine, name)) for name in one.step.captured]
-        results = run_step(one.step, _typed(one, inputs), graph.program, sessions, captured)
+        results = run_step(one.step, _cast_partner_inputs(one, inputs), graph.program, sessions, captured)
         inside.update(((one.mine, name), found) for name, found in zip(one.step.outputs, results, strict=True) if name)
     return inside[place] if place in inside else value(place)
 
 
-def _typed(one: Made, inputs: list[Any]) -> list[Any]:
+def _cast_partner_inputs(one: MixedStep, inputs: list[Any]) -> list[Any]:
     """Inputs from the partner in the type that the step's other floats have."""
     floats = {
         given.dtype

@@ -11,32 +11,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph.aligning import apart
-from parityscope.hypotheses.from_other_graph.constants import VAGUE, Change, change_of
+from parityscope.hypotheses.from_other_graph.aligning import relative_distance
+from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of
 from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
-from parityscope.hypotheses.from_other_graph.folding import folded
-from parityscope.hypotheses.from_other_graph.mixing import computed, steps_of
+from parityscope.hypotheses.from_other_graph.folding import fold_linear_step
+from parityscope.hypotheses.from_other_graph.mixing import compute_stretch, steps_of
 
 if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
-    from parityscope.hypotheses.from_other_graph.difference import Difference
-    from parityscope.hypotheses.from_other_graph.differing import Stretch
+    from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+    from parityscope.hypotheses.from_other_graph.differing import DifferingStretch
 
-__all__ = ["named"]
+__all__ = ["name_difference"]
 
 _LEFT = 0.03  # of the stretch's error may be left by what is told as all of it, chosen: 99.9 % of it in squares
 _FOLDED = 1e-5  # relative L2 of products that were rounded once or twice
 
 
-def named(alignment: Alignment, stretch: Stretch, sessions: Sessions) -> Stretch:
+def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: Sessions) -> DifferingStretch:
     """The stretch with its one difference in the words of the part that makes it, where one does."""
     if not stretch.parts and stretch.error <= REWRITTEN:
         return stretch
     whole = [one for one in stretch.differences if one.kind == "structure" and not one.declared]
     if len(stretch.differences) != 1 or not whole or stretch.error <= REWRITTEN:
         return stretch
-    part = next((one for one in stretch.parts if _explains(alignment, stretch, one, sessions)), None)
+    part = next((one for one in stretch.parts if _part_explains(alignment, stretch, one, sessions)), None)
     if part is not None:
         told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared, at=part.at)
         return replace(stretch, differences=(told,))
@@ -46,32 +46,32 @@ def named(alignment: Alignment, stretch: Stretch, sessions: Sessions) -> Stretch
     return stretch
 
 
-def _explains(alignment: Alignment, stretch: Stretch, part: Difference, sessions: Sessions) -> bool:
+def _part_explains(alignment: Alignment, stretch: DifferingStretch, part: GraphDifference, sessions: Sessions) -> bool:
     """Whether the reference's steps with this part, and what belongs to it, give what the candidate's give."""
     active = [one for one in stretch.parts if one.group == part.group]
     made, place = steps_of(alignment, stretch, active, mine=True)
     try:
-        found = computed(alignment, made, place, {}, alignment.values, sessions)
+        found = compute_stretch(alignment, made, place, {}, alignment.values, sessions)
     except ParityError:
         return False
     wanted = alignment.seen.get(stretch.candidate)
     if wanted is None or found.shape != wanted.shape:
         return False
-    return apart(wanted, found) <= max(REWRITTEN, _LEFT * stretch.error)
+    return relative_distance(wanted, found) <= max(REWRITTEN, _LEFT * stretch.error)
 
 
-def _folded_words(alignment: Alignment, stretch: Stretch) -> str:
-    mine = folded(alignment.reference, stretch.steps)
-    its = folded(alignment.candidate, stretch.its_steps)
-    if mine is None or its is None or mine.weight.shape != its.weight.shape:
+def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
+    reference = fold_linear_step(alignment.reference, stretch.steps)
+    candidate = fold_linear_step(alignment.candidate, stretch.its_steps)
+    if reference is None or candidate is None or reference.weight.shape != candidate.weight.shape:
         return ""
     # As the reference has them, if the candidate's scales are the same; else with all that is folded in.
-    plain = zip((mine.weight, mine.bias), mine.unfolded(*its.whole), strict=True)
-    whole = zip(mine.whole, its.whole, strict=True)
-    found: list[tuple[str, Change]] = []
+    plain = zip((reference.weight, reference.bias), reference.unfolded(*candidate.whole), strict=True)
+    whole = zip(reference.whole, candidate.whole, strict=True)
+    found: list[tuple[str, ConstantChange]] = []
     for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
-        if apart(*together) > _FOLDED:
+        if relative_distance(*together) > _FOLDED:
             change = change_of(*alone)
             vague = change.words.startswith(VAGUE)
             found.append((what, change_of(*together) if vague else change))
-    return "; ".join(f"{what} {mine.name}, with what is folded into it: {change.words}" for what, change in found)
+    return "; ".join(f"{what} {reference.name}, with what is folded into it: {change.words}" for what, change in found)

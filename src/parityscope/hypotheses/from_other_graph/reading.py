@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from parityscope.case import Model
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.sessions import Sessions
 
-__all__ = ["Graph", "Values", "content_of", "family", "quantizes", "read", "run_step", "values_of"]
+__all__ = [
+    "ReadGraph",
+    "Values",
+    "content_of",
+    "is_quantized_step",
+    "operator_family",
+    "read_graph",
+    "run_step",
+    "values_of",
+]
 
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
 _RANDOM = of_kind("random")
@@ -34,16 +43,16 @@ Values = dict[str, "np.ndarray"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Graph:
+class ReadGraph:
     """A program, and of it: the steps that depend on an input, what makes and what reads each site, and all constants.
 
     `grids` holds the step of quantization (broadcast over its constant) of what a DequantizeLinear gave.
     """
 
     program: Program
-    steps: tuple[Step, ...]
-    makers: Mapping[str, Step]
-    readers: Mapping[str, tuple[tuple[Step, int], ...]]
+    steps: tuple[ProgramStep, ...]
+    makers: Mapping[str, ProgramStep]
+    readers: Mapping[str, tuple[tuple[ProgramStep, int], ...]]
     constants: Mapping[str, np.ndarray]
     grids: Mapping[str, np.ndarray]
 
@@ -58,12 +67,12 @@ class Graph:
         return self.program.outputs
 
 
-def family(step: Step) -> str:
+def operator_family(step: ProgramStep) -> str:
     """The operator's name without what a runtime's optimizer adds to it."""
     return base_of(step.op_type)
 
 
-def quantizes(step: Step) -> bool:
+def is_quantized_step(step: ProgramStep) -> bool:
     """Whether a step computes in integers, or goes to them or back, by what its operator is called."""
     return "Quantize" in step.op_type or step.op_type.startswith("QLinear") or step.op_type.endswith("Integer")
 
@@ -76,7 +85,7 @@ def content_of(array: np.ndarray) -> bytes:
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).digest() + head
 
 
-def read(model: Model, sessions: Sessions) -> Graph:
+def read_graph(model: Model, sessions: Sessions) -> ReadGraph:
     """The graph of a model, constants folded.
 
     Raises:
@@ -97,13 +106,13 @@ def read(model: Model, sessions: Sessions) -> Graph:
             continue
         constants.update((name, value) for name, value in zip(step.outputs, found, strict=True) if name)
         if step.op_type == "DequantizeLinear":
-            grids[step.outputs[0]] = _grid(step, constants)
-    readers: dict[str, list[tuple[Step, int]]] = {}
+            grids[step.outputs[0]] = _grid_of_dequantize(step, constants)
+    readers: dict[str, list[tuple[ProgramStep, int]]] = {}
     for step in steps:
         for place, name in enumerate(step.inputs):
             if name:
                 readers.setdefault(name, []).append((step, place))
-    return Graph(
+    return ReadGraph(
         program=replace(program, constants=constants),  # sessions ask what is constant
         steps=tuple(steps),
         makers={name: step for step in steps for name in step.outputs if name},
@@ -113,7 +122,7 @@ def read(model: Model, sessions: Sessions) -> Graph:
     )
 
 
-def _grid(step: Step, constants: Mapping[str, np.ndarray]) -> np.ndarray:
+def _grid_of_dequantize(step: ProgramStep, constants: Mapping[str, np.ndarray]) -> np.ndarray:
     scale = np.asarray(constants[step.inputs[1]], np.float64)
     whole = constants[step.outputs[0]]
     if scale.ndim != 1 or scale.size == 1:
@@ -123,7 +132,7 @@ def _grid(step: Step, constants: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def run_step(
-    step: Step, inputs: Sequence[Any], program: Program, sessions: Sessions, captured: Sequence[Any] = ()
+    step: ProgramStep, inputs: Sequence[Any], program: Program, sessions: Sessions, captured: Sequence[Any] = ()
 ) -> list[Any]:
     """What a step gives on these inputs.
 
@@ -134,7 +143,7 @@ def run_step(
     return sessions.run(step, list(inputs), program, list(captured))
 
 
-def values_of(graph: Graph, feeds: Mapping[str, np.ndarray], sessions: Sessions) -> Values:
+def values_of(graph: ReadGraph, feeds: Mapping[str, np.ndarray], sessions: Sessions) -> Values:
     """Every value of a graph on one sample, without constants; what exceeds the memory for it lies in a file.
 
     Raises:
@@ -143,8 +152,8 @@ def values_of(graph: Graph, feeds: Mapping[str, np.ndarray], sessions: Sessions)
     found: Values = {name: np.asarray(feeds[name]) for name in graph.inputs if name in feeds}
     size, keeper = 0, Keeper()
     for step in graph.steps:
-        inputs = [_of(graph, found, name) if name else None for name in step.inputs]
-        captured = [_of(graph, found, name) for name in step.captured]
+        inputs = [_value_of(graph, found, name) if name else None for name in step.inputs]
+        captured = [_value_of(graph, found, name) for name in step.captured]
         for name, value in zip(step.outputs, run_step(step, inputs, graph.program, sessions, captured), strict=True):
             if name:
                 found[name] = keeper.keep(value)
@@ -154,5 +163,5 @@ def values_of(graph: Graph, feeds: Mapping[str, np.ndarray], sessions: Sessions)
     return found
 
 
-def _of(graph: Graph, found: Values, name: str) -> Any:
+def _value_of(graph: ReadGraph, found: Values, name: str) -> Any:
     return found[name] if name in found else graph.constants[name]

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["order_words", "rearranged"]
+__all__ = ["find_rearrangement", "order_words"]
 
 _ALIKE = 0.99  # correlation with the rearranged, chosen: what is left is told apart
 _FEW = 16  # elements: fewer are alike by accident
@@ -23,13 +23,13 @@ _MOST_AXES, _MOST_ROWS = 5, 1024
 _BLOCKS = (2, 3, 4, 6, 8)
 
 
-def rearranged(before: np.ndarray, after: np.ndarray) -> tuple[str, np.ndarray] | None:
+def find_rearrangement(before: np.ndarray, after: np.ndarray) -> tuple[str, np.ndarray] | None:
     """Words, and `before` so rearranged that it is most like `after`; None where nothing makes it nearly the same."""
-    if before.size < _FEW or before.shape != after.shape or abs(_correlation(before, after)) >= _ALIKE:
+    if before.size < _FEW or before.shape != after.shape or abs(_correlate_samples(before, after)) >= _ALIKE:
         return None
     best: tuple[float, str, np.ndarray] | None = None
-    for words, array in _candidates(before, after):
-        alike = _correlation(array, after)
+    for words, array in _list_rearrangements(before, after):
+        alike = _correlate_samples(array, after)
         if abs(alike) >= _ALIKE and (best is None or abs(alike) > abs(best[0]) + 1e-6):
             best = alike, words, array
     return None if best is None else best[1:]
@@ -49,7 +49,7 @@ def order_words(order: np.ndarray) -> str:
     return ""
 
 
-def _candidates(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def _list_rearrangements(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     for axes in itertools.permutations(range(before.ndim)) if 1 < before.ndim <= _MOST_AXES else ():
         if list(axes) == sorted(axes):
             continue
@@ -65,29 +65,29 @@ def _candidates(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np
         )
     for axis in range(before.ndim):
         if 2 < before.shape[axis] <= _MOST_ROWS and before.size // before.shape[axis] >= _FEW:
-            order = _assigned(before, after, axis)
+            order = _assign_slices(before, after, axis)
             said = order_words(order)
             yield f"along axis {axis} {said or 'in another order'}", np.take(before, order, axis)
 
 
-def _assigned(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray:
+def _assign_slices(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray:
     """Which slice of `before` each slice of `after` is most like."""
     from scipy.optimize import linear_sum_assignment  # a second of a processor to import, and seldom asked
 
-    mine, its = (_rows(array, axis) for array in (before, after))
-    _, order = linear_sum_assignment(-np.abs(its @ mine.T))
+    reference, candidate = (_normalized_slices(array, axis) for array in (before, after))
+    _, order = linear_sum_assignment(-np.abs(candidate @ reference.T))
     return np.asarray(order)
 
 
-def _rows(array: np.ndarray, axis: int) -> np.ndarray:
+def _normalized_slices(array: np.ndarray, axis: int) -> np.ndarray:
     rows = np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
     sizes = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(sizes > 0, sizes, 1.0))
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+def _correlate_samples(one: np.ndarray, other: np.ndarray) -> float:
     step = max(1, one.size // _LOOKED_AT)
     flat = [array.reshape(-1)[::step] for array in (one, other)]
-    mine, its = (array - array.mean() for array in flat)
-    size = float(np.linalg.norm(mine) * np.linalg.norm(its))
-    return float(mine @ its) / size if size > 0 else 0.0
+    reference, candidate = (array - array.mean() for array in flat)
+    size = float(np.linalg.norm(reference) * np.linalg.norm(candidate))
+    return float(reference @ candidate) / size if size > 0 else 0.0

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.edits import Edit
-from parityscope.hypotheses.from_values import nice
+from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.from_values import round_to_nice
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from parityscope.hypotheses.from_outputs.sites import Site
-    from parityscope.hypotheses.stretch import Stretch
+    from parityscope.hypotheses.from_outputs.sites import EditSite
+    from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["Family", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family"]
+__all__ = ["EditFamily", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family"]
 
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off
@@ -40,7 +40,7 @@ _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Family:
+class EditFamily:
     """`make(t)` is the edit of amount t, which for t = 0 changes nothing. `step` is an amount that is small for it.
 
     With `grid` amounts are no multiples of a direction: each of them is looked at. With several numbers `make` takes as many,
@@ -49,35 +49,46 @@ class Family:
     """
 
     kind: str
-    make: Callable[..., Edit]
+    make: Callable[..., StretchEdit]
     step: float
     grid: tuple[float, ...] = ()
-    wider: Callable[[float], tuple[Family, tuple[float, ...]]] | None = None
+    wider: Callable[[float], tuple[EditFamily, tuple[float, ...]]] | None = None
     anywhere: bool = False
     count: int = 1
 
 
-def families_of(site: Site) -> Iterator[Family]:
+def families_of(site: EditSite) -> Iterator[EditFamily]:
     """Of a site's result as a whole, of its inputs and its attributes."""
     array = site.result
     if array.dtype.kind == "f" and array.size:
-        size = _size(array)
-        line = Family(kind="result scaled and shifted", make=_line, anywhere=True, step=_SMALL_STEP * min(size, 1.0))
-        yield Family(
-            kind="result scaled", make=_scaled, anywhere=True, step=_SMALL_STEP, wider=lambda by: (line, (1 + by, 0.0))
+        size = _typical_size(array)
+        line = EditFamily(
+            kind="result scaled and shifted",
+            make=_scale_and_shift_result,
+            anywhere=True,
+            step=_SMALL_STEP * min(size, 1.0),
         )
-        yield Family(
+        yield EditFamily(
+            kind="result scaled",
+            make=_scale_result,
+            anywhere=True,
+            step=_SMALL_STEP,
+            wider=lambda by: (line, (1 + by, 0.0)),
+        )
+        yield EditFamily(
             kind="result shifted",
-            make=_shifted,
+            make=_shift_result,
             anywhere=True,
             step=_SMALL_STEP * size,
             wider=lambda by: (line, (1.0, by)),
         )
         # A large change is not what a derivative says it is: numbers that people choose are begun with as well.
-        yield Family(kind="result scaled", make=_scaled, anywhere=True, step=_SMALL_STEP, grid=_SCALES)
-        yield Family(kind="result shifted", make=_shifted, anywhere=True, step=_SMALL_STEP * size, grid=_SHIFTS)
+        yield EditFamily(kind="result scaled", make=_scale_result, anywhere=True, step=_SMALL_STEP, grid=_SCALES)
+        yield EditFamily(
+            kind="result shifted", make=_shift_result, anywhere=True, step=_SMALL_STEP * size, grid=_SHIFTS
+        )
         if (array < 0).any() and (array > 0).any():
-            yield Family(kind="negative part scaled", make=_leaking, anywhere=True, step=_SMALL_STEP)
+            yield EditFamily(kind="negative part scaled", make=_leak_negatives, anywhere=True, step=_SMALL_STEP)
     if not site.whole_step:
         return
     (step,) = site.stretch.steps
@@ -88,14 +99,20 @@ def families_of(site: Site) -> Iterator[Family]:
         if held is None or held.dtype.kind != "f" or not held.size or site.reference.program.steps_of.get(name):
             continue
         label = input_label(node, index, schema, constant=True)
-        yield Family(kind="input scaled", make=_input(index, label, scales=True), step=_SMALL_STEP)
-        yield Family(kind="input shifted", make=_input(index, label, scales=False), step=_SMALL_STEP * _size(held))
+        yield EditFamily(kind="input scaled", make=_scale_or_shift_input(index, label, scales=True), step=_SMALL_STEP)
+        yield EditFamily(
+            kind="input shifted",
+            make=_scale_or_shift_input(index, label, scales=False),
+            step=_SMALL_STEP * _typical_size(held),
+        )
         if held.size > _FEW:
             sizes = np.abs(held[np.isfinite(held)])
             grid = tuple(dict.fromkeys(float(np.quantile(sizes, part)) for part in _PARTS)) if sizes.size else ()
             for small in (False, True):
                 step_by = _BOUND_STEP * float(sizes.max()) if sizes.size else 0.0
-                yield Family(kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid)
+                yield EditFamily(
+                    kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid
+                )
     names = {one.name for one in node.attribute if one.type == REAL}
     names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
     for name in sorted(names):
@@ -103,10 +120,10 @@ def families_of(site: Site) -> Iterator[Family]:
         now = default_of(schema, name) if given is None else given
         if now is not None:
             amount = _SMALL_STEP * abs(now) or _SMALL_STEP
-            yield Family(kind="attribute", make=_attribute(node, name, float(now)), step=amount)
+            yield EditFamily(kind="attribute", make=_change_attribute(node, name, float(now)), step=amount)
 
 
-def bounds_of(site: Site) -> Iterator[Family]:
+def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     """The result cut off above or below, at some of its quantiles to begin with."""
     array = site.result
     finite = array[np.isfinite(array)]
@@ -116,9 +133,9 @@ def bounds_of(site: Site) -> Iterator[Family]:
     tops = tuple(float(np.quantile(finite, part)) for part in _QUANTILES)
     bottoms = tuple(float(np.quantile(finite, 1 - part)) for part in _QUANTILES)
     step = _BOUND_STEP * (high - low)
-    both = Family(kind="both bounds", make=_cut_at_both, anywhere=True, step=step)
+    both = EditFamily(kind="both bounds", make=_cut_at_both, anywhere=True, step=step)
     over, under = ((tops, bottoms[3]), (bottoms, tops[3]))
-    yield Family(
+    yield EditFamily(
         kind="upper bound",
         make=_cut_above,
         anywhere=True,
@@ -126,7 +143,7 @@ def bounds_of(site: Site) -> Iterator[Family]:
         grid=tuple(t for t in dict.fromkeys(over[0]) if t < high),
         wider=lambda at, other=over[1]: (both, (min(other, at), at)),
     )
-    yield Family(
+    yield EditFamily(
         kind="lower bound",
         make=_cut_below,
         anywhere=True,
@@ -136,12 +153,12 @@ def bounds_of(site: Site) -> Iterator[Family]:
     )
 
 
-def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, scales: bool) -> Family:
+def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, scales: bool) -> EditFamily:
     """One index of an axis of a result of that shape, scaled or shifted."""
     length = shape[axis]
 
-    def make(by: float) -> Edit:
-        amount, bits = nice(1 + by if scales else by)
+    def make(by: float) -> StretchEdit:
+        amount, bits = round_to_nice(1 + by if scales else by)
         word = f"times {amount:.6g}" if scales else f"plus {amount:.6g}"
 
         def change(array: np.ndarray) -> np.ndarray:
@@ -150,18 +167,23 @@ def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, 
             changed[where] = changed[where] * amount if scales else changed[where] + amount
             return changed
 
-        return Edit(
+        return StretchEdit(
             words=f"index {index} of axis {axis} of the result {word}",
             bits=7 + math.log2(length) + bits,
-            whole=_of_result(change),
-            behind=(("Mul" if scales else "Add", (_only(axis, index, shape, amount, rest=1.0 if scales else 0.0),)),),
+            whole=_edit_of_result(change),
+            behind=(
+                (
+                    "Mul" if scales else "Add",
+                    (_constant_at_index(axis, index, shape, amount, rest=1.0 if scales else 0.0),),
+                ),
+            ),
             numbers={"factor" if scales else "offset": amount},
         )
 
-    return Family(kind=f"index of axis {axis}", make=make, step=_SMALL_STEP * (1.0 if scales else size))
+    return EditFamily(kind=f"index of axis {axis}", make=make, step=_SMALL_STEP * (1.0 if scales else size))
 
 
-def exchange_edit(site: Site, name: str, axis: int, one: int, other: int) -> Edit:
+def exchange_edit(site: EditSite, name: str, axis: int, one: int, other: int) -> StretchEdit:
     """Two indices of an axis of a constant that the site's step reads, exchanged."""
     step, stretch = site.stretch.steps[0], site.stretch
     index = step.inputs.index(name)
@@ -170,7 +192,7 @@ def exchange_edit(site: Site, name: str, axis: int, one: int, other: int) -> Edi
     length = stretch.context.constants[name].shape[axis]
     order = np.arange(length)
     order[[one, other]] = other, one
-    return Edit(
+    return StretchEdit(
         words=f"{label} indices {one} and {other} of axis {axis} exchanged",
         bits=7 + math.log2(length * (length - 1) / 2),
         at=0,
@@ -181,7 +203,7 @@ def exchange_edit(site: Site, name: str, axis: int, one: int, other: int) -> Edi
     )
 
 
-def filters_of(site: Site) -> Iterator[Family]:
+def filters_of(site: EditSite) -> Iterator[EditFamily]:
     """A small linear filter over the places of a result: of 3 taps along one axis, of 3 x 3 over the last two."""
     array = site.result
     if array.dtype.kind != "f":
@@ -189,15 +211,15 @@ def filters_of(site: Site) -> Iterator[Family]:
     places = [axis for axis, length in enumerate(array.shape) if length > _LONG]
     for axes in {tuple(places[-1:]), tuple(places[-2:])}:
         if axes:
-            yield Family(kind="filter", make=_filtering(axes), step=_SMALL_STEP, count=len(_TAPS) ** len(axes))
+            yield EditFamily(kind="filter", make=_make_filter(axes), step=_SMALL_STEP, count=len(_TAPS) ** len(axes))
 
 
-def _filtering(axes: tuple[int, ...]) -> Callable[..., Edit]:
+def _make_filter(axes: tuple[int, ...]) -> Callable[..., StretchEdit]:
     shifts = list(itertools.product(_TAPS, repeat=len(axes)))
 
-    def make(*by: float) -> Edit:
+    def make(*by: float) -> StretchEdit:
         """`by` are the taps, less those of the filter that changes nothing."""
-        told = [nice(amount + float(not any(shift))) for amount, shift in zip(by, shifts, strict=True)]
+        told = [round_to_nice(amount + float(not any(shift))) for amount, shift in zip(by, shifts, strict=True)]
 
         def change(array: np.ndarray) -> np.ndarray:
             wide = np.pad(array, [(1, 1) if axis in axes else (0, 0) for axis in range(array.ndim)], mode="edge")
@@ -210,120 +232,120 @@ def _filtering(axes: tuple[int, ...]) -> Callable[..., Edit]:
             return made
 
         shown = ", ".join(f"{tap:.3g}" for tap, _ in told)
-        return Edit(
+        return StretchEdit(
             words=f"the result filtered along the axes {list(axes)} with {shown}",
             bits=6 + sum(bits for _, bits in told),
-            whole=_of_result(change),
+            whole=_edit_of_result(change),
             numbers={f"tap {' '.join(map(str, shift))}": tap for (tap, _), shift in zip(told, shifts, strict=True)},
         )
 
     return make
 
 
-def _only(axis: int, index: int, shape: tuple[int, ...], amount: float, *, rest: float) -> np.ndarray:
+def _constant_at_index(axis: int, index: int, shape: tuple[int, ...], amount: float, *, rest: float) -> np.ndarray:
     """A constant along an axis that is `rest` but for one index."""
     made = np.full([shape[axis], *(1 for _ in shape[axis + 1 :])], rest, np.float32)
     made[index] = amount
     return made
 
 
-def _of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Stretch, int], np.ndarray]:
+def _edit_of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[ComputedStretch, int], np.ndarray]:
     return lambda stretch, sample: change(stretch.base[sample])
 
 
-def _scaled(by: float) -> Edit:
-    factor, bits = nice(1 + by)
-    return Edit(
+def _scale_result(by: float) -> StretchEdit:
+    factor, bits = round_to_nice(1 + by)
+    return StretchEdit(
         words=f"the result scaled by {factor:.6g}",
         bits=4 + bits,
-        whole=_of_result(lambda array: array * factor),
+        whole=_edit_of_result(lambda array: array * factor),
         pointwise=("", lambda array: array * factor),
         behind=(("Mul", (factor,)),),
         numbers={"factor": factor},
     )
 
 
-def _shifted(by: float) -> Edit:
-    shift, bits = nice(by)
-    return Edit(
+def _shift_result(by: float) -> StretchEdit:
+    shift, bits = round_to_nice(by)
+    return StretchEdit(
         words=f"{shift:.6g} added to the result",
         bits=4 + bits,
-        whole=_of_result(lambda array: array + shift),
+        whole=_edit_of_result(lambda array: array + shift),
         pointwise=("", lambda array: array + shift),
         behind=(("Add", (shift,)),),
         numbers={"offset": shift},
     )
 
 
-def _line(factor: float, offset: float) -> Edit:
-    (gain, gain_bits), (shift, shift_bits) = nice(factor), nice(offset)
-    return Edit(
+def _scale_and_shift_result(factor: float, offset: float) -> StretchEdit:
+    (gain, gain_bits), (shift, shift_bits) = round_to_nice(factor), round_to_nice(offset)
+    return StretchEdit(
         words=f"the result times {gain:.6g} plus {shift:.6g}",
         bits=5 + gain_bits + shift_bits,
-        whole=_of_result(lambda array: array * gain + shift),
+        whole=_edit_of_result(lambda array: array * gain + shift),
         pointwise=("", lambda array: array * gain + shift),
         behind=(("Mul", (gain,)), ("Add", (shift,))),
         numbers={"factor": gain, "offset": shift},
     )
 
 
-def _leaking(by: float) -> Edit:
-    factor, bits = nice(1 + by)
-    return Edit(
+def _leak_negatives(by: float) -> StretchEdit:
+    factor, bits = round_to_nice(1 + by)
+    return StretchEdit(
         words=f"negative results times {factor:.6g}",
         bits=12 + bits,
-        whole=_of_result(lambda array: np.where(array < 0, array * factor, array)),
+        whole=_edit_of_result(lambda array: np.where(array < 0, array * factor, array)),
         pointwise=("", lambda array: np.where(array < 0, array * factor, array)),
         numbers={"negative": factor},
     )
 
 
-def _cut_above(at: float) -> Edit:
-    bound, bits = nice(at)
-    return Edit(
+def _cut_above(at: float) -> StretchEdit:
+    bound, bits = round_to_nice(at)
+    return StretchEdit(
         words=f"the result cut off at {bound:.6g} (an upper bound, or saturation)",
         bits=5 + bits,
-        whole=_of_result(lambda array: np.minimum(array, bound)),
+        whole=_edit_of_result(lambda array: np.minimum(array, bound)),
         pointwise=("", lambda array: np.minimum(array, bound)),
         behind=(("Min", (bound,)),),
         numbers={"upper": bound},
     )
 
 
-def _cut_below(at: float) -> Edit:
-    bound, bits = nice(at)
-    return Edit(
+def _cut_below(at: float) -> StretchEdit:
+    bound, bits = round_to_nice(at)
+    return StretchEdit(
         words=f"the result cut off below {bound:.6g}",
         bits=5 + bits,
-        whole=_of_result(lambda array: np.maximum(array, bound)),
+        whole=_edit_of_result(lambda array: np.maximum(array, bound)),
         pointwise=("", lambda array: np.maximum(array, bound)),
         behind=(("Max", (bound,)),),
         numbers={"lower": bound},
     )
 
 
-def _cut_at_both(lower: float, upper: float) -> Edit:
-    (low, low_bits), (high, high_bits) = nice(min(lower, upper)), nice(max(lower, upper))
+def _cut_at_both(lower: float, upper: float) -> StretchEdit:
+    (low, low_bits), (high, high_bits) = round_to_nice(min(lower, upper)), round_to_nice(max(lower, upper))
     said = f"cut off at {low:.6g} and {high:.6g}" if low < high else f"{low:.6g} everywhere"
-    return Edit(
+    return StretchEdit(
         words=f"the result {said}",
         bits=5 + low_bits + (high_bits if low < high else 0.0),
-        whole=_of_result(lambda array: np.clip(array, low, high)),
+        whole=_edit_of_result(lambda array: np.clip(array, low, high)),
         pointwise=("", lambda array: np.clip(array, low, high)),
         behind=(("Max", (low,)), ("Min", (high,))),
         numbers={"lower": low, "upper": high},
     )
 
 
-def _input(index: int, label: str, *, scales: bool) -> Callable[[float], Edit]:
-    def make(by: float) -> Edit:
-        amount, bits = nice(1 + by if scales else by)
+def _scale_or_shift_input(index: int, label: str, *, scales: bool) -> Callable[[float], StretchEdit]:
+    def make(by: float) -> StretchEdit:
+        amount, bits = round_to_nice(1 + by if scales else by)
         said = f"{label} scaled by {amount:.6g}" if scales else f"{amount:.6g} added to {label}"
 
         def changed(array: np.ndarray) -> np.ndarray:
             return np.asarray(array * amount if scales else array + amount).astype(array.dtype)
 
-        return Edit(
+        return StretchEdit(
             words=said,
             bits=6 + bits,
             at=0,
@@ -336,11 +358,11 @@ def _input(index: int, label: str, *, scales: bool) -> Callable[[float], Edit]:
     return make
 
 
-def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], Edit]:
+def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], StretchEdit]:
     """A constant kept within bounds on either side, or without its small numbers."""
 
-    def make(at: float) -> Edit:
-        bound, bits = nice(abs(at))
+    def make(at: float) -> StretchEdit:
+        bound, bits = round_to_nice(abs(at))
         said = (
             f"{label} zero where smaller than {bound:.6g}"
             if small
@@ -351,7 +373,7 @@ def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], Edit
             made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
             return made.astype(array.dtype, copy=False)
 
-        return Edit(
+        return StretchEdit(
             words=said,
             bits=7 + bits,
             at=0,
@@ -364,10 +386,10 @@ def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], Edit
     return make
 
 
-def _attribute(node: onnx.NodeProto, name: str, now: float) -> Callable[[float], Edit]:
-    def make(by: float) -> Edit:
-        value, bits = nice(now + by)
-        return Edit(
+def _change_attribute(node: onnx.NodeProto, name: str, now: float) -> Callable[[float], StretchEdit]:
+    def make(by: float) -> StretchEdit:
+        value, bits = round_to_nice(now + by)
+        return StretchEdit(
             words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
             bits=5 + bits,
             at=0,
@@ -378,6 +400,6 @@ def _attribute(node: onnx.NodeProto, name: str, now: float) -> Callable[[float],
     return make
 
 
-def _size(array: np.ndarray) -> float:
+def _typical_size(array: np.ndarray) -> float:
     finite = array[np.isfinite(array)].astype(np.float64)
     return (math.sqrt(float(np.square(finite).mean())) if finite.size else 1.0) or 1.0

@@ -18,19 +18,19 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
-from parityscope.hypotheses.from_outputs.sites import EARLY, Site, sites_of
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, fitted
+from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, fit_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.predicting import Guess
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
-    from parityscope.hypotheses.from_outputs.trying import Responses, Tried
+    from parityscope.hypotheses.from_outputs.trying import Responses, TriedGuess
 
-__all__ = ["Pair", "Peeling", "peel"]
+__all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
 _FIRSTS = 4  # faults that are put in; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
@@ -39,11 +39,11 @@ _NEAR = 0.5  # of the remainder: what explains less is not fitted together with 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pair:
+class GuessPair:
     """Two guesses with their edits, what both explain together (of all samples) and what the first explains alone."""
 
     guesses: tuple[Guess, Guess]
-    edits: tuple[Edit, Edit]
+    edits: tuple[StretchEdit, StretchEdit]
     share: Share
     first: float
 
@@ -66,35 +66,35 @@ class Peeling:
     until: float
 
 
-def peel(peeling: Peeling) -> Pair | None:
+def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim; None where none was found in the time."""
-    for first in _firsts(peeling.trials):
+    for first in _first_candidates(peeling.trials):
         if time.process_time() > peeling.until:
             return None
-        for pair in _with_second(peeling, first):
+        for pair in _pairs_with_first(peeling, first):
             if _is_claim(peeling, pair):
                 return pair
     return None
 
 
-def _firsts(trials: Trials) -> list[Tried]:
+def _first_candidates(trials: Trials) -> list[TriedGuess]:
     """What explains most, one of each site and kind of change."""
     order = sorted(trials.tried, key=lambda one: -one.explained)
-    chosen: dict[tuple[str, bool], Tried] = {}
+    chosen: dict[tuple[str, bool], TriedGuess] = {}
     for one in order:
         if one.explained >= _LEAST:
             chosen.setdefault((one.guess.site.output, one.guess.family is not None), one)
     return list(chosen.values())[:_FIRSTS]
 
 
-def _redone(guess: Guess, edit: Edit) -> dict[int, Redo]:
+def _redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
     return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
 
 
-def _with_second(peeling: Peeling, first: Tried) -> Iterator[Pair]:
+def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair]:
     """Pairs with a first one, those that leave least first."""
     trials = peeling.trials
-    redone = _redone(first.guess, first.edit)
+    redone = _redo_steps(first.guess, first.edit)
     try:
         reference = trials.reference.moved(redone)
     except ParityError:
@@ -133,7 +133,7 @@ def _with_second(peeling: Peeling, first: Tried) -> Iterator[Pair]:
             yield pair
 
 
-def _fitted_together(peeling: Peeling, first: Tried, second: Tried) -> Pair | None:
+def _fitted_together(peeling: Peeling, first: TriedGuess, second: TriedGuess) -> GuessPair | None:
     """Both with their numbers fitted at once, on the first samples, and what they explain of all."""
     trials, both = peeling.trials, (first, second)
     families = [one.guess.family for one in both]
@@ -145,7 +145,7 @@ def _fitted_together(peeling: Peeling, first: Tried, second: Tried) -> Pair | No
         [np.full(count, 0.0 if family is None else family.step) for count, family in zip(counts, families, strict=True)]
     )
 
-    def edits(amounts: np.ndarray) -> tuple[Edit, Edit]:
+    def edits(amounts: np.ndarray) -> tuple[StretchEdit, StretchEdit]:
         parts = np.split(amounts, [counts[0]])
         made = [
             one.edit if family is None else one.guess.of_family(family, list(map(float, part)))
@@ -153,18 +153,18 @@ def _fitted_together(peeling: Peeling, first: Tried, second: Tried) -> Pair | No
         ]
         return made[0], made[1]
 
-    guesses = first.guess, _in_model(second.guess, trials.reference)
+    guesses = first.guess, _guess_in_reference(second.guess, trials.reference)
 
     def respond(amounts: np.ndarray, samples: Sequence[int] = trials.samples) -> Responses | None:
-        return _responses(trials, tuple(zip(guesses, edits(amounts), strict=True)), samples)
+        return _responses_together(trials, tuple(zip(guesses, edits(amounts), strict=True)), samples)
 
-    found = fitted(respond, trials.residual, start, steps)
+    found = fit_amounts(respond, trials.residual, start, steps)
     if found is None:
         return None
     responses = respond(found[1], range(len(trials.reference.values)))
     if responses is None:
         return None
-    return Pair(
+    return GuessPair(
         guesses=guesses,
         edits=edits(found[1]),
         share=trials.residual.share(responses),
@@ -172,11 +172,11 @@ def _fitted_together(peeling: Peeling, first: Tried, second: Tried) -> Pair | No
     )
 
 
-def _in_model(guess: Guess, reference: Reference) -> Guess:
+def _guess_in_reference(guess: Guess, reference: Reference) -> Guess:
     """The guess at the same sites of the reference as it was."""
 
-    def moved(site: Site) -> Site:
-        return Site(
+    def moved(site: EditSite) -> EditSite:
+        return EditSite(
             reference=reference, step=site.step, output=site.output, whole_step=site.whole_step, inner=site.inner
         )
 
@@ -184,11 +184,13 @@ def _in_model(guess: Guess, reference: Reference) -> Guess:
     return replace(guess, site=moved(guess.site), others=others, rule=tuple(map(moved, guess.rule)))
 
 
-def _responses(trials: Trials, made: Sequence[tuple[Guess, Edit]], samples: Sequence[int]) -> Responses | None:
+def _responses_together(
+    trials: Trials, made: Sequence[tuple[Guess, StretchEdit]], samples: Sequence[int]
+) -> Responses | None:
     reference = trials.reference
     redone: dict[int, Redo] = {}
     for guess, edit in made:
-        redone |= _redone(guess, edit)
+        redone |= _redo_steps(guess, edit)
     trials.evaluations += 1
     found = {}
     for sample in samples:
@@ -202,7 +204,7 @@ def _responses(trials: Trials, made: Sequence[tuple[Guess, Edit]], samples: Sequ
     return found
 
 
-def _is_claim(peeling: Peeling, pair: Pair) -> bool:
+def _is_claim(peeling: Peeling, pair: GuessPair) -> bool:
     """Whether both explain all, in fewer bits than both take to say and to place."""
     residual: Residual = peeling.trials.residual
     if min(pair.share.least, pair.share.pooled) < ENOUGH:

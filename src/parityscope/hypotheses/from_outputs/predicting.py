@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.evaluation.backward import Sweep
-from parityscope.hypotheses.from_outputs.families import Family, bounds_of, exchange_edit, families_of, index_family
+from parityscope.hypotheses.from_outputs.families import EditFamily, bounds_of, exchange_edit, families_of, index_family
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, exchanges
+from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from parityscope.hypotheses.edits import Edit
+    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual
-    from parityscope.hypotheses.from_outputs.sites import Site
+    from parityscope.hypotheses.from_outputs.sites import EditSite
 
 __all__ = ["DIRECTIONS", "Guess", "Predictor"]
 
@@ -59,18 +59,18 @@ class Guess:
     the signs.
     """
 
-    site: Site
+    site: EditSite
     kind: str
-    edit: Edit | None = None
-    family: Family | None = None
+    edit: StretchEdit | None = None
+    family: EditFamily | None = None
     amounts: tuple[float, ...] = (0.0,)
-    others: tuple[tuple[Site, Edit], ...] = ()
-    rule: tuple[Site, ...] = ()
+    others: tuple[tuple[EditSite, StretchEdit], ...] = ()
+    rule: tuple[EditSite, ...] = ()
     score: float | None = None
-    names: list[Edit] = field(default_factory=list)
+    names: list[StretchEdit] = field(default_factory=list)
     sketch: np.ndarray | None = None
 
-    def made(self) -> Edit:
+    def made(self) -> StretchEdit:
         """The edit."""
         if self.edit is not None:
             return self.edit
@@ -78,7 +78,7 @@ class Guess:
             raise ValueError("neither an edit nor a family")
         return self.of_family(self.family, self.amounts)
 
-    def of_family(self, family: Family, amounts: Sequence[float]) -> Edit:
+    def of_family(self, family: EditFamily, amounts: Sequence[float]) -> StretchEdit:
         """A family's edit as it is told here."""
         edit = family.make(*amounts)
         if not self.rule:
@@ -86,7 +86,7 @@ class Guess:
         words = f"at each of {len(self.rule) + 1} {self.site.changed_step.op_type}: {edit.words}"
         return replace(edit, words=words, bits=edit.bits + RULE_BITS)
 
-    def everything(self, edit: Edit) -> tuple[tuple[Site, Edit], ...]:
+    def everything(self, edit: StretchEdit) -> tuple[tuple[EditSite, StretchEdit], ...]:
         """All that is changed where this guess's own edit is that."""
         return ((self.site, edit), *self.others, *((site, edit) for site in self.rule))
 
@@ -111,24 +111,30 @@ class Predictor:
     _sweep: Sweep | None = None
 
     def guess(
-        self, sites: Sequence[Site], kinds: Sequence[str], seconds: float, *, fitted: bool, most_each: float = math.inf
+        self,
+        sites: Sequence[EditSite],
+        kinds: Sequence[str],
+        seconds: float,
+        *,
+        fitted: bool,
+        most_each: float = math.inf,
     ) -> list[Guess]:
         """Guesses about edits of some kinds at some sites, within a budget of estimated seconds."""
-        by_key: dict[str, list[Site]] = {}
+        by_key: dict[str, list[EditSite]] = {}
         for site in sites:
             by_key.setdefault(site.step.key, []).append(site)
-        work: dict[str, _Work] = {}
+        work: dict[str, _SiteWork] = {}
         self._whole = sum(self.residual.size(sample) for sample in self.samples) or 1e-300
         share = seconds / max(1, len(sites))
         counts = {self.residual.numbers(sample) for sample in self.samples}
         self.directions = min(DIRECTIONS, *counts) if len(counts) == 1 else DIRECTIONS
         spare = 0.0
         for place, sample in enumerate(self.samples):
-            for site, adjoint in self._swept(sample, by_key):
+            for site, adjoint in self._sweep_backwards(sample, by_key):
                 if place == 0 and time.process_time() > self.until:
                     continue  # what lies before it in the network is not guessed at
                 if place == 0:
-                    own = work[site.output] = _Work(site=site, samples=len(self.samples))
+                    own = work[site.output] = _SiteWork(site=site, samples=len(self.samples))
                     spare = own.draw(self, kinds, min(most_each, share + spare), fitted=fitted)
                 found = work.get(site.output)
                 if found is not None:
@@ -136,11 +142,11 @@ class Predictor:
         guesses = []
         for found in work.values():
             guesses += found.guesses(self)
-        return guesses + self._together(guesses)
+        return guesses + self._guess_together(guesses)
 
-    def _together(self, guesses: Sequence[Guess]) -> list[Guess]:
+    def _guess_together(self, guesses: Sequence[Guess]) -> list[Guess]:
         """The same edit at every site of an operator at once: what they do is to first order the sum of what each does."""
-        alike: dict[tuple[str, str, str], dict[str, tuple[Guess, Edit]]] = {}
+        alike: dict[tuple[str, str, str], dict[str, tuple[Guess, StretchEdit]]] = {}
         for guess in guesses:
             # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
             read = guess.site.output.endswith(READ)
@@ -174,7 +180,9 @@ class Predictor:
             )
         return found
 
-    def _swept(self, sample: int, by_key: dict[str, list[Site]]) -> Iterator[tuple[Site, np.ndarray | None]]:
+    def _sweep_backwards(
+        self, sample: int, by_key: dict[str, list[EditSite]]
+    ) -> Iterator[tuple[EditSite, np.ndarray | None]]:
         """Each site with its adjoints: float32, (elements of its float32 results, signs + 1); None where not all is known."""
         if sample not in self._signs:
             generator = np.random.default_rng(sample)
@@ -221,10 +229,10 @@ class Predictor:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Work:
+class _SiteWork:
     """What is looked at at one site: guesses, each with its sketch by sample, and the indices of its axes."""
 
-    site: Site
+    site: EditSite
     samples: int
     edits: list[Guess] = field(default_factory=list)
     sketches: list[np.ndarray] = field(default_factory=list)
@@ -240,7 +248,7 @@ class _Work:
         reference = predictor.reference
         each = reference.seconds[self.site.step.index] + _APPLY_S + _ELEMENT_S * self.site.size
         try:
-            found: list[tuple[str, Edit]] = []
+            found: list[tuple[str, StretchEdit]] = []
             for kind in kinds:
                 predictor.trying(f"{kind} of {self.site.output}")
                 found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
@@ -278,7 +286,7 @@ class _Work:
         odd: set[int] = set()
         seen: dict[bytes, Guess] = {}
         width = predictor.directions + 1
-        slopes = None if adjoint is None else self._slopes(predictor, sample, names, adjoint)
+        slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
             edit = guess.made()
             if predictor.banned and edit.form in predictor.banned:
@@ -291,7 +299,7 @@ class _Work:
                 row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
                 row[place] = told
                 if place == 0 and guess.family is None:
-                    same = seen.setdefault(_mark(row[0]), guess)
+                    same = seen.setdefault(_round_to_key(row[0]), guess)
                     if same is not guess:
                         same.names.append(edit)
                         continue
@@ -307,7 +315,7 @@ class _Work:
                 continue
             row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
             by_name = dict(zip(self.site.step.outputs, results, strict=True))
-            change = _change(base, [by_name[name] for name in names])
+            change = _change_in_results(base, [by_name[name] for name in names])
             is_odd = number in self.odd if place else False
             if change is None or adjoint is None:
                 is_odd = True
@@ -319,7 +327,7 @@ class _Work:
                     row[place] = change @ adjoint
                 is_odd = is_odd or not bool(np.isfinite(row[place]).all())
             if place == 0 and not is_odd and guess.family is None:
-                same = seen.setdefault(_mark(row[0]), guess)
+                same = seen.setdefault(_round_to_key(row[0]), guess)
                 if same is not guess:
                     same.names.append(edit)
                     continue
@@ -335,7 +343,9 @@ class _Work:
             array = values[self.site.output]
             self._look_at_indices(place, array, adjoint[start : start + array.size])
 
-    def _slopes(self, predictor: Predictor, sample: int, names: Sequence[str], adjoint: np.ndarray) -> Slopes | None:
+    def _slopes_of_site(
+        self, predictor: Predictor, sample: int, names: Sequence[str], adjoint: np.ndarray
+    ) -> Slopes | None:
         """What is known without running edits; None where the result is not among what has adjoints."""
         site, reference = self.site, predictor.reference
         if site.inner is not None or site.output not in names:
@@ -357,7 +367,7 @@ class _Work:
         for name, adjoint in slopes.constants.items():
             array = self.site.stretch.context.constants[name]
             for axis in range(array.ndim):
-                table = exchanges(array, adjoint, axis)
+                table = effects_of_exchanges(array, adjoint, axis)
                 if table is not None:
                     held = self.pairs.setdefault(
                         (name, axis), np.zeros((*table.shape[:2], self.samples, table.shape[-1]))
@@ -397,12 +407,12 @@ class _Work:
                 found.append(guess)
         if self.predicted:
             for (axis, scales), sketch in self.indices.items():
-                found += self._indices(predictor, axis, scales, sketch)
+                found += self._best_indices(predictor, axis, scales, sketch)
             for (name, axis), table in self.pairs.items():
-                found += self._exchanged(predictor, name, axis, table)
+                found += self._best_exchanges(predictor, name, axis, table)
         return found
 
-    def _exchanged(self, predictor: Predictor, name: str, axis: int, table: np.ndarray) -> Iterator[Guess]:
+    def _best_exchanges(self, predictor: Predictor, name: str, axis: int, table: np.ndarray) -> Iterator[Guess]:
         """The pairs of indices of a constant whose exchange explains most."""
         length = table.shape[0]
         ones, others = np.triu_indices(length, 1)
@@ -414,7 +424,7 @@ class _Work:
             edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
             yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
 
-    def _indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
+    def _best_indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
         scores, amounts = predictor.judged(sketch)
         array = predictor.reference.values[predictor.samples[0]][self.site.output]
         size = math.sqrt(float(np.square(array, dtype=np.float64).mean())) or 1.0
@@ -432,12 +442,12 @@ class _Work:
             )
 
 
-def _size_of_constants(site: Site) -> int:
+def _size_of_constants(site: EditSite) -> int:
     constants = site.reference.program.constants
     return sum(constants[name].size for name in site.step.inputs if name in constants)
 
 
-def _change(base: Sequence[np.ndarray], results: Sequence[np.ndarray | None]) -> np.ndarray | None:
+def _change_in_results(base: Sequence[np.ndarray], results: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """What an edit adds to the results, in one row; None where a shape is another one or something is not finite."""
     rows = []
     for known, array in zip(base, results, strict=True):
@@ -462,7 +472,7 @@ def _are_unchanged(values: object, by_name: dict[str, np.ndarray | None]) -> boo
     )
 
 
-def _mark(row: np.ndarray) -> bytes:
+def _round_to_key(row: np.ndarray) -> bytes:
     """The same for products that differ by rounding alone, mostly."""
     size = float(np.abs(row).max())
     if not size:

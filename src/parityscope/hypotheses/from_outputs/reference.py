@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.errors import ParityError
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.operators import of_kind
@@ -24,7 +24,7 @@ from parityscope.operators import of_kind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.evaluation.program import Program, Step
+    from parityscope.evaluation.program import Program, ProgramStep
 
 __all__ = ["READ", "Inner", "Redo", "Reference", "open_reference", "read_first"]
 
@@ -49,7 +49,7 @@ class Inner:
     `outside` are the names by which the bodies read what is not theirs.
     """
 
-    step: Step
+    step: ProgramStep
     program: Program
     body: str
     outside: Sequence[str]
@@ -68,8 +68,8 @@ class Reference:
     program: Program
     sessions: Sessions
     values: Sequence[Mapping[str, np.ndarray]]
-    live: tuple[Step, ...] = ()
-    after: dict[int, tuple[Step, ...]] = field(default_factory=dict)
+    live: tuple[ProgramStep, ...] = ()
+    after: dict[int, tuple[ProgramStep, ...]] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     redone: Mapping[int, Redo] = field(default_factory=dict)
     feeds: Sequence[Mapping[str, np.ndarray]] = ()
@@ -79,7 +79,7 @@ class Reference:
         found = self.values[sample].get(site)
         return self.program.constants.get(site) if found is None else found
 
-    def inside(self, step: Step) -> Sequence[Inner]:
+    def inside(self, step: ProgramStep) -> Sequence[Inner]:
         """The steps of a step's bodies that were run, each with its tensors of the second iteration (of the first, of one)."""
         seen = [self._seen_inside(sample, step) for sample in range(len(self.values))]
         return [
@@ -89,12 +89,12 @@ class Reference:
             if not one.bodies and one.op_type not in _SHAPES | _RANDOM and all(one.key in values for values in seen)
         ]
 
-    def _seen_inside(self, sample: int, step: Step) -> Mapping[str, np.ndarray]:
+    def _seen_inside(self, sample: int, step: ProgramStep) -> Mapping[str, np.ndarray]:
         sites = [site for body in step.bodies.values() for site in (*body.inputs, *body.steps_of)]
         found: dict[str, list[np.ndarray]] = {}
         world = World(name="plain", program=self.program)
         try:
-            for moment in evaluate([world], self.feeds[sample], sites, self.sessions):
+            for moment in evaluate_worlds([world], self.feeds[sample], sites, self.sessions):
                 for site in moment.sites:
                     array = moment.stored("plain", site)
                     if isinstance(array, np.ndarray) and len(found.setdefault(site, [])) <= _ITERATION:
@@ -103,11 +103,11 @@ class Reference:
             return {}
         return {site: arrays[-1] for site, arrays in found.items()}
 
-    def cost(self, step: Step) -> float:
+    def cost(self, step: ProgramStep) -> float:
         """Estimated seconds of computing a step and all that lies behind it."""
         return self.seconds[step.index] + sum(self.seconds[one.index] for one in self.after[step.index])
 
-    def respond(self, sample: int, step: Step, results: Sequence[np.ndarray | None]) -> Mapping[str, np.ndarray]:
+    def respond(self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None]) -> Mapping[str, np.ndarray]:
         """The outputs on a sample when `step` gives `results`.
 
         Raises:
@@ -117,16 +117,16 @@ class Reference:
         changed = self.changed(sample, step, results)
         return {name: changed.get(name, known[name]) for name in self.program.outputs if name in known}
 
-    def changed(self, sample: int, step: Step, results: Sequence[np.ndarray | None]) -> dict[str, np.ndarray]:
+    def changed(self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None]) -> dict[str, np.ndarray]:
         """All tensors that are other ones when `step` gives `results`.
 
         Raises:
             ParityError: the runtime refuses a step behind it.
         """
         changed: dict[str, np.ndarray] = {}
-        self._note(sample, step, results, changed)
+        self._note_changed(sample, step, results, changed)
         for other in self.after[step.index] if changed else ():
-            self._follow(sample, other, changed)
+            self._compute_again(sample, other, changed)
         return changed
 
     def changed_with(self, sample: int, redone: Mapping[int, Redo]) -> dict[str, np.ndarray]:
@@ -140,9 +140,9 @@ class Reference:
         for index in sorted(reached):
             step = self.program.steps[index]
             if index in redone:
-                self._note(sample, step, redone[index](sample, changed), changed)
+                self._note_changed(sample, step, redone[index](sample, changed), changed)
             else:
-                self._follow(sample, step, changed)
+                self._compute_again(sample, step, changed)
         return changed
 
     def moved(self, redone: Mapping[int, Redo]) -> Reference:
@@ -154,24 +154,24 @@ class Reference:
         values = [{**known, **self.changed_with(sample, redone)} for sample, known in enumerate(self.values)]
         return replace(self, values=values, redone={**self.redone, **redone})
 
-    def _follow(self, sample: int, step: Step, changed: dict[str, np.ndarray]) -> None:
+    def _compute_again(self, sample: int, step: ProgramStep, changed: dict[str, np.ndarray]) -> None:
         """Computes a step again, if it reads what was changed."""
         if step.op_type in _RANDOM or not any(name in changed for name in step.reads):
             return
         if step.index in self.redone:
-            self._note(sample, step, self.redone[step.index](sample, changed), changed)
+            self._note_changed(sample, step, self.redone[step.index](sample, changed), changed)
             return
-        inputs = [self._taken(sample, changed, name) for name in step.inputs]
-        captured = [self._taken(sample, changed, name) for name in step.captured]
-        self._note(sample, step, self.sessions.run(step, inputs, self.program, captured), changed)
+        inputs = [self._take_changed(sample, changed, name) for name in step.inputs]
+        captured = [self._take_changed(sample, changed, name) for name in step.captured]
+        self._note_changed(sample, step, self.sessions.run(step, inputs, self.program, captured), changed)
 
-    def _taken(self, sample: int, changed: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
+    def _take_changed(self, sample: int, changed: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
         if not name:
             return None
         return changed[name] if name in changed else self.value(sample, name)
 
-    def _note(
-        self, sample: int, step: Step, results: Sequence[np.ndarray | None], changed: dict[str, np.ndarray]
+    def _note_changed(
+        self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None], changed: dict[str, np.ndarray]
     ) -> None:
         known = self.values[sample]
         given = zip(step.outputs, results, strict=False)
@@ -207,7 +207,7 @@ def open_reference(program: Program, feeds: Sequence[Mapping[str, np.ndarray]], 
     values, left = [], nbytes
     for fed in feeds:
         kept: dict[str, np.ndarray] = {name: np.asarray(fed[name]) for name in program.inputs if name in fed}
-        for moment in evaluate([World(name="plain", program=program)], fed, None, sessions):
+        for moment in evaluate_worlds([World(name="plain", program=program)], fed, None, sessions):
             for site in moment.sites:
                 array = moment.stored("plain", site)
                 if isinstance(array, np.ndarray):
@@ -225,7 +225,7 @@ def _find_live(reference: Reference) -> None:
     """Which steps are live, what lies behind each, and what each costs."""
     program = reference.program
     reached = set(program.inputs)
-    fed: list[Step] = []
+    fed: list[ProgramStep] = []
     for step in program.steps:
         if step.op_type not in _SHAPES and any(name in reached for name in step.reads):
             reached.update(name for name in step.outputs if name)
@@ -243,15 +243,15 @@ def _find_live(reference: Reference) -> None:
             bits |= behind.get(name, 0)
         for name in step.reads:
             behind[name] = behind.get(name, 0) | bits | 1 << place
-        reference.after[step.index] = tuple(reference.live[other] for other in _places(bits))
-        reference.seconds[step.index] = _seconds(reference, step)
+        reference.after[step.index] = tuple(reference.live[other] for other in _bit_places(bits))
+        reference.seconds[step.index] = _estimate_seconds(reference, step)
 
 
-def _places(bits: int) -> list[int]:
+def _bit_places(bits: int) -> list[int]:
     return [place for place in range(bits.bit_length()) if bits >> place & 1]
 
 
-def _seconds(reference: Reference, step: Step) -> float:
+def _estimate_seconds(reference: Reference, step: ProgramStep) -> float:
     read = [array for name in step.reads if (array := reference.value(0, name)) is not None]
     made = [array for name in step.outputs if (array := reference.values[0].get(name)) is not None]
     elements = sum(array.size for array in (*read, *made))

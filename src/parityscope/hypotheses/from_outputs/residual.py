@@ -55,7 +55,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Part:
+class _OutputPart:
     """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave.
 
     `error` is the candidate less the reference, scaled, zero where either is not finite; `fit` says where both are, `lost` where
@@ -90,7 +90,7 @@ class _Part:
 class Residual:
     """The parts of each sample."""
 
-    samples: Sequence[Sequence[_Part]]
+    samples: Sequence[Sequence[_OutputPart]]
 
     @property
     def whole(self) -> float:
@@ -190,7 +190,7 @@ def residual_of(
         for name in outputs:
             if name not in mine or name not in its or mine[name].shape != its[name].shape:
                 continue
-            parts.append(_part(name, mine[name], its[name], noise.get(name, 0.0)))
+            parts.append(_make_part(name, mine[name], its[name], noise.get(name, 0.0)))
         samples.append(parts)
     news = {name: _part_of_news([part for parts in samples for part in parts if part.name == name]) for name in outputs}
     return Residual(
@@ -198,7 +198,7 @@ def residual_of(
     )
 
 
-def _part_of_news(parts: Sequence[_Part]) -> float:
+def _part_of_news(parts: Sequence[_OutputPart]) -> float:
     """Of the numbers of an output, the part that does not follow from the others: in (0, 1].
 
     Scores that add up to one say a number less a row: of two classes one. A matrix of rank r, of n rows and c columns, is told by
@@ -224,15 +224,15 @@ def _part_of_news(parts: Sequence[_Part]) -> float:
     return max(1, numbers) / (rows * columns)
 
 
-def _part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: float) -> _Part:
+def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: float) -> _OutputPart:
     known = np.asarray(reference, np.float64)
-    scale = _scale(known)
+    scale = _scale_by_channel(known)
     mine, its, factor = known.ravel(), np.asarray(candidate, np.float64).ravel(), scale.ravel()
     fit = np.isfinite(mine) & np.isfinite(its)
     with np.errstate(all="ignore"):
         error = np.where(fit, (its - mine) * factor, 0.0)
         size = np.where(np.isfinite(mine), mine * factor, 0.0)
-    return _Part(
+    return _OutputPart(
         name=name,
         scale=factor,
         reference=mine,
@@ -247,7 +247,7 @@ def _part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: float)
     )
 
 
-def _scale(array: np.ndarray) -> np.ndarray:
+def _scale_by_channel(array: np.ndarray) -> np.ndarray:
     """One over the size of each channel, and over the square root of the count: float64, of the array's shape."""
     finite = np.where(np.isfinite(array), array, 0.0)
     whole = math.sqrt(float(np.square(finite).mean())) if array.size else 0.0

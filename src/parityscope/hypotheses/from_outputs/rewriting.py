@@ -13,14 +13,14 @@ from onnx import numpy_helper
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.evaluation.program import Step
-    from parityscope.hypotheses.edits import Edit
+    from parityscope.evaluation.program import ProgramStep
+    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Inner
 
-__all__ = ["can_be_written", "rewritten"]
+__all__ = ["can_be_written", "rewrite_body"]
 
 
-def can_be_written(edit: Edit, constants: Mapping[str, np.ndarray]) -> bool:
+def can_be_written(edit: StretchEdit, constants: Mapping[str, np.ndarray]) -> bool:
     """Whether a graph can say all that the edit does."""
     if edit.opset is not None or edit.after is not None:
         return False
@@ -31,7 +31,9 @@ def can_be_written(edit: Edit, constants: Mapping[str, np.ndarray]) -> bool:
     return bool(constants) or edit.before is None or edit.reads is not None
 
 
-def rewritten(step: Step, inner: Inner, edit: Edit, constants: Mapping[str, np.ndarray]) -> Step | None:
+def rewrite_body(
+    step: ProgramStep, inner: Inner, edit: StretchEdit, constants: Mapping[str, np.ndarray]
+) -> ProgramStep | None:
     """The step whose body has the edit; None where a graph cannot say it."""
     if not can_be_written(edit, constants):
         return None
@@ -45,7 +47,7 @@ def rewritten(step: Step, inner: Inner, edit: Edit, constants: Mapping[str, np.n
     if constants:
         for index, site in enumerate(inner.step.inputs):
             if site in constants:
-                node.input[index] = _put(graph, before[index], constants[site])
+                node.input[index] = _put_constant(graph, before[index], constants[site])
     if edit.reads is not None:
         del node.input[:]
         node.input.extend("" if index is None else before[index] for index in edit.reads)
@@ -71,21 +73,21 @@ def _read_back(message: onnx.NodeProto, inner: Inner) -> ir.Node:
     return ir.serde.deserialize_graph(graph)[0]
 
 
-def _put(graph: onnx.GraphProto, name: str, array: np.ndarray) -> str:
+def _put_constant(graph: onnx.GraphProto, name: str, array: np.ndarray) -> str:
     """A constant of the body."""
     made = f"{name}::changed{len(graph.initializer)}"
     graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), made))
     return made
 
 
-def _put_behind(graph: onnx.GraphProto, node: onnx.NodeProto, edit: Edit) -> None:
+def _put_behind(graph: onnx.GraphProto, node: onnx.NodeProto, edit: StretchEdit) -> None:
     """Operators of one variable behind a node; whatever read its result reads theirs."""
     name = node.output[0]
     node.output[0] = last = f"{name}::before"
     place = list(graph.node).index(node)
     for count, (op_type, numbers) in enumerate(edit.behind):
         given = name if count == len(edit.behind) - 1 else f"{name}::{count}"
-        held = [_put(graph, given, np.asarray(one, np.float32)) for one in numbers]
+        held = [_put_constant(graph, given, np.asarray(one, np.float32)) for one in numbers]
         place += 1
         graph.node.insert(place, onnx.NodeProto(op_type=op_type, input=[last, *held], output=[given]))
         last = given

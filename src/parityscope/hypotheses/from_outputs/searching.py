@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.opsets import OLDEST, prepared
+from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.from_outputs.families import filters_of
-from parityscope.hypotheses.from_outputs.peeling import Pair, Peeling, peel
+from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Guess, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, Site, sites_of
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, Tried
+from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, EditSite, sites_of
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Found", "Outputs", "search_outputs"]
+__all__ = ["KnownOutputs", "OutputsSearchResult", "search_outputs"]
 
 _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
@@ -56,7 +56,7 @@ _SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Outputs:
+class KnownOutputs:
     """What is known: a model, and what both sides gave on some samples, by the reference's names.
 
     `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets. `spent` are seconds
@@ -72,17 +72,17 @@ class Outputs:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Found:
+class OutputsSearchResult:
     """What a search gave: what was tried, what cannot be told from the best (`alike`), or two that hold together (`pair`)."""
 
     reference: Reference
     residual: Residual
-    sites: Sequence[Site]
+    sites: Sequence[EditSite]
     trials: Trials
     predictor: Predictor
     guesses: list[Guess] = field(default_factory=list)
-    alike: list[Tried] = field(default_factory=list)
-    pair: Pair | None = None
+    alike: list[TriedGuess] = field(default_factory=list)
+    pair: GuessPair | None = None
 
     @property
     def holds(self) -> bool:
@@ -97,14 +97,14 @@ class Found:
 
 
 def search_outputs(
-    outputs: Outputs, trying: Callable[[str], None] = lambda _: None, banned: frozenset[str] = frozenset()
-) -> Found:
+    outputs: KnownOutputs, trying: Callable[[str], None] = lambda _: None, banned: frozenset[str] = frozenset()
+) -> OutputsSearchResult:
     """Looks for the edit of the reference that gives the candidate's outputs.
 
     Raises:
         ParityError: the reference cannot be run step by step, or nothing is wrong with outputs of numbers.
     """
-    model = prepared(read_graph(outputs.model), OLDEST)
+    model = prepare_copy(read_graph(outputs.model), OLDEST)
     read_first(model.graph)
     program = compile_program(model)
     reference = open_reference(program, outputs.feeds, _NBYTES)
@@ -128,14 +128,14 @@ def search_outputs(
         reference=reference,
         residual=residual,
         samples=samples,
-        seconds=_budget(reference, _TRY_S, outputs.scale),
+        seconds=_stage_budget(reference, _TRY_S, outputs.scale),
         trying=trying,
         banned=banned,
         until=until,
         sites=sites,
     )
-    found = Found(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
-    found.guesses += predictor.guess(sites, EARLY, _budget(reference, _GUESS_S, outputs.scale), fitted=True)
+    found = OutputsSearchResult(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
+    found.guesses += predictor.guess(sites, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
     # Guessing may have taken all of its time and more, where a sweep is long: then the best guesses are tried all the same.
     whole, guessed = until - started, time.process_time()
     until = max(until, guessed + _TRIED * whole)
@@ -145,30 +145,30 @@ def search_outputs(
     if not trials.explains:
         _filter_inputs(found)
     if not trials.explains:
-        found.pair = peel(
+        found.pair = search_second_fault(
             Peeling(
                 trials=trials,
                 predictor=predictor,
                 candidate=outputs.candidate,
                 noise=outputs.noise,
-                seconds=_budget(reference, _PEEL_S, outputs.scale),
+                seconds=_stage_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,
                 until=guessed + _PEELED * (until - guessed),
             )
         )
     if not trials.explains and found.pair is None and not trials.is_spent:
-        deep = _promising(found)
+        deep = _promising_sites(found)
         predictor.until = until
-        late = predictor.guess(deep, LATE, _budget(reference, _DEEP_S, outputs.scale), fitted=False)
+        late = predictor.guess(deep, LATE, _stage_budget(reference, _DEEP_S, outputs.scale), fitted=False)
         found.guesses += late
-        trials.seconds = max(trials.seconds, 0.0) + _budget(reference, _TRY_S, outputs.scale)
+        trials.seconds = max(trials.seconds, 0.0) + _stage_budget(reference, _TRY_S, outputs.scale)
         trials.run(late)
     _class_of(found)
     return found
 
 
-def _filter_inputs(found: Found) -> None:
+def _filter_inputs(found: OutputsSearchResult) -> None:
     """Small filters of what is read of each input: their numbers are fitted from the filter that changes nothing."""
     trials = found.trials
     for site in found.sites:
@@ -179,7 +179,7 @@ def _filter_inputs(found: Found) -> None:
             trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=(0.0,) * family.count))
 
 
-def _budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
+def _stage_budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
     """Estimated seconds of a stage."""
     once = sum(reference.seconds.values()) * len(reference.values)
     return scale * min(max(_RUNS * once, bounds[0]), bounds[1])
@@ -205,7 +205,7 @@ def _first_samples(residual: Residual, once: float) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
-def _promising(found: Found) -> list[Site]:
+def _promising_sites(found: OutputsSearchResult) -> list[EditSite]:
     """The sites at which something explains most, or was expected to; all, where they are few."""
     if len(found.sites) <= _DEEP_SITES:
         return list(found.sites)
@@ -218,7 +218,7 @@ def _promising(found: Found) -> list[Site]:
     return order[:_DEEP_SITES]
 
 
-def _class_of(found: Found) -> None:
+def _class_of(found: OutputsSearchResult) -> None:
     """Fills in what cannot be told from the best: explains as much, of all samples, where that is a claim."""
     trials = found.trials
     best = trials.best
@@ -240,18 +240,18 @@ def _class_of(found: Found) -> None:
 def _is_near(guess: Guess, best: Guess) -> bool:
     if guess.sketch is None or best.sketch is None:
         return guess.site is best.site
-    mine, other = _expected(best), _expected(guess)
+    mine, other = _expected_sketch(best), _expected_sketch(guess)
     return bool(np.linalg.norm(other - mine) <= 0.02 * np.linalg.norm(mine) + 1e-30)
 
 
-def _expected(guess: Guess) -> np.ndarray:
+def _expected_sketch(guess: Guess) -> np.ndarray:
     """The sketch at the amount that was found."""
     family, sketch = guess.family, np.asarray(guess.sketch)
     is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and "index" not in guess.kind
     return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch
 
 
-def _is_claim(found: Found, one: Tried) -> bool:
+def _is_claim(found: OutputsSearchResult, one: TriedGuess) -> bool:
     if one.share is None or one.share.least < ENOUGH or one.share.pooled < ENOUGH:
         return False
     floor = max(found.residual.noise, 1e-300)

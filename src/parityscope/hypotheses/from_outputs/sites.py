@@ -12,33 +12,33 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.edits import Edit
-from parityscope.hypotheses.from_outputs.rewriting import rewritten
+from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
 from parityscope.hypotheses.searching import generated_kinds
-from parityscope.hypotheses.stretch import Context, Stretch
+from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import onnx
 
-    from parityscope.evaluation.program import Step
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
 
-__all__ = ["EARLY", "LATE", "Site", "sites_of"]
+__all__ = ["EARLY", "LATE", "EditSite", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 EARLY = ("neighbours", "inputs", "attributes", "operands", "values", "constants", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT = "values"
-UNCHANGED = Edit(words="", bits=0)
+UNCHANGED = StretchEdit(words="", bits=0)
 _BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen
 _SMALL = 1 << 16  # elements of a constant near by
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Site:
+class EditSite:
     """Where an edit can stand. `output` is the tensor that edits of the result are about.
 
     With `whole_step` the node itself may be another one too; a further output of a step, and one whose other outputs are right,
@@ -46,23 +46,23 @@ class Site:
     """
 
     reference: Reference
-    step: Step
+    step: ProgramStep
     output: str
     whole_step: bool = True
     inner: Inner | None = None
-    _stretch: Stretch | None = None
-    _edits: dict[str, list[Edit]] = field(default_factory=dict)
+    _stretch: ComputedStretch | None = None
+    _edits: dict[str, list[StretchEdit]] = field(default_factory=dict)
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> ComputedStretch:
         """The step made ready.
 
         Raises:
             ParityError: it cannot be run alone.
         """
         if self._stretch is None:
-            context = _context(self) if self.inner is None else _context_inside(self, self.inner)
-            self._stretch = Stretch(context=context, sessions=self.reference.sessions)
+            context = _context_of(self) if self.inner is None else _context_inside(self, self.inner)
+            self._stretch = ComputedStretch(context=context, sessions=self.reference.sessions)
         return self._stretch
 
     @property
@@ -82,18 +82,18 @@ class Site:
         )
 
     @property
-    def changed_step(self) -> Step:
+    def changed_step(self) -> ProgramStep:
         """The step of which an edit here is about."""
         return self.step if self.inner is None else self.inner.step
 
-    def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, Edit]]:
+    def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, StretchEdit]]:
         """What is generated of some kinds, with the kind; a generator that cannot go on ends alone."""
         for kind in kinds if self.whole_step else (one for one in kinds if one == _OF_RESULT):
             if kind not in self._edits:
                 self._edits[kind] = list(self._generated(kind))
             yield from ((kind, edit) for edit in self._edits[kind])
 
-    def _generated(self, kind: str) -> Iterator[Edit]:
+    def _generated(self, kind: str) -> Iterator[StretchEdit]:
         stretch = self.stretch
         node = next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
         made = next(edits for name, edits in generated_kinds(stretch, [(0, node)]) if name == kind)
@@ -109,7 +109,7 @@ class Site:
             yield edit
 
     def results(
-        self, sample: int, edit: Edit, changed: Mapping[str, np.ndarray] | None = None
+        self, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray] | None = None
     ) -> list[np.ndarray | None] | None:
         """What the step gives with an edit, in the reference's types; None where it cannot be had.
 
@@ -135,11 +135,11 @@ class Site:
             return None
 
     def _results_outside(
-        self, inner: Inner, sample: int, edit: Edit, changed: Mapping[str, np.ndarray]
+        self, inner: Inner, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray]
     ) -> list[np.ndarray | None] | None:
         """What the control flow gives when a node of its body is another one; only what a graph can say is known there."""
         reference = self.reference
-        written = rewritten(self.step, inner, edit, self.stretch.changed_constants(edit))
+        written = rewrite_body(self.step, inner, edit, self.stretch.changed_constants(edit))
         if written is None:
             return None
 
@@ -150,7 +150,7 @@ class Site:
         captured = [taken(name) for name in self.step.captured]
         return reference.sessions.run(written, inputs, reference.program, captured)
 
-    def redo(self, edit: Edit) -> Redo:
+    def redo(self, edit: StretchEdit) -> Redo:
         """The step with an edit, to be computed in whatever it then reads."""
 
         def computed(sample: int, changed: Mapping[str, np.ndarray]) -> Sequence[np.ndarray | None]:
@@ -162,23 +162,23 @@ class Site:
         return computed
 
 
-def sites_of(reference: Reference, still: frozenset[str]) -> list[Site]:
+def sites_of(reference: Reference, still: frozenset[str]) -> list[EditSite]:
     """The sites of the live steps, those inside of bodies too; what reaches an output that stands still is none."""
     found = []
     for step in reference.live:
         given = [name for name in step.outputs if name in reference.values[0]]
-        free = [name for name in given if _reached(reference, step, name).isdisjoint(still)]
+        free = [name for name in given if _tensors_reached(reference, step, name).isdisjoint(still)]
         if step.bodies:
             inside = reference.inside(step) if len(free) == len(given) else ()
-            found += [Site(reference=reference, step=step, output=one.step.key, inner=one) for one in inside]
+            found += [EditSite(reference=reference, step=step, output=one.step.key, inner=one) for one in inside]
             continue
         for name in free:
             whole_step = name == free[0] and len(free) == len(given)
-            found.append(Site(reference=reference, step=step, output=name, whole_step=whole_step))
+            found.append(EditSite(reference=reference, step=step, output=name, whole_step=whole_step))
     return found
 
 
-def _reached(reference: Reference, step: Step, output: str) -> set[str]:
+def _tensors_reached(reference: Reference, step: ProgramStep, output: str) -> set[str]:
     """What depends on one output of a step, and that itself."""
     found = {output}
     for other in reference.after[step.index]:
@@ -187,7 +187,7 @@ def _reached(reference: Reference, step: Step, output: str) -> set[str]:
     return found
 
 
-def _context(site: Site) -> Context:
+def _context_of(site: EditSite) -> StretchContext:
     reference, step = site.reference, site.step
     steps = reference.program.steps
     makers = {
@@ -212,12 +212,12 @@ def _context(site: Site) -> Context:
         if name in constants and constants[name].dtype.kind == "f" and 0 < constants[name].size <= _SMALL
     }
     shown = [name for name in names if name not in behind and name not in constants]
-    worlds = [_world(values, shown, reference.program.inputs) for values in reference.values]
+    worlds = [_values_in_world(values, shown, reference.program.inputs) for values in reference.values]
     for name in (name for name in step.inputs if name and name not in constants):
         if name not in worlds[0]:
             raise ParityError(f"{name} is no tensor")
-    return Context(
-        nodes=[_message(one) for _, one in chosen],
+    return StretchContext(
+        nodes=[_node_message(one) for _, one in chosen],
         stretch=[[index for index, _ in chosen].index(step.index)],
         output=site.output,
         constants=held,
@@ -229,7 +229,7 @@ def _context(site: Site) -> Context:
     )
 
 
-def _context_inside(site: Site, inner: Inner) -> Context:
+def _context_inside(site: EditSite, inner: Inner) -> StretchContext:
     """The node of a body with what it read in one iteration; what lies around it is not looked at."""
     step, program = inner.step, inner.program
     constants = {**site.reference.program.constants, **program.constants}
@@ -240,8 +240,8 @@ def _context_inside(site: Site, inner: Inner) -> Context:
         worlds.append({name: values.get(name, array) for name, array in shown.items()})
     if any(array is None for world in worlds for array in world.values()):
         raise ParityError(f"not all that {step.op_type} reads was seen")
-    return Context(
-        nodes=[_message(step)],
+    return StretchContext(
+        nodes=[_node_message(step)],
         stretch=[0],
         output=site.output,
         constants=held,
@@ -253,11 +253,13 @@ def _context_inside(site: Site, inner: Inner) -> Context:
     )
 
 
-def _world(values: Mapping[str, np.ndarray], names: Sequence[str], fed: Sequence[str]) -> dict[str, np.ndarray]:
+def _values_in_world(
+    values: Mapping[str, np.ndarray], names: Sequence[str], fed: Sequence[str]
+) -> dict[str, np.ndarray]:
     return {name: values[name] for name in dict.fromkeys((*names, *fed)) if name in values}
 
 
-def _message(step: Step) -> onnx.NodeProto:
+def _node_message(step: ProgramStep) -> onnx.NodeProto:
     """A step by its sites."""
     node = ir.serde.serialize_node(step.node)
     del node.input[:], node.output[:]

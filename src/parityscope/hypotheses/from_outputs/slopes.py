@@ -18,11 +18,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.evaluation.program import Step
-    from parityscope.hypotheses.edits import Edit
-    from parityscope.hypotheses.from_outputs.sites import Site
+    from parityscope.evaluation.program import ProgramStep
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["Slopes", "constant_adjoints", "exchanges"]
+__all__ = ["Slopes", "constant_adjoints", "effects_of_exchanges"]
 
 _NODES = 256  # between which an elementwise change is taken to be straight; chosen
 _MOST_EXCHANGED = 256  # indices of an axis of which all pairs are looked at; chosen
@@ -35,14 +35,14 @@ class Slopes:
     Adjoints of constants are by name: (elements, directions).
     """
 
-    site: Site
+    site: EditSite
     sample: int
     adjoint: np.ndarray
     constants: Mapping[str, np.ndarray]
     _hats: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     _whole: np.ndarray | None = None
 
-    def of(self, edit: Edit) -> np.ndarray | None:
+    def of(self, edit: StretchEdit) -> np.ndarray | None:
         """The products of an edit's change with the adjoints, float64, (directions,); None where it has to be run."""
         if edit.pointwise is not None:
             return self._pointwise(*edit.pointwise)
@@ -67,7 +67,7 @@ class Slopes:
         if array is None or array.size != self.adjoint.shape[0] or array.dtype != np.float32:
             return None
         if source not in self._hats:
-            self._hats[source] = _hats(array.ravel(), self.adjoint)
+            self._hats[source] = _hat_weights(array.ravel(), self.adjoint)
         nodes, weights = self._hats[source]
         with np.errstate(all="ignore"):
             values = np.asarray(function(nodes), np.float64)  # type: ignore[operator]
@@ -78,7 +78,7 @@ class Slopes:
         return np.asarray(values @ weights - self._whole)
 
 
-def _hats(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _hat_weights(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Nodes, float64 (nodes,), and what each weighs, float64 (nodes, directions)."""
     from scipy.sparse import csr_matrix
 
@@ -98,7 +98,7 @@ def _hats(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return nodes, np.asarray(table @ adjoint, np.float64)
 
 
-def exchanges(array: np.ndarray, adjoint: np.ndarray, axis: int) -> np.ndarray | None:
+def effects_of_exchanges(array: np.ndarray, adjoint: np.ndarray, axis: int) -> np.ndarray | None:
     """What exchanging each two indices of an axis does: float64, (length, length, directions); None where there are too many.
 
     `array` has any shape, `adjoint` is (elements, directions).
@@ -114,7 +114,11 @@ def exchanges(array: np.ndarray, adjoint: np.ndarray, axis: int) -> np.ndarray |
 
 
 def constant_adjoints(
-    step: Step, inputs: Sequence[np.ndarray | None], result: np.ndarray, adjoint: np.ndarray, wanted: Sequence[int]
+    step: ProgramStep,
+    inputs: Sequence[np.ndarray | None],
+    result: np.ndarray,
+    adjoint: np.ndarray,
+    wanted: Sequence[int],
 ) -> dict[int, np.ndarray]:
     """The adjoints of a step's constants, by input: (elements, directions); nothing where there is no rule for it.
 
@@ -134,7 +138,7 @@ def constant_adjoints(
     return found
 
 
-def _reduced(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _sum_broadcast(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Sums over what broadcasting repeated: (shape of the result, directions) to (shape, directions)."""
     rank = table.ndim - 1
     full = (*(1,) * (rank - len(shape)), *shape)
@@ -142,7 +146,9 @@ def _reduced(table: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     return table.sum(over, keepdims=True) if over else table
 
 
-def _elementwise(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int) -> np.ndarray | None:
+def _slopes_of_elementwise(
+    step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
     mine, other = arrays[index], arrays[1 - index]
     if mine is None or other is None:
         return None
@@ -154,10 +160,12 @@ def _elementwise(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.nd
             adjoint = -adjoint
         elif kind == "Div":
             adjoint = adjoint * (-other / mine**2 if index else 1 / other)[..., None]
-    return _reduced(adjoint, mine.shape)
+    return _sum_broadcast(adjoint, mine.shape)
 
 
-def _product(_: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int) -> np.ndarray | None:
+def _slopes_of_product(
+    _: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
     data, held = arrays[0], arrays[1]
     if index != 1 or data is None or held is None or held.ndim != 2 or data.ndim < 2:
         return None
@@ -165,27 +173,31 @@ def _product(_: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, 
     return np.asarray(flat.T @ adjoint.reshape(flat.shape[0], -1))
 
 
-def _gemm(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int) -> np.ndarray | None:
+def _slopes_of_gemm(
+    step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
     data, held = arrays[0], arrays[index]
     if data is None or held is None or index == 0:
         return None
     if index == 2:
-        return _reduced(adjoint * np.float32(_attribute(step, "beta", 1.0)), held.shape)
-    turned = data if _attribute(step, "transA", 0) else data.T
-    found = turned @ adjoint.reshape(adjoint.shape[0], -1) * np.float32(_attribute(step, "alpha", 1.0))
+        return _sum_broadcast(adjoint * np.float32(_attribute_number(step, "beta", 1.0)), held.shape)
+    turned = data if _attribute_number(step, "transA", 0) else data.T
+    found = turned @ adjoint.reshape(adjoint.shape[0], -1) * np.float32(_attribute_number(step, "alpha", 1.0))
     shaped = found.reshape(turned.shape[0], adjoint.shape[1], -1)
-    return np.asarray(shaped.swapaxes(0, 1) if _attribute(step, "transB", 0) else shaped)
+    return np.asarray(shaped.swapaxes(0, 1) if _attribute_number(step, "transB", 0) else shaped)
 
 
-def _normalized(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int) -> np.ndarray | None:
+def _slopes_of_normalization(
+    step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
     data, held = arrays[0], arrays[index]
     if data is None or held is None or index == 0:
         return None
     if step.op_type == "LayerNormalization":
-        first = int(_attribute(step, "axis", -1)) % data.ndim
+        first = int(_attribute_number(step, "axis", -1)) % data.ndim
         over = tuple(range(first, data.ndim))
         mean, spread = data.mean(over, keepdims=True), data.var(over, keepdims=True)
-        scaled = (data - mean) / np.sqrt(spread + _attribute(step, "epsilon", 1e-5))
+        scaled = (data - mean) / np.sqrt(spread + _attribute_number(step, "epsilon", 1e-5))
         table = adjoint * scaled.astype(np.float32)[..., None] if index == 1 else adjoint
         return np.asarray(table.sum(tuple(range(first))))
     _, scale, _, mean, spread = (arrays[place] for place in range(5))
@@ -193,7 +205,7 @@ def _normalized(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.nda
         return None
     view = (-1, *(1,) * (data.ndim - 2))
     over = (0, *range(2, data.ndim))
-    size = np.sqrt(spread + _attribute(step, "epsilon", 1e-5))
+    size = np.sqrt(spread + _attribute_number(step, "epsilon", 1e-5))
     centred = data - mean.reshape(view)
     if index == 2:
         return np.asarray(adjoint.sum(over))
@@ -203,15 +215,17 @@ def _normalized(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.nda
     return np.asarray(along * (1 / size if index == 1 else -0.5 * scale / size**3)[:, None])
 
 
-def _convolution(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int) -> np.ndarray | None:
+def _slopes_of_convolution(
+    step: ProgramStep, arrays: Sequence[np.ndarray | None], adjoint: np.ndarray, index: int
+) -> np.ndarray | None:
     data, weights = arrays[0], arrays[1]
     if data is None or weights is None or index == 0:
         return None
-    groups, count = int(_attribute(step, "group", 1)), weights.ndim - 2
+    groups, count = int(_attribute_number(step, "group", 1)), weights.ndim - 2
     if index == 2:
         return np.asarray(adjoint.sum((0, *range(2, 2 + count))))
     sizes, given = weights.shape[2:], adjoint.shape[2:-1]
-    strides, dilations = (_listed(step, name, [1] * count) for name in ("strides", "dilations"))
+    strides, dilations = (_attribute_integers(step, name, [1] * count) for name in ("strides", "dilations"))
     before = _pads_before(step, data.shape[2:], given, sizes, strides, dilations)
     need = [(given[at] - 1) * strides[at] + (sizes[at] - 1) * dilations[at] + 1 for at in range(count)]
     behind = [max(0, need[at] - before[at] - data.shape[2 + at]) for at in range(count)]
@@ -231,7 +245,7 @@ def _convolution(step: Step, arrays: Sequence[np.ndarray | None], adjoint: np.nd
 
 
 def _pads_before(
-    step: Step,
+    step: ProgramStep,
     data: Sequence[int],
     given: Sequence[int],
     sizes: Sequence[int],
@@ -242,7 +256,7 @@ def _pads_before(
     if automatic == "VALID":
         return [0] * len(data)
     if automatic == "NOTSET":
-        return _listed(step, "pads", [0] * (2 * len(data)))[: len(data)]
+        return _attribute_integers(step, "pads", [0] * (2 * len(data)))[: len(data)]
     missing = [
         max(0, (given[at] - 1) * strides[at] + (sizes[at] - 1) * dilations[at] + 1 - data[at])
         for at in range(len(data))
@@ -250,21 +264,21 @@ def _pads_before(
     return [one // 2 if automatic == "SAME_UPPER" else one - one // 2 for one in missing]
 
 
-def _attribute(step: Step, name: str, default: float) -> float:
+def _attribute_number(step: ProgramStep, name: str, default: float) -> float:
     held = step.node.attributes
     return float(held[name].value) if name in held else default
 
 
-def _listed(step: Step, name: str, default: list[int]) -> list[int]:
+def _attribute_integers(step: ProgramStep, name: str, default: list[int]) -> list[int]:
     held = step.node.attributes
     return [int(one) for one in held[name].as_ints()] if name in held else default
 
 
 _RULES = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _elementwise),
-    "MatMul": _product,
-    "Gemm": _gemm,
-    "Conv": _convolution,
-    "BatchNormalization": _normalized,
-    "LayerNormalization": _normalized,
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div"), _slopes_of_elementwise),
+    "MatMul": _slopes_of_product,
+    "Gemm": _slopes_of_gemm,
+    "Conv": _slopes_of_convolution,
+    "BatchNormalization": _slopes_of_normalization,
+    "LayerNormalization": _slopes_of_normalization,
 }

@@ -14,13 +14,13 @@ from parityscope.hypotheses.from_outputs.reference import READ
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.hypotheses.edits import Behind, Edit
-    from parityscope.hypotheses.from_outputs.peeling import Pair
+    from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.from_outputs.peeling import GuessPair
     from parityscope.hypotheses.from_outputs.predicting import Guess
-    from parityscope.hypotheses.from_outputs.searching import Found
-    from parityscope.hypotheses.from_outputs.trying import Tried
+    from parityscope.hypotheses.from_outputs.searching import OutputsSearchResult
+    from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
-__all__ = ["Member", "Told", "told_of"]
+__all__ = ["EquivalentEdit", "OutputsAnswer", "told_of"]
 
 _COMPARED = 16  # members of a class whose tensors are looked at to tell them apart
 _LISTED = 40  # members that are told
@@ -29,11 +29,11 @@ _APART = 1e-4  # relative: tensors that differ by more are told apart by recordi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class EquivalentEdit:
     """An edit: in words, at the step that gives `output`, with the share of the error of all samples that it explains.
 
     `least` is that of the output and sample of which it explains least. What does the same in a graph
-    is as in `worker.Candidate`. `also` are the same change of other steps, which goes with it. `inside` is the
+    is as in `worker.EditCandidate`. `also` are the same change of other steps, which goes with it. `inside` is the
     control flow in whose body it is.
     """
 
@@ -49,7 +49,7 @@ class Member:
     reads: tuple[int | None, ...] | None = None
     behind: Behind = ()
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    also: tuple[Member, ...] = ()
+    also: tuple[EquivalentEdit, ...] = ()
     inside: str = ""
 
     @property
@@ -59,7 +59,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class OutputsAnswer:
     """The answer: `members` cannot be told apart and explain nearly all, shortest first; none where nothing does.
 
     They are proved where they are `exact`: leave no more than rounding may.
@@ -69,10 +69,10 @@ class Told:
     derivative. `record` are the tensors to record next, the one that decides most first.
     """
 
-    members: tuple[Member, ...] = ()
+    members: tuple[EquivalentEdit, ...] = ()
     exact: bool = False
-    pair: tuple[Member, ...] = ()
-    nearest: Member | None = None
+    pair: tuple[EquivalentEdit, ...] = ()
+    nearest: EquivalentEdit | None = None
     sites: tuple[str, ...] = ()
     live: int = 0
     predicted: int = 0
@@ -85,15 +85,15 @@ class Told:
     problem: str = ""
 
 
-def told_of(found: Found) -> Told:
+def told_of(found: OutputsSearchResult) -> OutputsAnswer:
     """A search in words."""
     best = found.trials.best
-    members = tuple(_member(one) for one in found.alike[:_LISTED])
-    return Told(
+    members = tuple(_member_of(one) for one in found.alike[:_LISTED])
+    return OutputsAnswer(
         members=() if found.pair is not None else members,
         exact=found.is_exact,
-        pair=() if found.pair is None else _members(found.pair),
-        nearest=None if best is None or best.explained <= 0 else _member(best),
+        pair=() if found.pair is None else _members_of_pair(found.pair),
+        nearest=None if best is None or best.explained <= 0 else _member_of(best),
         sites=tuple(dict.fromkeys(site.step.key for site in found.sites if not site.output.endswith(READ))),
         live=sum(not step.key.endswith(READ) for step in found.reference.live),
         predicted=found.predictor.generated,
@@ -101,30 +101,30 @@ def told_of(found: Found) -> Told:
         evaluations=found.trials.evaluations,
         untried=found.predictor.left_out,
         refused=dict(found.predictor.refused),
-        record=_dividing(found) if members else _halving(found),
+        record=_tensors_that_divide(found) if members else _tensor_that_halves(found),
     )
 
 
-def _member(one: Tried) -> Member:
+def _member_of(one: TriedGuess) -> EquivalentEdit:
     least = one.explained if one.share is None else one.share.least
-    return _described(one.guess, one.edit, one.explained, least)
+    return _describe_edit(one.guess, one.edit, one.explained, least)
 
 
-def _members(pair: Pair) -> tuple[Member, ...]:
+def _members_of_pair(pair: GuessPair) -> tuple[EquivalentEdit, ...]:
     """Both, with what the first explains alone and the second of what is left then, the larger one first."""
     shares = (pair.first, pair.share.pooled - pair.first)
     made = [
-        _described(guess, edit, share, pair.share.least)
+        _describe_edit(guess, edit, share, pair.share.least)
         for guess, edit, share in zip(pair.guesses, pair.edits, shares, strict=True)
     ]
     return tuple(sorted(made, key=lambda one: -one.share))
 
 
-def _described(guess: Guess, edit: Edit, share: float, least: float) -> Member:
+def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) -> EquivalentEdit:
     site = guess.site
     alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
     alone = alone and edit.whole is None
-    return Member(
+    return EquivalentEdit(
         words=edit.words,
         kind=guess.kind,
         output=site.output,
@@ -139,13 +139,13 @@ def _described(guess: Guess, edit: Edit, share: float, least: float) -> Member:
         constants=site.stretch.changed_constants(edit),
         inside="" if site.inner is None else site.step.key,
         also=tuple(
-            _described(replace(guess, site=other, others=(), rule=()), one, share, least)
+            _describe_edit(replace(guess, site=other, others=(), rule=()), one, share, least)
             for other, one in guess.everything(edit)[1:]
         ),
     )
 
 
-def _dividing(found: Found) -> tuple[str, ...]:
+def _tensors_that_divide(found: OutputsSearchResult) -> tuple[str, ...]:
     """Tensors that tell the members of a class apart, fewest first: each the one that parts most of what is still together."""
     members = found.alike[:_COMPARED]
     if len(members) < 2:
@@ -167,8 +167,8 @@ def _dividing(found: Found) -> tuple[str, ...]:
     groups: list[list[int]] = [list(range(len(members)))]
     chosen: list[str] = []
     while len(chosen) < _NEXT:
-        best = max(names, key=lambda name: len(_parted(found, sample, given, groups, name)), default="")
-        parted = _parted(found, sample, given, groups, best) if best else groups
+        best = max(names, key=lambda name: len(_part_groups(found, sample, given, groups, name)), default="")
+        parted = _part_groups(found, sample, given, groups, best) if best else groups
         if len(parted) == len(groups):
             break
         chosen.append(best)
@@ -176,8 +176,12 @@ def _dividing(found: Found) -> tuple[str, ...]:
     return tuple(chosen)
 
 
-def _parted(
-    found: Found, sample: int, given: Sequence[Mapping[str, np.ndarray]], groups: Sequence[Sequence[int]], name: str
+def _part_groups(
+    found: OutputsSearchResult,
+    sample: int,
+    given: Sequence[Mapping[str, np.ndarray]],
+    groups: Sequence[Sequence[int]],
+    name: str,
 ) -> list[list[int]]:
     """The groups as recording a tensor would part them."""
     known = found.reference.values[sample][name]
@@ -187,7 +191,7 @@ def _parted(
         for member in group:
             array = given[member].get(name, known)
             for other, those in kept:
-                if _agree(array, other):
+                if _do_agree(array, other):
                     those.append(member)
                     break
             else:
@@ -196,14 +200,14 @@ def _parted(
     return parted
 
 
-def _agree(one: np.ndarray, other: np.ndarray) -> bool:
+def _do_agree(one: np.ndarray, other: np.ndarray) -> bool:
     if one.shape != other.shape:
         return False
     mine, its = (np.nan_to_num(np.asarray(array, np.float64)) for array in (one, other))
     return float(np.linalg.norm(mine - its)) <= _APART * float(np.linalg.norm(its))
 
 
-def _halving(found: Found) -> tuple[str, ...]:
+def _tensor_that_halves(found: OutputsSearchResult) -> tuple[str, ...]:
     """The tensor above or at which half of the sites lie: whether it is right says in which half the error comes in."""
     sites = {site.step.index for site in found.sites}
     if len(sites) < 2:

@@ -23,16 +23,16 @@ from parityscope.hypotheses.from_outputs.reference import READ
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from parityscope.hypotheses.edits import Edit
-    from parityscope.hypotheses.from_outputs.families import Family
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.predicting import Guess
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
-    from parityscope.hypotheses.from_outputs.sites import Site
+    from parityscope.hypotheses.from_outputs.sites import EditSite
 
     Responses = Mapping[int, Mapping[str, np.ndarray]]
 
-__all__ = ["Trials", "Tried", "fitted"]
+__all__ = ["Trials", "TriedGuess", "fit_amounts"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _EXACT = 0.9995
@@ -71,11 +71,11 @@ _CONVERGED = 1e-3  # of what is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Tried:
+class TriedGuess:
     """A guess with what its edit explains, on the first samples (`first`) or on all (`share`)."""
 
     guess: Guess
-    edit: Edit
+    edit: StretchEdit
     first: float
     share: Share | None = None
 
@@ -96,13 +96,13 @@ class Trials:
     trying: Callable[[str], None] = lambda _: None
     banned: frozenset[str] = frozenset()
     until: float = math.inf
-    sites: Sequence[Site] = ()
-    tried: list[Tried] = field(default_factory=list)
+    sites: Sequence[EditSite] = ()
+    tried: list[TriedGuess] = field(default_factory=list)
     evaluations: int = 0
     failed: int = 0
     seen: set[int] = field(default_factory=set)
     by_site: dict[str, float] = field(default_factory=dict)
-    best: Tried | None = None
+    best: TriedGuess | None = None
 
     @property
     def is_spent(self) -> bool:
@@ -133,7 +133,7 @@ class Trials:
                 least = max(least, self.seconds / 2)
                 more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
-    def attempt(self, guess: Guess) -> Tried | None:
+    def attempt(self, guess: Guess) -> TriedGuess | None:
         """Evaluates one guess, once."""
         if id(guess) in self.seen:
             return None
@@ -142,7 +142,7 @@ class Trials:
         if self.banned and edit.form in self.banned:
             return None
         self.trying(edit.words)
-        found = self._fitted(guess) if guess.family is not None else self._of(guess, edit)
+        found = self._fit_family(guess) if guess.family is not None else self._edits_of_guess(guess, edit)
         if found is None:
             self.failed += 1
             return None
@@ -153,7 +153,7 @@ class Trials:
         self.by_site[key] = max(self.by_site.get(key, -1.0), found.explained)
         return found
 
-    def responses(self, guess: Guess, edit: Edit, samples: Iterable[int]) -> Responses | None:
+    def responses(self, guess: Guess, edit: StretchEdit, samples: Iterable[int]) -> Responses | None:
         """The outputs with an edit, and with all that is made together with it; None where it cannot be run."""
         found = {}
         self.evaluations += 1
@@ -166,7 +166,7 @@ class Trials:
                 return None
         return found
 
-    def _response(self, sample: int, guess: Guess, edit: Edit) -> Mapping[str, np.ndarray]:
+    def _response(self, sample: int, guess: Guess, edit: StretchEdit) -> Mapping[str, np.ndarray]:
         if guess.others or guess.rule:
             redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
             changed = self.reference.changed_with(sample, redone)
@@ -177,15 +177,15 @@ class Trials:
             raise ParityError("it cannot be computed")
         return self.reference.respond(sample, guess.site.step, results)
 
-    def _of(self, guess: Guess, edit: Edit) -> Tried | None:
-        responses = self._first(guess, edit)
+    def _edits_of_guess(self, guess: Guess, edit: StretchEdit) -> TriedGuess | None:
+        responses = self._respond_first(guess, edit)
         if responses is None:
             return None
         if len(responses) < len(self.samples):
-            return Tried(guess=guess, edit=edit, first=self.residual.share(responses).pooled)
-        return self._confirmed(guess, edit, responses)
+            return TriedGuess(guess=guess, edit=edit, first=self.residual.share(responses).pooled)
+        return self._confirm_share(guess, edit, responses)
 
-    def _first(self, guess: Guess, edit: Edit) -> Responses | None:
+    def _respond_first(self, guess: Guess, edit: StretchEdit) -> Responses | None:
         """The outputs on the samples that were predicted; on the worst alone where that is not explained in part."""
         worst = max(self.samples, key=self.residual.size)
         responses = self.responses(guess, edit, (worst,))
@@ -195,48 +195,50 @@ class Trials:
         more = self.responses(guess, edit, others)
         return None if more is None else {**responses, **more}
 
-    def _confirmed(self, guess: Guess, edit: Edit, responses: Responses) -> Tried:
+    def _confirm_share(self, guess: Guess, edit: StretchEdit, responses: Responses) -> TriedGuess:
         """The share on the first samples, and where that is much on all of them."""
         first = self.residual.share(responses)
         others = [sample for sample in range(len(self.reference.values)) if sample not in responses]
-        if first.pooled < max(_PROMISING, self._least()):
-            return Tried(guess=guess, edit=edit, first=first.pooled)
+        if first.pooled < max(_PROMISING, self._least_share()):
+            return TriedGuess(guess=guess, edit=edit, first=first.pooled)
         if others:
             more = self.responses(guess, edit, others)
             if more is None:
-                return Tried(guess=guess, edit=edit, first=0.0)
+                return TriedGuess(guess=guess, edit=edit, first=0.0)
             responses = {**responses, **more}
-        return Tried(guess=guess, edit=edit, first=first.pooled, share=self.residual.share(responses))
+        return TriedGuess(guess=guess, edit=edit, first=first.pooled, share=self.residual.share(responses))
 
-    def _least(self) -> float:
+    def _least_share(self) -> float:
         """What is worth asking all samples: nearly as much as the best."""
         best = self.best
         return 0.0 if best is None else min(best.explained, ENOUGH) - 0.05
 
-    def _fitted(self, guess: Guess) -> Tried | None:
+    def _fit_family(self, guess: Guess) -> TriedGuess | None:
         """A family at the amounts that explain most, from those that were guessed; a wider one where that explains more."""
         family = guess.family
         if family is None:
             return None
         edit = guess.made()
-        first = self._first(guess, edit)
+        first = self._respond_first(guess, edit)
         if first is None:
             return None
         if self.residual.share(first).pooled < _PROMISING and family.kind != "filter":
-            return Tried(guess=guess, edit=edit, first=self.residual.share(first).pooled)
+            return TriedGuess(guess=guess, edit=edit, first=self.residual.share(first).pooled)
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
-        for wide, start, rule in self._wider(guess, family, found[1]) if _PROMISING <= found[0] < _EXACT else ():
+        for wide, start, rule in (
+            self._wider_families(guess, family, found[1]) if _PROMISING <= found[0] < _EXACT else ()
+        ):
             more = self._best_of(replace(guess, rule=rule), wide, start)
             if more is not None and more[0] > found[0] + _WIDER * (1 - found[0]):
                 family, found, guess.rule = wide, more, rule
         guess.family, guess.kind, guess.amounts = family, family.kind, found[1]
-        return self._confirmed(guess, guess.made(), found[2])
+        return self._confirm_share(guess, guess.made(), found[2])
 
-    def _wider(
-        self, guess: Guess, family: Family, amounts: tuple[float, ...]
-    ) -> Iterator[tuple[Family, tuple[float, ...], tuple[Site, ...]]]:
+    def _wider_families(
+        self, guess: Guess, family: EditFamily, amounts: tuple[float, ...]
+    ) -> Iterator[tuple[EditFamily, tuple[float, ...], tuple[EditSite, ...]]]:
         """Families that contain it: with a further number, or as one rule for all sites of the operator."""
         if family.wider is not None and len(amounts) == 1:
             yield *family.wider(amounts[0]), ()
@@ -245,7 +247,7 @@ class Trials:
             yield family, amounts, alike
 
     def _best_of(
-        self, guess: Guess, family: Family, start: tuple[float, ...]
+        self, guess: Guess, family: EditFamily, start: tuple[float, ...]
     ) -> tuple[float, tuple[float, ...], Responses] | None:
         """The share, amounts and responses of a family's best member on the first samples."""
 
@@ -253,17 +255,17 @@ class Trials:
             return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
 
         least = -math.inf if family.kind == "filter" else _PROMISING  # it begins where nothing is changed
-        found = fitted(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
+        found = fit_amounts(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
 
 
-def _are_alike(site: Site, other: Site) -> bool:
+def _are_alike(site: EditSite, other: EditSite) -> bool:
     """Whether these are two of one operator in the network itself, and not what is read of two inputs."""
     apart = site.step is not other.step and not site.output.endswith(READ)
     return apart and site.step.op_type == other.step.op_type and not (site.inner or other.inner)
 
 
-def fitted(
+def fit_amounts(
     respond: Callable[[np.ndarray], Responses | None],
     residual: Residual,
     start: np.ndarray,
@@ -329,7 +331,7 @@ class _Queues:
     def __init__(self, scored: Sequence[Guess], odd: Sequence[Guess], reference: Reference) -> None:
         self._groups: dict[str, deque[Guess]] = {
             "odd": deque(odd),
-            "short": deque(_shortest((*scored, *odd), reference)),
+            "short": deque(_shortest_edits((*scored, *odd), reference)),
         }
         ranked: dict[str, list[tuple[float, int, Guess]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
@@ -381,7 +383,7 @@ class _Queues:
         return None
 
 
-def _shortest(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
+def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
     """Edits in few words, by these and by what it costs to run them, what is predicted well before others."""
     costs: dict[int, float] = {}
     order = []

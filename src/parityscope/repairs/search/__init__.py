@@ -1,7 +1,7 @@
 """The mixed-precision search: which nodes to keep in FP32, found, measured and proved.
 
-In: a `Task` (a model, samples, a low format, budgets). Out: an `Outcome`, and a model on disk. An evaluation is one run
-of the switchable graph over the search samples; certification is counted apart.
+In: a `RepairTask` (a model, samples, a low format, budgets). Out: a `RepairOutcome`, and a model on disk. An evaluation is
+one run of the switchable graph over the search samples; certification is counted apart.
 
 * `screen`, `within`, `ranging`, `folding`: one FP32 run per sample; what cannot be low, inside of bodies too, and range repairs
   that make it possible after all;
@@ -15,7 +15,7 @@ of the switchable graph over the search samples; certification is counted apart.
 
 from __future__ import annotations
 
-from parityscope.repairs.search.driving import search
-from parityscope.repairs.search.records import Certificate, Edit, Flag, Kept, Outcome, Point, Task
+from parityscope.repairs.search.driving import search_repair
+from parityscope.repairs.search.records import Certificate, Flag, KeptNode, Point, RangeEdit, RepairOutcome, RepairTask
 
-__all__ = ["Certificate", "Edit", "Flag", "Kept", "Outcome", "Point", "Task", "search"]
+__all__ = ["Certificate", "Flag", "KeptNode", "Point", "RangeEdit", "RepairOutcome", "RepairTask", "search_repair"]

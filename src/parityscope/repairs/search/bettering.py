@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.improving import improver_of
-from parityscope.repairs.search.network import price
+from parityscope.repairs.search.network import price_assignment
 
 if TYPE_CHECKING:
     from parityscope.repairs.search.cut import Assignment
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.improving import Improver
     from parityscope.repairs.search.records import Point
 
-__all__ = ["KEPT_BACK", "bettered"]
+__all__ = ["KEPT_BACK", "better_assignment"]
 
 KEPT_BACK = 3.0  # evaluations of all search samples that are left for a stricter target. Chosen
 _PROPOSALS = 8  # evaluations of improved assignments. Chosen: each one halves what the bound is unsure of
@@ -34,7 +34,9 @@ _STARTS = 3  # cuts that an improvement starts from. Chosen
 _LEAST_GAIN = 0.002  # of the modelled time; less is not worth an evaluation. Chosen
 
 
-def bettered(finder: Finder, optima: list[Assignment], squared: np.ndarray, target: float, pinned: np.ndarray) -> None:
+def better_assignment(
+    finder: Finder, optima: list[Assignment], squared: np.ndarray, target: float, pinned: np.ndarray
+) -> None:
     """Evaluates assignments with these nodes in full precision that are cheaper than the best so far.
 
     optima: cuts, cheapest first. squared: float64, (nodes,). pinned: bool, (nodes,).
@@ -43,20 +45,20 @@ def bettered(finder: Finder, optima: list[Assignment], squared: np.ndarray, targ
         Spent: time or evaluations ran out.
     """
     improver = improver_of(finder.network, squared, pinned)
-    best = _passing(finder, improver, target)
+    best = _cheapest_passing(finder, improver, target)
     if best is None:
         return
-    _by_the_model(finder, improver, optima, target, best)
-    _runs(finder, improver, pinned, target)
+    _better_by_the_model(finder, improver, optima, target, best)
+    _bisect_runs(finder, improver, pinned, target)
 
 
-def _by_the_model(
+def _better_by_the_model(
     finder: Finder, improver: Improver, optima: list[Assignment], target: float, best: tuple[Point, np.ndarray]
 ) -> None:
     """Evaluates proposals under a bound on the predicted squared error that measurements correct."""
     point, low = best
     passed, failed = improver.predicted(low), math.inf
-    bound = _promised(passed, point, target)
+    bound = _promised_error(passed, point, target)
     for number in range(_PROPOSALS):
         if finder.left < KEPT_BACK or bound <= passed:
             return
@@ -69,13 +71,15 @@ def _by_the_model(
         if made.excess <= target:
             point, low = made, proposed
             passed = max(passed, improver.predicted(proposed))
-            bound = min(_promised(improver.predicted(proposed), point, target), math.sqrt(max(passed, bound) * failed))
+            bound = min(
+                _promised_error(improver.predicted(proposed), point, target), math.sqrt(max(passed, bound) * failed)
+            )
         else:
             failed = min(failed, improver.predicted(proposed))
             bound = math.sqrt(passed * failed)
 
 
-def _runs(finder: Finder, improver: Improver, pinned: np.ndarray, target: float) -> None:
+def _bisect_runs(finder: Finder, improver: Improver, pinned: np.ndarray, target: float) -> None:
     """Bisects the prefix, and the suffix, in full precision."""
     count = pinned.size
     ends, places = np.arange(count)[:, None], np.arange(count)[None]
@@ -85,7 +89,7 @@ def _runs(finder: Finder, improver: Improver, pinned: np.ndarray, target: float)
         if best is None:
             return
         fast = [k for k, one in enumerate(improver.pricer.seconds(lows)) if finder.as_fast(float(one), best)]
-        wanted = [k for k in fast if price(finder.network, lows[k]).flops < best.flops]
+        wanted = [k for k in fast if price_assignment(finder.network, lows[k]).flops < best.flops]
         failing, passing = -1, len(wanted)
         probe = passing - 1
         while passing - failing > 1 and finder.left >= KEPT_BACK:
@@ -97,13 +101,13 @@ def _runs(finder: Finder, improver: Improver, pinned: np.ndarray, target: float)
             probe = (failing + passing) // 2
 
 
-def _passing(finder: Finder, improver: Improver, target: float) -> tuple[Point, np.ndarray] | None:
+def _cheapest_passing(finder: Finder, improver: Improver, target: float) -> tuple[Point, np.ndarray] | None:
     """The cheapest assignment of the trail that reaches the target and keeps what is pinned."""
     held = [(point, finder.assignments[point.kept]) for point in finder.trail if point.excess <= target]
     kept = [(point, low) for point, low in held if math.isfinite(improver.predicted(low))]
     return min(kept, key=lambda one: improver.cost(one[1]), default=None)
 
 
-def _promised(predicted: float, point: Point, target: float) -> float:
+def _promised_error(predicted: float, point: Point, target: float) -> float:
     """The squared error that may be predicted, if measured and predicted errors keep their ratio."""
     return predicted * (target / point.excess) ** 2 if point.excess > 0 else predicted

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
@@ -40,7 +40,7 @@ __all__ = [
     "cast_seconds",
     "flops_of",
     "read_profile",
-    "roofline",
+    "roofline_times",
     "shape_of",
 ]
 
@@ -76,7 +76,7 @@ class Times:
 H200 = Hardware(name="NVIDIA H200 SXM", full=67e12, tf32=494.5e12, low=989.5e12, eighth=1979e12, bandwidth=4.8e12)
 
 
-def roofline(flops: float, elements: int, hardware: Hardware) -> Times:
+def roofline_times(flops: float, elements: int, hardware: Hardware) -> Times:
     """Both times of a node that does `flops` and reads and writes `elements` numbers."""
     return Times(
         full=max(flops / hardware.full, elements * _FULL_BYTES / hardware.bandwidth),
@@ -112,7 +112,7 @@ def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
     if node.op_type == "ConvTranspose":
         return 2.0 * math.prod(first) * math.prod(second[1:])
     if node.op_type == "Gemm":
-        depth = first[0] if integer(node, "transA", 0) else first[-1]
+        depth = first[0] if integer_attribute(node, "transA", 0) else first[-1]
         return 2.0 * math.prod(made) * depth
     if node.op_type == "Attention":  # two products of each query with every key
         return 4.0 * math.prod(first) * second[-2]

@@ -27,9 +27,9 @@ from parityscope.repairs.search.network import OUTSIDE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
 
-__all__ = ["Assignment", "cheapest", "path", "source_side"]
+__all__ = ["Assignment", "cheapest_assignment", "path_of_optima", "source_side"]
 
 _SCALE = 1 << 48
 _STEPS = 40  # multipliers on a path: 12 decades in steps of two
@@ -45,13 +45,15 @@ class Assignment:
     multiplier: float
 
 
-def cheapest(network: Network, sensitivities: np.ndarray, multiplier: float, pinned: np.ndarray) -> Assignment:
+def cheapest_assignment(
+    network: CutNetwork, sensitivities: np.ndarray, multiplier: float, pinned: np.ndarray
+) -> Assignment:
     """The exact optimum for a multiplier in seconds a unit of squared error.
 
     sensitivities: float64, (decisions,); an infinite one pins its node. pinned: bool, (decisions,).
     """
     count = len(network.vertices)
-    terms = _terms(network, sensitivities, multiplier, pinned)
+    terms = _cut_terms(network, sensitivities, multiplier, pinned)
     vertices = ~source_side(terms, count + 2 + 2 * len(network.wires), count, count + 1)[:count]
     low = np.zeros(network.decisions, np.bool_)
     for index, vertex in enumerate(network.vertices):
@@ -69,34 +71,39 @@ def source_side(terms: Sequence[tuple[int, int, float, float]], count: int, sour
     unit = _SCALE / max(finite, default=1.0) if max(finite, default=0.0) > 0 else 1.0
     never = sum(round(value * unit) for value in finite) + 1
     arcs = [
-        Arc(tail=tail, head=head, capacity=_whole(forward, unit, never), back=_whole(back, unit, never))
+        Arc(
+            tail=tail,
+            head=head,
+            capacity=_as_whole_number(forward, unit, never),
+            back=_as_whole_number(back, unit, never),
+        )
         for tail, head, forward, back in terms
     ]
     return np.array(minimum_cut(count, arcs, source, sink).source_side, np.bool_)
 
 
-def path(network: Network, sensitivities: np.ndarray, pinned: np.ndarray) -> list[Assignment]:
+def path_of_optima(network: CutNetwork, sensitivities: np.ndarray, pinned: np.ndarray) -> list[Assignment]:
     """The different optima from cheapest to most exact, as the multiplier grows by decades.
 
     It starts where the whole error is worth a ten-thousandth of the time that all nodes take, and ends where everything
-    that has a sensitivity is full. Arguments are those of `cheapest`.
+    that has a sensitivity is full. Arguments are those of `cheapest_assignment`.
     """
     finite = sensitivities[np.isfinite(sensitivities) & ~pinned]
     whole = float(finite.sum()) if finite.size else 0.0
     time = sum(vertex.times.full for vertex in network.vertices) + sum(wire.cast for wire in network.wires)
     found: list[Assignment] = []
     if whole <= 0 or time <= 0:
-        return [cheapest(network, sensitivities, 0.0, pinned)]
+        return [cheapest_assignment(network, sensitivities, 0.0, pinned)]
     for step in range(_STEPS + 1):
         multiplier = time / whole * 10.0 ** (-4.0 + _DECADES * step / _STEPS)
-        one = cheapest(network, sensitivities, multiplier, pinned)
+        one = cheapest_assignment(network, sensitivities, multiplier, pinned)
         if not found or not np.array_equal(found[-1].low, one.low):
             found.append(one)
     return found
 
 
-def _terms(
-    network: Network, sensitivities: np.ndarray, multiplier: float, pinned: np.ndarray
+def _cut_terms(
+    network: CutNetwork, sensitivities: np.ndarray, multiplier: float, pinned: np.ndarray
 ) -> list[tuple[int, int, float, float]]:
     """(tail, head, capacity, capacity back) in seconds; infinity for what must not be cut."""
     count = len(network.vertices)
@@ -106,7 +113,9 @@ def _terms(
         terms.append((index, low, vertex.times.full, 0.0))
         error = 0.0
         if vertex.decision is not None:
-            error = math.inf if pinned[vertex.decision] else _weighed(sensitivities[vertex.decision], multiplier)
+            error = (
+                math.inf if pinned[vertex.decision] else _weigh_sensitivity(sensitivities[vertex.decision], multiplier)
+            )
         terms.append((full, index, vertex.times.low + error, 0.0))
         if vertex.decision is None:
             tied = len(vertex.sources) == 1
@@ -128,9 +137,9 @@ def _terms(
     return terms
 
 
-def _weighed(sensitivity: float, multiplier: float) -> float:
+def _weigh_sensitivity(sensitivity: float, multiplier: float) -> float:
     return math.inf if math.isinf(sensitivity) else multiplier * float(sensitivity)
 
 
-def _whole(value: float, unit: float, never: int) -> int:
+def _as_whole_number(value: float, unit: float, never: int) -> int:
     return never if math.isinf(value) else round(value * unit)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.repairs.search.bettering import KEPT_BACK, bettered
-from parityscope.repairs.search.cut import cheapest, path
-from parityscope.repairs.search.sense import sense
+from parityscope.repairs.search.bettering import KEPT_BACK, better_assignment
+from parityscope.repairs.search.cut import cheapest_assignment, path_of_optima
+from parityscope.repairs.search.sense import sense_nodes
 
 if TYPE_CHECKING:
     from parityscope.repairs.search.cut import Assignment
@@ -34,13 +34,13 @@ def cut_out(finder: Finder, target: float, pinned: np.ndarray) -> None:
     Raises:
         Spent: time or evaluations ran out.
     """
-    squared = _sensitivities(finder, target, pinned)
-    optima = path(finder.network, squared, pinned)
-    _bisect(finder, optima, squared, target, pinned)
-    bettered(finder, optima, squared, target, pinned)
+    squared = _sense_candidates(finder, target, pinned)
+    optima = path_of_optima(finder.network, squared, pinned)
+    _bisect_optima(finder, optima, squared, target, pinned)
+    better_assignment(finder, optima, squared, target, pinned)
 
 
-def _sensitivities(finder: Finder, target: float, pinned: np.ndarray) -> np.ndarray:
+def _sense_candidates(finder: Finder, target: float, pinned: np.ndarray) -> np.ndarray:
     if finder.sensed is None:
         oracle = finder.oracle
         candidates = [int(place) for place in np.flatnonzero(~pinned)]
@@ -50,7 +50,7 @@ def _sensitivities(finder: Finder, target: float, pinned: np.ndarray) -> np.ndar
         reverse = finder.reverse if 2 * oracle.active > oracle.samples else None
         # One evaluation for sensitivities runs the active samples alone.
         most = finder.sensing or int(_SENSED * oracle.samples / oracle.active)
-        finder.sensed = sense(
+        finder.sensed = sense_nodes(
             oracle,
             candidates,
             target**2,
@@ -62,13 +62,15 @@ def _sensitivities(finder: Finder, target: float, pinned: np.ndarray) -> np.ndar
     return finder.sensed.squared
 
 
-def _bisect(finder: Finder, optima: list[Assignment], squared: np.ndarray, target: float, pinned: np.ndarray) -> None:
-    first = next((at for at, one in enumerate(optima) if _predicted(one, squared) <= target**2), len(optima) - 1)
+def _bisect_optima(
+    finder: Finder, optima: list[Assignment], squared: np.ndarray, target: float, pinned: np.ndarray
+) -> None:
+    first = next((at for at, one in enumerate(optima) if _predict_error(one, squared) <= target**2), len(optima) - 1)
     failing, passing = -1, len(optima)
     probe = first
     for number in range(_CUTS):
         if passing - failing <= 1:
-            _narrow(finder, (optima, failing, passing), squared, target, pinned, _CUTS - number)
+            _narrow_between(finder, (optima, failing, passing), squared, target, pinned, _CUTS - number)
             return
         finder.progress("cutting", number, _CUTS)
         if finder.evaluate(f"cut {optima[probe].multiplier:.2g}", optima[probe].low).excess <= target:
@@ -78,7 +80,7 @@ def _bisect(finder: Finder, optima: list[Assignment], squared: np.ndarray, targe
         probe = (failing + passing) // 2
 
 
-def _narrow(
+def _narrow_between(
     finder: Finder,
     ends: tuple[list[Assignment], int, int],
     squared: np.ndarray,
@@ -92,7 +94,7 @@ def _narrow(
         return
     one, other = optima[failing], optima[passing]
     for _ in range(left):
-        between = cheapest(finder.network, squared, math.sqrt(one.multiplier * other.multiplier), pinned)
+        between = cheapest_assignment(finder.network, squared, math.sqrt(one.multiplier * other.multiplier), pinned)
         if finder.left < KEPT_BACK or any(np.array_equal(between.low, end.low) for end in (one, other)):
             return
         if finder.evaluate(f"cut {between.multiplier:.2g}", between.low).excess <= target:
@@ -101,5 +103,5 @@ def _narrow(
             one = between
 
 
-def _predicted(assignment: Assignment, squared: np.ndarray) -> float:
+def _predict_error(assignment: Assignment, squared: np.ndarray) -> float:
     return float(squared[assignment.low].sum())

@@ -8,18 +8,24 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.backends.recording import silent
+from parityscope.backends.recording import ignore_progress
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
-from parityscope.memory import allow
-from parityscope.repairs.search.finding import find
+from parityscope.memory import allow_memory
+from parityscope.repairs.search.finding import find_cheapest
 from parityscope.repairs.search.fp8 import chosen_products, scales_said
 from parityscope.repairs.search.oracle import Spent
-from parityscope.repairs.search.preparing import outcome_of, prepare
-from parityscope.repairs.search.proving import certificate, certify, draws_of
-from parityscope.repairs.search.second import Second, in_bf16, offered
-from parityscope.repairs.search.telling import blocking, kept_nodes, said, told_floor
-from parityscope.repairs.search.writing import Written, check_output, move, unwritable_nodes, write
+from parityscope.repairs.search.preparing import outcome_of, prepare_search
+from parityscope.repairs.search.proving import certificate_of, certify_written, draws_of
+from parityscope.repairs.search.second import Second, kept_in_bf16, offer_second_format
+from parityscope.repairs.search.telling import describe_floor, describe_outcome, kept_nodes, list_blocking
+from parityscope.repairs.search.writing import (
+    WrittenRepair,
+    check_output,
+    move_model,
+    unwritable_nodes,
+    write_assignment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,17 +35,19 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
     from parityscope.case import Sample
-    from parityscope.repairs.search.preparing import Work
-    from parityscope.repairs.search.records import Certificate, Kept, Outcome, Point, Task, Verdict
+    from parityscope.repairs.search.preparing import SearchWork
+    from parityscope.repairs.search.records import Certificate, KeptNode, Point, RepairOutcome, RepairTask, Verdict
 
-__all__ = ["proved", "search"]
+__all__ = ["prove_written", "search_repair"]
 
 _ATTEMPTS = 3  # chosen: each one weakens the statement by the union bound
 _LARGE = 1 << 28  # bytes of a model whose search gives its memory back while a certificate is made. Chosen
 _STRICTER = 1.1  # beyond what the worst held-out sample asks for. Chosen
 
 
-def search(task: Task, folder: Path, output: Path | None = None, progress: Progress = silent) -> Outcome:
+def search_repair(
+    task: RepairTask, folder: Path, output: Path | None = None, progress: Progress = ignore_progress
+) -> RepairOutcome:
     """Finds the cheapest assignment that meets the budgets, writes it to `output`, and certifies what was written.
 
     `folder` is a scratch folder. Nothing is written where nothing needs a repair, or where nothing meets the budget.
@@ -48,32 +56,32 @@ def search(task: Task, folder: Path, output: Path | None = None, progress: Progr
         ParityError: the model, the data or the options cannot be used, or a runtime fails.
     """
     check_output(output, task.model.path)
-    allow(task.memory)
-    work = prepare(task, folder, progress)
-    floor = told_floor(task, work.search)
+    allow_memory(task.memory)
+    work = prepare_search(task, folder, progress)
+    floor = describe_floor(task, work.search)
     if floor:
         return replace(outcome_of(work, "infeasible", f"No assignment can meet the budget. {floor}."), blocks=(floor,))
     if work.original <= 1 / work.margin:
         # The repairs are not needed: what is searched and certified is the model as it is.
-        work = prepare(replace(task, range_repairs=False), folder, progress)
+        work = prepare_search(replace(task, range_repairs=False), folder, progress)
     if work.journal is None:
-        return _searched(work, output, progress)
+        return _search_and_conclude(work, output, progress)
     with contextlib.closing(work.journal):
-        found = _searched(work, output, progress)
+        found = _search_and_conclude(work, output, progress)
         # A search that ran out of time or evaluations can go on from its record, as one that was interrupted can.
         if not work.finder.spent:
             work.journal.remove()
     return found
 
 
-def _searched(work: Work, output: Path | None, progress: Progress) -> Outcome:
-    tried = _attempts(work, progress)
+def _search_and_conclude(work: SearchWork, output: Path | None, progress: Progress) -> RepairOutcome:
+    tried = _make_attempts(work, progress)
     if work.task.pick:
-        return _concluded(work, _picked(work, tried, progress), output)
+        return _conclude_outcome(work, _certify_picked(work, tried, progress), output)
     best = min(tried, key=lambda attempt: attempt.rank, default=None)
     if best is None:
-        return _ended_early(work) if work.finder.spent else _infeasible(work)
-    return _concluded(work, best, output)
+        return _ended_early(work) if work.finder.spent else _infeasible_outcome(work)
+    return _conclude_outcome(work, best, output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +89,8 @@ class _Attempt:
     """An assignment that was written and certified."""
 
     point: Point
-    kept: tuple[Kept, ...]
-    written: Written
+    kept: tuple[KeptNode, ...]
+    written: WrittenRepair
     certificate: Certificate
 
     @property
@@ -91,17 +99,17 @@ class _Attempt:
         return not self.certificate.certified, self.certificate.failures, self.point.seconds
 
 
-def _attempts(work: Work, progress: Progress) -> list[_Attempt]:
+def _make_attempts(work: SearchWork, progress: Progress) -> list[_Attempt]:
     """Certifies, and searches again with a stricter target while a held-out sample misses the budget."""
     strict = 1 / work.margin
     target, careful = _first_target(work, strict), False
     tried: list[_Attempt] = []
     for number in range(1, _ATTEMPTS + 1):
-        found = find(work.finder, target, careful=careful)
-        if _useless(work, found.point):
+        found = find_cheapest(work.finder, target, careful=careful)
+        if _is_useless(work, found.point):
             break
-        point, brain = _offered(work, found.point, target)
-        attempt = _attempt(work, point, brain, work.folder / f"attempt{number}.onnx", number, progress)
+        point, brain = _offer_bf16(work, found.point, target)
+        attempt = _make_attempt(work, point, brain, work.folder / f"attempt{number}.onnx", number, progress)
         tried.append(attempt)
         if not attempt.certificate.failures:
             break
@@ -113,7 +121,7 @@ def _attempts(work: Work, progress: Progress) -> list[_Attempt]:
     return tried
 
 
-def _first_target(work: Work, strict: float) -> float:
+def _first_target(work: SearchWork, strict: float) -> float:
     """Without the margin where everything low meets the budget itself: whether that holds is for the certificate to say."""
     try:
         worst = work.finder.evaluate("all low", ~work.finder.forced, probe=True).excess
@@ -122,7 +130,7 @@ def _first_target(work: Work, strict: float) -> float:
     return 1.0 if strict < worst <= 1 else strict
 
 
-def _picked(work: Work, tried: list[_Attempt], progress: Progress) -> _Attempt:
+def _certify_picked(work: SearchWork, tried: list[_Attempt], progress: Progress) -> _Attempt:
     """The row of the Pareto front that the user picked: the front of the same search without --pick."""
     front = outcome_of(work, "unproved", "").front
     if work.task.pick > len(front):
@@ -136,37 +144,39 @@ def _picked(work: Work, tried: list[_Attempt], progress: Progress) -> _Attempt:
     # Held-out samples on which an attempt failed have had a part in what was searched since.
     number = 1 + sum(bool(one.certificate.failures) for one in tried)
     brain = work.finder.offers.get(point, frozenset())
-    return _attempt(work, point, brain, work.folder / "picked.onnx", number, progress)
+    return _make_attempt(work, point, brain, work.folder / "picked.onnx", number, progress)
 
 
-def _useless(work: Work, point: Point) -> bool:
+def _is_useless(work: SearchWork, point: Point) -> bool:
     """Whether nothing of the model is left in low precision."""
     return len(point.kept) == len(work.finder.oracle.names) and bool(point.kept)
 
 
-def _offered(work: Work, point: Point, target: float) -> tuple[Point, frozenset[str]]:
+def _offer_bf16(work: SearchWork, point: Point, target: float) -> tuple[Point, frozenset[str]]:
     """The point, or one with some nodes in BF16 where that is a label; and those nodes."""
     if not (work.task.labels.second and point.kept):
         return point, frozenset()
-    return offered(work.finder, point, target, _second(work))
+    return offer_second_format(work.finder, point, target, _second_format(work))
 
 
-def _attempt(work: Work, point: Point, brain: frozenset[str], path: Path, number: int, progress: Progress) -> _Attempt:
+def _make_attempt(
+    work: SearchWork, point: Point, brain: frozenset[str], path: Path, number: int, progress: Progress
+) -> _Attempt:
     started = time.monotonic()
     finder = work.finder
     kept = kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
-    kept = in_bf16(kept, brain, finder.flags)
-    written = write(
+    kept = kept_in_bf16(kept, brain, finder.flags)
+    written = write_assignment(
         work.screened.model, work.task.labels.storage, kept, path, typed=work.task.typed, products=work.products
     )
     if work.screened.model.nbytes > _LARGE:
         finder.oracle.rest()
-    proof = proved(work, written, point, number, progress)
+    proof = prove_written(work, written, point, number, progress)
     work.seconds["certify"] = work.seconds.get("certify", 0.0) + time.monotonic() - started
     return _Attempt(point=point, kept=kept, written=written, certificate=proof)
 
 
-def _second(work: Work) -> Second:
+def _second_format(work: SearchWork) -> Second:
     """What it takes to offer BF16 to nodes."""
     model = work.screened.model
     return Second(
@@ -178,35 +188,37 @@ def _second(work: Work) -> Second:
     )
 
 
-def proved(work: Work, written: Written, point: Point, attempts: int, progress: Progress) -> Certificate:
+def prove_written(
+    work: SearchWork, written: WrittenRepair, point: Point, attempts: int, progress: Progress
+) -> Certificate:
     """The certificate of a written model; without held-out samples it says that there are none."""
     if not len(work.held_out):
-        return certificate((), attempts=attempts)
+        return certificate_of((), attempts=attempts)
     keep = None if written.casts is not None else (work.task.labels.storage, point.kept)
     draws = draws_of(load_model(written.path), work.task.threads, keep, work.task.labels.full)
 
     def reference(sample: Sample) -> Mapping[str, np.ndarray]:
         return work.reference(sample.arrays)
 
-    return certify(
+    return certify_written(
         draws, reference, list(work.held_out), work.held, attempts=attempts, seed=work.task.seed, progress=progress
     )
 
 
-def _concluded(work: Work, best: _Attempt, output: Path | None) -> Outcome:
+def _conclude_outcome(work: SearchWork, best: _Attempt, output: Path | None) -> RepairOutcome:
     proof, point = best.certificate, best.point
     verdict: Verdict
     # Of FP8 somebody has to know the scales: it is written even where all of it meets the budget.
     untouched = not point.kept and not work.screened.edits and not work.products
     if untouched and not proof.failures and not work.task.pick:
         verdict = "nothing" if proof.certified else "unproved"
-        statement = f"{_nothing(work)} {proof.statement}"
+        statement = f"{_say_nothing_needed(work)} {proof.statement}"
     else:
         verdict = "certified" if proof.certified else "unproved"
         brain = sum(one.format == "bf16" for one in best.kept)
-        statement = said(work.task, point, work.finder.network, len(work.screened.edits), proof, brain)
+        statement = describe_outcome(work.task, point, work.finder.network, len(work.screened.edits), proof, brain)
         if output is not None:
-            move(best.written.path, output)
+            move_model(best.written.path, output)
     base = outcome_of(work, "certified", statement)
     return replace(
         base,
@@ -215,21 +227,21 @@ def _concluded(work: Work, best: _Attempt, output: Path | None) -> Outcome:
         chosen=point,
         certificate=proof,
         casts_written=best.written.casts,
-        scales=_scales(work, point),
+        scales=_scales_of_products(work, point),
         skipped=(*base.skipped, *best.written.notes),
     )
 
 
-def _scales(work: Work, point: Point) -> dict[str, dict[str, float]]:
+def _scales_of_products(work: SearchWork, point: Point) -> dict[str, dict[str, float]]:
     chosen = chosen_products(work.products, point.kept)
     return scales_said(chosen, work.screened.model.graph()) if chosen else {}
 
 
-def _nothing(work: Work) -> str:
+def _say_nothing_needed(work: SearchWork) -> str:
     return f"Nothing needs a repair: everything in {work.task.labels.title} meets the budget; no file was written."
 
 
-def _ended_early(work: Work) -> Outcome:
+def _ended_early(work: SearchWork) -> RepairOutcome:
     statement = (
         f"The search ended after {work.finder.oracle.count} evaluations, before it found an assignment that meets the "
         "budget; give it more --time or --evaluations."
@@ -237,10 +249,10 @@ def _ended_early(work: Work) -> Outcome:
     return outcome_of(work, "unproved", statement)
 
 
-def _infeasible(work: Work) -> Outcome:
+def _infeasible_outcome(work: SearchWork) -> RepairOutcome:
     point = min(work.finder.trail, key=lambda one: (one.excess, one.seconds))
     finder = work.finder
-    blocks = blocking(finder.flags, finder.sensed, finder.oracle.names)
+    blocks = list_blocking(finder.flags, finder.sensed, finder.oracle.names)
     least = min((one for one in finder.trail if one.flops < 1), key=lambda one: one.excess, default=point)
     statement = (
         f"No assignment with anything in {work.task.labels.title} meets the budget. The nearest one with products in it makes "

@@ -20,14 +20,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.cut import source_side
-from parityscope.repairs.search.network import OUTSIDE, Price
+from parityscope.repairs.search.network import OUTSIDE, AssignmentPrice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.repairs.search.network import Network, Wire
+    from parityscope.repairs.search.network import CutNetwork, Wire
 
-__all__ = ["BF16", "F16", "F32", "LABELS", "expanded", "label_price", "moved", "resolved_labels", "total"]
+__all__ = [
+    "BF16",
+    "F16",
+    "F32",
+    "LABELS",
+    "best_move_to_label",
+    "expand_labels",
+    "label_price",
+    "resolved_labels",
+    "total_cost",
+]
 
 LABELS = ("f32", "f16", "bf16")
 F32, F16, BF16 = range(3)
@@ -36,17 +46,17 @@ _ROUNDS = 8  # chosen; two or three have been enough
 Term = tuple[int, int, float, float]
 
 
-def expanded(network: Network, squared: np.ndarray, multiplier: float, start: np.ndarray) -> np.ndarray:
+def expand_labels(network: CutNetwork, squared: np.ndarray, multiplier: float, start: np.ndarray) -> np.ndarray:
     """Labels that no offer of one label improves: int, (vertices,).
 
     squared: float64, (labels, decisions); infinite where a decision must not have the label. start: int, (vertices,).
     """
-    labels, least = start, total(network, squared, multiplier, start)
+    labels, least = start, total_cost(network, squared, multiplier, start)
     for _ in range(_ROUNDS):
         before = least
         for label in (BF16, F16, F32):
-            offered = moved(network, squared, multiplier, labels, label)
-            cost = total(network, squared, multiplier, offered)
+            offered = best_move_to_label(network, squared, multiplier, labels, label)
+            cost = total_cost(network, squared, multiplier, offered)
             if cost < least:
                 labels, least = offered, cost
         if least >= before:
@@ -54,36 +64,38 @@ def expanded(network: Network, squared: np.ndarray, multiplier: float, start: np
     return labels
 
 
-def moved(network: Network, squared: np.ndarray, multiplier: float, labels: np.ndarray, label: int) -> np.ndarray:
+def best_move_to_label(
+    network: CutNetwork, squared: np.ndarray, multiplier: float, labels: np.ndarray, label: int
+) -> np.ndarray:
     """The best labels of those in which every vertex keeps its own or takes `label`: int, (vertices,).
 
-    Arguments are those of `expanded`; labels: int, (vertices,), indices into `LABELS`.
+    Arguments are those of `expand_labels`; labels: int, (vertices,), indices into `LABELS`.
     """
     count = len(network.vertices)
     stay, take = count, count + 1  # the source and the sink
     terms: list[Term] = []
     for index in range(count):
         own = int(labels[index])
-        cost = _alone(network, squared, multiplier, index, own)
+        cost = _vertex_cost(network, squared, multiplier, index, own)
         terms.append((index, take, math.inf if own == label else cost, 0.0))
-        terms.append((stay, index, _alone(network, squared, multiplier, index, label), 0.0))
+        terms.append((stay, index, _vertex_cost(network, squared, multiplier, index, label), 0.0))
     spare = iter(range(count + 2, count + 2 + (len(LABELS) + 1) * len(network.wires)))
     for wire in network.wires:
-        terms.extend(_of_wire(wire, labels, label, (stay, take), spare))
+        terms.extend(_terms_of_wire(wire, labels, label, (stay, take), spare))
     keeps = source_side(terms, count + 2 + (len(LABELS) + 1) * len(network.wires), stay, take)[:count]
     return np.where(keeps, labels, label)
 
 
-def total(network: Network, squared: np.ndarray, multiplier: float, labels: np.ndarray) -> float:
+def total_cost(network: CutNetwork, squared: np.ndarray, multiplier: float, labels: np.ndarray) -> float:
     """The sum that is minimised, in seconds, of labels of all vertices: int, (vertices,).
 
-    squared: float64, (labels, decisions), and multiplier as for `expanded`.
+    squared: float64, (labels, decisions), and multiplier as for `expand_labels`.
     """
-    alone = sum(_alone(network, squared, multiplier, index, int(label)) for index, label in enumerate(labels))
-    return alone + sum(wire.cast * _casts(wire, labels) for wire in network.wires)
+    alone = sum(_vertex_cost(network, squared, multiplier, index, int(label)) for index, label in enumerate(labels))
+    return alone + sum(wire.cast * _count_casts(wire, labels) for wire in network.wires)
 
 
-def resolved_labels(network: Network, decided: np.ndarray) -> np.ndarray:
+def resolved_labels(network: CutNetwork, decided: np.ndarray) -> np.ndarray:
     """The labels of all vertices, int (vertices,), of those of the decisions, int (decisions,).
 
     What moves numbers of one format has that, else FP32.
@@ -98,23 +110,23 @@ def resolved_labels(network: Network, decided: np.ndarray) -> np.ndarray:
     return found
 
 
-def label_price(network: Network, decided: np.ndarray) -> Price:
+def label_price(network: CutNetwork, decided: np.ndarray) -> AssignmentPrice:
     """What labels of the decisions (int, (decisions,)) cost; FLOPs are those in FP32."""
     labels = resolved_labels(network, decided)
-    casts = [_casts(wire, labels) for wire in network.wires]
+    casts = [_count_casts(wire, labels) for wire in network.wires]
     seconds = sum(
         one.times.full if label == F32 else one.times.low for one, label in zip(network.vertices, labels, strict=True)
     )
     whole = sum(vertex.flops for vertex in network.vertices)
     kept = sum(one.flops for one, label in zip(network.vertices, labels, strict=True) if label == F32)
-    return Price(
+    return AssignmentPrice(
         seconds=seconds + sum(wire.cast * count for wire, count in zip(network.wires, casts, strict=True)),
         flops=kept / whole if whole else 0.0,
         casts=sum(casts),
     )
 
 
-def _alone(network: Network, squared: np.ndarray, multiplier: float, index: int, label: int) -> float:
+def _vertex_cost(network: CutNetwork, squared: np.ndarray, multiplier: float, index: int, label: int) -> float:
     vertex = network.vertices[index]
     seconds = vertex.times.full if label == F32 else vertex.times.low
     if vertex.decision is None:
@@ -123,13 +135,15 @@ def _alone(network: Network, squared: np.ndarray, multiplier: float, index: int,
     return math.inf if math.isinf(error) else seconds + multiplier * error
 
 
-def _casts(wire: Wire, labels: np.ndarray) -> int:
+def _count_casts(wire: Wire, labels: np.ndarray) -> int:
     """The formats that readers of a tensor take and its producer does not give."""
     own = F32 if wire.producer == OUTSIDE else int(labels[wire.producer])
     return len({F32 if reader == OUTSIDE else int(labels[reader]) for reader in wire.consumers} - {own})
 
 
-def _of_wire(wire: Wire, labels: np.ndarray, label: int, ends: tuple[int, int], spare: Iterator[int]) -> Iterator[Term]:
+def _terms_of_wire(
+    wire: Wire, labels: np.ndarray, label: int, ends: tuple[int, int], spare: Iterator[int]
+) -> Iterator[Term]:
     """The terms of one tensor. What is outside is in FP32: it has taken `label` if that is FP32, and stays otherwise."""
     stay, take = ends
     outside = take if label == F32 else stay

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.cutting import cut_out
-from parityscope.repairs.search.network import price
+from parityscope.repairs.search.network import price_assignment
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.records import Point
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.backends.recording import Progress
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
     from parityscope.repairs.search.oracle import Oracle
     from parityscope.repairs.search.records import Flag
     from parityscope.repairs.search.reverse import Reverse
     from parityscope.repairs.search.sense import Sensed
 
-__all__ = ["Finder", "Found", "find"]
+__all__ = ["CheapestFound", "Finder", "find_cheapest"]
 
 # Evaluations of all search samples beyond those for sensitivities and for flagged nodes. Chosen: half of them find the first
 # cut that passes, the others better it.
@@ -54,7 +54,7 @@ class Finder:
     """
 
     oracle: Oracle
-    network: Network
+    network: CutNetwork
     flags: Sequence[Flag]
     progress: Progress
     sensing: int = 0
@@ -112,7 +112,7 @@ class Finder:
         if known is not None:
             self.trail[known] = replace(self.trail[known], excess=worst)
             return self.trail[known]
-        cost = price(self.network, low)
+        cost = price_assignment(self.network, low)
         point = Point(step=step, kept=kept, excess=worst, seconds=cost.seconds, flops=cost.flops, casts=cost.casts)
         self.trail.append(point)
         self.assignments[kept] = low
@@ -125,19 +125,19 @@ class Finder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CheapestFound:
     """The cheapest assignment that reaches the target (all in FP32 if no other does); `spent`: the search was cut short."""
 
     point: Point
     spent: bool = False
 
 
-def find(finder: Finder, target: float, *, careful: bool = False) -> Found:
+def find_cheapest(finder: Finder, target: float, *, careful: bool = False) -> CheapestFound:
     """The cheapest assignment whose worst excess is at most `target`; `careful` keeps every flagged node."""
     spent = False
     try:
         while True:
-            _search(finder, target, careful=careful)
+            _search_target(finder, target, careful=careful)
             best = finder.best(target, careful=careful)
             if best is None or finder.confirm(best, target).excess <= target:
                 break
@@ -146,23 +146,23 @@ def find(finder: Finder, target: float, *, careful: bool = False) -> Found:
     best = finder.best(target, careful=careful)
     if best is None:
         # Everything in full precision computes what the reference does: it needs no evaluation to be known.
-        best = _all_full(finder)
-    return Found(point=best, spent=spent)
+        best = _all_full_point(finder)
+    return CheapestFound(point=best, spent=spent)
 
 
-def _search(finder: Finder, target: float, *, careful: bool) -> None:
+def _search_target(finder: Finder, target: float, *, careful: bool) -> None:
     pinned = finder.pinned
     if not careful and finder.evaluate("all low", ~finder.forced, probe=True).excess <= target:
         return
     probed = bool((pinned & ~finder.forced).any()) or careful
     if probed and finder.evaluate("all low but the flagged", ~pinned, probe=True).excess <= target:
         if not careful:
-            _shrink(finder, target)
+            _shrink_kept(finder, target)
         return
     cut_out(finder, target, pinned)
 
 
-def _shrink(finder: Finder, target: float) -> None:
+def _shrink_kept(finder: Finder, target: float) -> None:
     """Takes flagged nodes that are beyond the range out of the kept set, one at a time, as long as it passes."""
     place = {name: index for index, name in enumerate(finder.oracle.names)}
     seconds = {vertex.name: vertex.times.full - vertex.times.low for vertex in finder.network.vertices}
@@ -178,9 +178,9 @@ def _shrink(finder: Finder, target: float) -> None:
     finder.excused += finder.oracle.passes - before
 
 
-def _all_full(finder: Finder) -> Point:
+def _all_full_point(finder: Finder) -> Point:
     low = np.zeros(len(finder.oracle.names), np.bool_)
-    cost = price(finder.network, low)
+    cost = price_assignment(finder.network, low)
     point = Point(
         step="all in full precision",
         kept=finder.oracle.names,

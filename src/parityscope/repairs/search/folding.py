@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.repairs.search.judging import excess
-from parityscope.repairs.search.staging import staged
+from parityscope.repairs.search.judging import worst_excess
+from parityscope.repairs.search.staging import stage_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
     from parityscope.repairs.search.judging import Yardstick
-    from parityscope.repairs.search.records import Edit, Task
+    from parityscope.repairs.search.records import RangeEdit, RepairTask
 
-__all__ = ["Folded", "folded", "worst_all_low"]
+__all__ = ["FoldedCopy", "choose_folding", "worst_all_low"]
 
 _SCALE = "scale_into_range"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class FoldedCopy:
     """The copy with the better exponents, and the evaluations that it took to tell."""
 
     model: Model
-    edits: tuple[Edit, ...]
+    edits: tuple[RangeEdit, ...]
     evaluations: int
 
 
-def folded(
-    task: Task,
+def choose_folding(
+    task: RepairTask,
     search: Inputs,
     references: Sequence[Mapping[str, np.ndarray]],
     held: Yardstick,
-    found: tuple[Model, tuple[Edit, ...]],
+    found: tuple[Model, tuple[RangeEdit, ...]],
     folder: Path,
-) -> Folded:
+) -> FoldedCopy:
     """The copy that was `found` with these edits, or the one with the least exponents, whichever is better low.
 
     Raises:
@@ -58,28 +58,28 @@ def folded(
         replace(one, details={**one.details, "balance": False}) if one.repair == _SCALE else one for one in edits
     )
     if least == edits:
-        return Folded(model=model, edits=edits, evaluations=0)
+        return FoldedCopy(model=model, edits=edits, evaluations=0)
     try:
-        other = staged(task.model, least, folder, "least")
+        other = stage_model(task.model, least, folder, "least")
     except ParityError:  # a repair behind it does not apply any more
-        return Folded(model=model, edits=edits, evaluations=0)
+        return FoldedCopy(model=model, edits=edits, evaluations=0)
     if other.sha256 == model.sha256:
-        return Folded(model=model, edits=edits, evaluations=0)
+        return FoldedCopy(model=model, edits=edits, evaluations=0)
     balanced, bare = (worst_all_low(one, task, search, references, held) for one in (model, other))
     if balanced <= bare:
-        return Folded(model=model, edits=edits, evaluations=2)
-    return Folded(model=other, edits=least, evaluations=2)
+        return FoldedCopy(model=model, edits=edits, evaluations=2)
+    return FoldedCopy(model=other, edits=least, evaluations=2)
 
 
 def worst_all_low(
-    model: Model, task: Task, search: Inputs, references: Sequence[Mapping[str, np.ndarray]], held: Yardstick
+    model: Model, task: RepairTask, search: Inputs, references: Sequence[Mapping[str, np.ndarray]], held: Yardstick
 ) -> float:
     """The worst excess over the search samples with everything low; infinite where an output is not finite.
 
     Raises:
         ParityError: the runtime refuses the simulation.
     """
-    run = open_simulation(arrange(model.graph(), task.labels.storage), threads=task.threads)
+    run = open_simulation(arrange_precision(model.graph(), task.labels.storage), threads=task.threads)
     return max(
-        excess(held, reference, run(sample.arrays)) for sample, reference in zip(search, references, strict=True)
+        worst_excess(held, reference, run(sample.arrays)) for sample, reference in zip(search, references, strict=True)
     )

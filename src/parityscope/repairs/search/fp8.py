@@ -20,7 +20,7 @@ import numpy as np
 
 from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.float8 import IN_FP8, Scaling, scalings_of
+from parityscope.arithmetic.float8 import IN_FP8, OperandScaling, scalings_of
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.repairs.search.costs import CAST_OVERHEAD, Times
 from parityscope.repairs.search.network import OUTSIDE, Vertex
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.repairs.search.costs import Hardware
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
 
 __all__ = ["chosen_products", "product_scales", "scales_said", "scales_taken", "with_products"]
 
@@ -70,13 +70,13 @@ def chosen_products(products: Mapping[str, Scalings], kept: Collection[str]) -> 
 
 
 def with_products(
-    network: Network,
+    network: CutNetwork,
     products: Mapping[str, Scalings],
     places: Mapping[str, int],
     shapes: Mapping[str, Sequence[int]],
     model: ir.Model,
     hardware: Hardware,
-) -> Network:
+) -> CutNetwork:
     """`network` with a vertex for each decision `<name> in FP8`; `places` are the places of all decisions by name.
 
     Where the nodes themselves decide nothing, they are in FP32, and no Casts stand between them.
@@ -89,7 +89,7 @@ def with_products(
         vertex = vertices[at[name]]
         unscaled = vertex.times.full if alone else vertex.times.low
         told = vertex.times.eighth
-        modelled = _seconds(vertex.flops, nodes[name], scalings, shapes, hardware) if math.isnan(told) else told
+        modelled = _fp8_seconds(vertex.flops, nodes[name], scalings, shapes, hardware) if math.isnan(told) else told
         scaled = min(unscaled, modelled)
         saved = unscaled - scaled
         times = vertex.times
@@ -112,7 +112,11 @@ def scales_said(products: Mapping[str, Scalings], model: ir.Model) -> dict[str, 
     """The scales of computed operands by product and input: what a plan has to say. Those of weights follow from them."""
     nodes = {node.name: node for node in model.graph}
     return {
-        name: {str(index): float(one.scale) for index, one in scalings.items() if not _constant(nodes[name], index)}
+        name: {
+            str(index): float(one.scale)
+            for index, one in scalings.items()
+            if not _is_constant_input(nodes[name], index)
+        }
         for name, scalings in products.items()
     }
 
@@ -132,17 +136,17 @@ def scales_taken(said: Mapping[str, Mapping[str, float]], model: ir.Model) -> di
         largest = dict.fromkeys(names, 1.0)
         own = scalings_of(model, largest, aligned).get(node.name or "")
         if own is not None:
-            given = {int(index): Scaling(scale=np.array(scale, np.float32)) for index, scale in held.items()}
+            given = {int(index): OperandScaling(scale=np.array(scale, np.float32)) for index, scale in held.items()}
             found[node.name or ""] = own | given
     return found
 
 
-def _constant(node: ir.Node, index: int) -> bool:
+def _is_constant_input(node: ir.Node, index: int) -> bool:
     value = node.inputs[index]
     return value is not None and constant_tensor(value) is not None
 
 
-def _seconds(
+def _fp8_seconds(
     flops: float, node: ir.Node, scalings: Scalings, shapes: Mapping[str, Sequence[int]], hardware: Hardware
 ) -> float:
     """The modelled time of a product in FP8 with a result of 16 bits, and of quantizing what it reads."""
@@ -155,6 +159,6 @@ def _seconds(
         quantized += 0 if tensor is not None else size
     given = math.prod(shapes.get(str(node.outputs[0].name), ()))
     traffic = (_EIGHT_BYTES * read + 2 * given) / hardware.bandwidth
-    passes = sum(0 if _constant(node, index) else 1 for index in scalings)
+    passes = sum(0 if _is_constant_input(node, index) else 1 for index in scalings)
     down = (2 + _EIGHT_BYTES) * quantized / hardware.bandwidth + CAST_OVERHEAD * passes
     return max(flops / hardware.eighth, traffic) + down

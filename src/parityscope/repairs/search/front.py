@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.search.records import Point
 
-__all__ = ["pareto"]
+__all__ = ["pareto_front"]
 
 
-def pareto(points: Iterable[Point]) -> tuple[Point, ...]:
+def pareto_front(points: Iterable[Point]) -> tuple[Point, ...]:
     """Those that no other one beats in both modelled seconds and excess, cheapest first; of equals the first found."""
     found: list[Point] = []
     for point in sorted(points, key=lambda one: (one.seconds, one.excess)):

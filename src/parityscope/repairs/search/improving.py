@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.repairs.search.network import OUTSIDE, resolved
+from parityscope.repairs.search.network import OUTSIDE, resolve_vertices
 from parityscope.repairs.search.pricing import Pricer, pricer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
 
 __all__ = ["Improver", "improver_of", "runs_of"]
 
@@ -40,7 +40,7 @@ _EACH_CAST = 1e-3
 class Improver:
     """A network with the squared sensitivities of its decisions: float64, (decisions,); `pinned`: bool, always full."""
 
-    network: Network
+    network: CutNetwork
     pricer: Pricer
     squared: np.ndarray
     pinned: np.ndarray
@@ -53,7 +53,7 @@ class Improver:
         """
         begun = [*starts, *runs_of(self.squared, self.pinned, bound)]
         unique = {low.tobytes(): low for low in begun if self.predicted(low) <= bound}
-        found = [self._improved(low, bound, _WORK / len(unique)) for low in unique.values()]
+        found = [self._descend_from(low, bound, _WORK / len(unique)) for low in unique.values()]
         return min(found, key=self.cost, default=None)
 
     def predicted(self, low: np.ndarray) -> float:
@@ -73,11 +73,11 @@ class Improver:
     def _costs(self, low: np.ndarray) -> np.ndarray:
         return self.pricer.seconds(low, each_cast=self.each_cast)
 
-    def _improved(self, low: np.ndarray, bound: float, work: float) -> np.ndarray:
+    def _descend_from(self, low: np.ndarray, bound: float, work: float) -> np.ndarray:
         """The end of the steepest descent from `low`."""
         current, cost, done = low, self.cost(low), 0.0
         while done < work:
-            moved = np.array(list(self._moves(current)), np.bool_).reshape(-1, low.size)
+            moved = np.array(list(self._neighbours_of(current)), np.bool_).reshape(-1, low.size)
             moved = moved[self._errors(moved) <= bound]
             done += moved.size + 1
             costs = self._costs(moved)
@@ -87,19 +87,19 @@ class Improver:
             current, cost = moved[best], float(costs[best])
         return current
 
-    def _moves(self, low: np.ndarray) -> Iterator[np.ndarray]:
+    def _neighbours_of(self, low: np.ndarray) -> Iterator[np.ndarray]:
         """The neighbours of an assignment, pinned nodes full."""
         count, length = low.size, 1
         while length <= count:
             # Long segments are not moved by single nodes: a quarter of their length.
             for begin in range(0, count - length + 1, max(1, length // 4)):
                 for value in (True, False):
-                    yield from self._with(low, slice(begin, begin + length), value=value)
+                    yield from self._with_places_changed(low, slice(begin, begin + length), value=value)
             length *= 2
         for region in self._regions(low):
-            yield from self._with(low, region, value=not low[region[0]])
+            yield from self._with_places_changed(low, region, value=not low[region[0]])
 
-    def _with(self, low: np.ndarray, places: slice | list[int], *, value: bool) -> Iterator[np.ndarray]:
+    def _with_places_changed(self, low: np.ndarray, places: slice | list[int], *, value: bool) -> Iterator[np.ndarray]:
         moved = low.copy()
         moved[places] = value
         moved &= ~self.pinned
@@ -116,7 +116,7 @@ class Improver:
                 vertex = root[vertex]
             return vertex
 
-        side = resolved(self.network, low)
+        side = resolve_vertices(self.network, low)
         for wire in self.network.wires:
             for reader in wire.consumers:
                 if OUTSIDE not in (wire.producer, reader) and side[wire.producer] == side[reader]:
@@ -128,7 +128,7 @@ class Improver:
         return [places for places in held.values() if len(places) > 1]
 
 
-def improver_of(network: Network, squared: np.ndarray, pinned: np.ndarray) -> Improver:
+def improver_of(network: CutNetwork, squared: np.ndarray, pinned: np.ndarray) -> Improver:
     """What improves assignments of a network.
 
     squared: float64, (decisions,); an infinite sensitivity pins its node. pinned: bool, (decisions,).

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer
+from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.case.graph import constant_value
 from parityscope.operators import base_of, of_kind
 from parityscope.repairs.search.watching import seen_within
@@ -75,7 +75,7 @@ def flops_within(node: ir.Node, sizes: Sizes) -> float:
             read = size_of(node.inputs[0], sizes)
             return 2.0 * read.elements * math.prod(weights[1:]) if read is not None else 0.0
         case "MatMul" | "Gemm":
-            return 2.0 * made.elements * _depth(node, dims, sizes)
+            return 2.0 * made.elements * _summed_length(node, dims, sizes)
         case op_type if op_type in of_kind("recurrent"):
             read = size_of(node.inputs[0], sizes)
             inner = sum(math.prod(one) for one in dims[1:3] if one is not None)
@@ -90,12 +90,12 @@ def size_of(value: ir.Value | None, sizes: Mapping[tuple[str, int], Size]) -> Si
     return None if node is None or value is None else sizes.get((node.name or "", value.index() or 0))
 
 
-def _depth(node: ir.Node, dims: list[list[int] | None], sizes: Sizes) -> float:
+def _summed_length(node: ir.Node, dims: list[list[int] | None], sizes: Sizes) -> float:
     """The length that a matrix product sums over; 0 where nobody knows it."""
     second = dims[1] if len(dims) > 1 else None
     if second:
-        return second[-1] if integer(node, "transB", 0) else second[max(len(second) - 2, 0)]
-    if integer(node, "transA", 0):
+        return second[-1] if integer_attribute(node, "transB", 0) else second[max(len(second) - 2, 0)]
+    if integer_attribute(node, "transA", 0):
         return dims[0][0] if dims[0] else 0.0
     if dims[0]:
         return dims[0][-1]

@@ -48,7 +48,7 @@ class Journal:
         self._estimates: dict[str, dict[str, float] | None] = {}
         self._torn = False
         if path.exists():
-            self._read()
+            self._read_lines()
 
     def __len__(self) -> int:
         return len(self._held) + len(self._labelled) + len(self._estimates)
@@ -62,7 +62,7 @@ class Journal:
         self._held[low, sample] = measured
         excess, squared = measured
         written = None if squared is None else squared.hex()
-        self._write({"low": low.hex(), "sample": sample, "excess": excess.hex(), "squared": written})
+        self._write_line({"low": low.hex(), "sample": sample, "excess": excess.hex(), "squared": written})
 
     def labelled(self, labels: bytes, sample: int) -> float | None:
         """The error of an assignment of more than two labels; None if it was not measured."""
@@ -71,11 +71,11 @@ class Journal:
     def add_labelled(self, labels: bytes, sample: int, excess: float) -> None:
         """Writes the error of an assignment of more than two labels down at once."""
         self._labelled[labels, sample] = excess
-        self._write({"labels": labels.hex(), "sample": sample, "excess": excess.hex()})
+        self._write_line({"labels": labels.hex(), "sample": sample, "excess": excess.hex()})
 
     def has_estimate(self, asked: Mapping[str, Any]) -> bool:
         """Whether backward passes have answered this (plain numbers, strings and lists)."""
-        return _question(asked) in self._estimates
+        return _question_key(asked) in self._estimates
 
     def estimate(self, asked: Mapping[str, Any]) -> dict[str, float] | None:
         """What they answered: squared errors by node; None where there were none to be had.
@@ -83,13 +83,13 @@ class Journal:
         Raises:
             KeyError: they have not.
         """
-        return self._estimates[_question(asked)]
+        return self._estimates[_question_key(asked)]
 
     def add_estimate(self, asked: Mapping[str, Any], squared: Mapping[str, float] | None) -> None:
         """Writes an answer of backward passes down at once."""
-        self._estimates[_question(asked)] = None if squared is None else dict(squared)
+        self._estimates[_question_key(asked)] = None if squared is None else dict(squared)
         written = None if squared is None else {name: value.hex() for name, value in squared.items()}
-        self._write({"asked": dict(asked), "estimate": written})
+        self._write_line({"asked": dict(asked), "estimate": written})
 
     def close(self) -> None:
         """Ends it; the file stays for whoever goes on from here."""
@@ -102,7 +102,7 @@ class Journal:
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write_line(self, line: dict[str, Any]) -> None:
         if self._file is None:
             try:
                 self._file = self.path.open("a", encoding="utf-8")
@@ -115,7 +115,7 @@ class Journal:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         fix = "remove it, or choose another -o"
         try:
             text = self.path.read_text(encoding="utf-8")
@@ -124,20 +124,20 @@ class Journal:
         self._torn = bool(text) and not text.endswith("\n")
         ours = False
         for number, raw in enumerate(text.splitlines()):
-            line = _parsed(raw)
+            line = _parse_line(raw)
             if number == 0 and line.get("schema") != _SCHEMA:
                 raise ParityError("this is no record of a search", where=str(self.path), fix=fix)
             if "schema" in line:
                 ours = line.get("search") == self._search
             elif ours and line:
-                self._take(line)
+                self._take_line(line)
 
-    def _take(self, line: dict[str, Any]) -> None:
+    def _take_line(self, line: dict[str, Any]) -> None:
         try:
             if "estimate" in line:
                 held = line["estimate"]
                 numbers = None if held is None else {str(name): float.fromhex(value) for name, value in held.items()}
-                self._estimates[_question(line["asked"])] = numbers
+                self._estimates[_question_key(line["asked"])] = numbers
                 return
             place, excess = int(line["sample"]), float.fromhex(line["excess"])
             if "labels" in line:
@@ -149,11 +149,11 @@ class Journal:
             return  # measured again
 
 
-def _question(asked: Mapping[str, Any]) -> str:
+def _question_key(asked: Mapping[str, Any]) -> str:
     return json.dumps(asked, sort_keys=True)
 
 
-def _parsed(raw: str) -> dict[str, Any]:
+def _parse_line(raw: str) -> dict[str, Any]:
     try:
         line = json.loads(raw)
     except ValueError:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.formats.loader import call
+from parityscope.case.formats.loader import call_user_code
 from parityscope.case.limits import TWO_SIDED
 from parityscope.case.policy import budgets_for
-from parityscope.comparison import can_be_scores, measure_pair, measurements
-from parityscope.comparison.rows import aligner
+from parityscope.comparison import can_be_scores, measure_all, measure_pair
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget
 
-__all__ = ["FLOOR_SHARE", "Yardstick", "excess", "relative_error", "squared_error", "yardstick"]
+__all__ = ["FLOOR_SHARE", "Yardstick", "make_yardstick", "relative_error", "squared_error", "worst_excess"]
 
 FLOOR_SHARE = 1e-3  # chosen: 60 dB below the loudest sample
 _OF_SCORES = frozenset({"top1_agreement", "top5_agreement", "kl_mean", "kl_max"})
@@ -51,7 +51,7 @@ class Yardstick:
         return min(held, default=1.0)
 
 
-def yardstick(
+def make_yardstick(
     budgets: tuple[Budget, ...],
     functions: Mapping[str, UserFunction],
     references: Iterable[Mapping[str, np.ndarray]],
@@ -70,10 +70,10 @@ def yardstick(
     for outputs in held:
         for name, array in outputs.items():
             if array.dtype.kind == "f" and array.size:
-                own = FLOOR_SHARE * _rms(array) if floor is None else floor
+                own = FLOOR_SHARE * _root_mean_square(array) if floor is None else floor
                 floors[name] = max(floors.get(name, 0.0), own)
     made = Yardstick(policy=Policy(budgets=budgets, matched=matched), functions=functions, floors=floors)
-    if held and not _terms(made, held[0], held[0]):
+    if held and not _excess_terms(made, held[0], held[0]):
         names = ", ".join(sorted({one.metric for one in budgets})) or "none"
         raise ParityError(
             f"no budget applies to an output of the model ({names})",
@@ -82,16 +82,16 @@ def yardstick(
     return made
 
 
-def excess(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+def worst_excess(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The worst of all budgets on one sample, in units of the budget. Arrays: by output name, any shape."""
-    candidate = aligner(held.policy.matched)(reference, candidate)
-    return max(_terms(held, reference, candidate), default=math.inf)
+    candidate = make_aligner(held.policy.matched)(reference, candidate)
+    return max(_excess_terms(held, reference, candidate), default=math.inf)
 
 
 def squared_error(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The sum over float outputs of (relative L2 error / budget)²; shares of differing elements for integers alone."""
     total = 0.0
-    candidate = aligner(held.policy.matched)(reference, candidate)
+    candidate = make_aligner(held.policy.matched)(reference, candidate)
     floats = [name for name, array in reference.items() if array.dtype.kind == "f"]
     for name in floats or reference:
         error = (
@@ -122,44 +122,46 @@ def relative_error(reference: np.ndarray, candidate: np.ndarray, floor: float) -
     return 0.0 if distance == 0 else math.inf if scale == 0 else distance / scale
 
 
-def _terms(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> list[float]:
+def _excess_terms(
+    held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]
+) -> list[float]:
     found = []
     for name, expected in reference.items():
         for budget in budgets_for(held.policy, name):
             if budget.metric not in held.functions:
-                value = _term(budget, expected, candidate[name], held.floors.get(name, 0.0))
+                value = _excess_of_budget(budget, expected, candidate[name], held.floors.get(name, 0.0))
                 found.extend([] if value is None else [value])
     for budget in held.policy.budgets:
         if budget.metric in held.functions:
             user = held.functions[budget.metric]
-            perfect, value = (_called(user, reference, side) for side in (reference, candidate))
-            found.append(_over(value, perfect, budget.limit))
+            perfect, value = (_call_metric(user, reference, side) for side in (reference, candidate))
+            found.append(_excess_over_limit(value, perfect, budget.limit))
     return found
 
 
-def _term(budget: Budget, reference: np.ndarray, candidate: np.ndarray, floor: float) -> float | None:
+def _excess_of_budget(budget: Budget, reference: np.ndarray, candidate: np.ndarray, floor: float) -> float | None:
     """One budget on one output; None where its metric does not apply to such tensors."""
     if reference.shape != candidate.shape:
         return math.inf
     is_float = reference.dtype.kind == "f"
     if budget.metric == "rel_l2":
-        return _over(relative_error(reference, candidate, floor), 0.0, budget.limit) if is_float else None
+        return _excess_over_limit(relative_error(reference, candidate, floor), 0.0, budget.limit) if is_float else None
     if budget.metric in _OF_SCORES and not can_be_scores(reference.dtype, reference.shape):
         return None
     scores = budget.metric in _OF_SCORES
     pair = measure_pair(reference, candidate, channel_axis=None, as_scores=scores)
-    found = measurements(pair).get(budget.metric)
+    found = measure_all(pair).get(budget.metric)
     if found is None:
         return None
     if budget.metric == "snr_db":  # equal tensors have an infinite one: an amplitude ratio takes the difference's place
         return 0.0 if found.value == math.inf else 10.0 ** ((budget.limit - found.value) / 20.0)
     if budget.metric in TWO_SIDED:
-        return _over(abs(found.value - TWO_SIDED[budget.metric]), 0.0, budget.limit)
-    own = measurements(measure_pair(reference, reference, channel_axis=None, as_scores=scores))
-    return _over(found.value, own[budget.metric].value, budget.limit)
+        return _excess_over_limit(abs(found.value - TWO_SIDED[budget.metric]), 0.0, budget.limit)
+    own = measure_all(measure_pair(reference, reference, channel_axis=None, as_scores=scores))
+    return _excess_over_limit(found.value, own[budget.metric].value, budget.limit)
 
 
-def _over(value: float, perfect: float, limit: float) -> float:
+def _excess_over_limit(value: float, perfect: float, limit: float) -> float:
     if value == perfect:
         return 0.0
     if not math.isfinite(value) or limit == perfect:
@@ -167,9 +169,9 @@ def _over(value: float, perfect: float, limit: float) -> float:
     return (value - perfect) / (limit - perfect)
 
 
-def _called(user: UserFunction, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]) -> float:
+def _call_metric(user: UserFunction, reference: Mapping[str, np.ndarray], side: Mapping[str, np.ndarray]) -> float:
     try:
-        value = call(user, user.function, dict(reference), dict(side), doing=f"the metric {user.text}")
+        value = call_user_code(user, user.function, dict(reference), dict(side), doing=f"the metric {user.text}")
     except ParityError as error:
         # What a metric of ours says about the outputs is said to the reader as it stands.
         if isinstance(error.__cause__, ParityError):
@@ -185,6 +187,6 @@ def _called(user: UserFunction, reference: Mapping[str, np.ndarray], side: Mappi
         ) from error
 
 
-def _rms(array: np.ndarray) -> float:
+def _root_mean_square(array: np.ndarray) -> float:
     finite = array[np.isfinite(array)].astype(np.float64)
     return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0

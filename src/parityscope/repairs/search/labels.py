@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from parityscope.arithmetic import format_named
 from parityscope.errors import ParityError
 
-__all__ = ["LOWS", "Labels", "labels_of"]
+__all__ = ["LOWS", "FormatLabels", "labels_of"]
 
 LOWS = ("f16", "bf16", "f8e4m3", "f16,bf16", "f8e4m3,f16", "f8e4m3,bf16")
 _EIGHT, _NOTHING = "f8e4m3", "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labels:
+class FormatLabels:
     """`storage`: the format that nodes may be in, "f32" for none. `eighths`: whether products may be in FP8.
 
     `second`: whether nodes that cannot be in FP16 may be in BF16. `full`: what products in FP32 take their operands in,
@@ -58,7 +58,7 @@ class Labels:
         return title if self.full == _NOTHING else f"{title} beside {format_named(self.full).title}"
 
 
-def labels_of(low: str) -> Labels:
+def labels_of(low: str) -> FormatLabels:
     """The labels of `low`: names of formats, in any order, with commas between; FP32 may be among them.
 
     Raises:
@@ -76,4 +76,4 @@ def labels_of(low: str) -> Labels:
         )
     both = len(storage) > 1
     first = "f16" if both else storage[0] if storage else _NOTHING
-    return Labels(storage=first, eighths=_EIGHT in asked, second=both, full=full)
+    return FormatLabels(storage=first, eighths=_EIGHT in asked, second=both, full=full)

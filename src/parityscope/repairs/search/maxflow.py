@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Arc", "Cut", "minimum_cut"]
+__all__ = ["Arc", "MinimumCut", "minimum_cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Arc:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class MinimumCut:
     """The value of a minimum cut, and for each vertex whether it lies on the source's side.
 
     Of several minimum cuts this is the one with the fewest vertices on the source's side.
@@ -42,7 +42,7 @@ class Cut:
     source_side: tuple[bool, ...]
 
 
-def minimum_cut(count: int, arcs: Iterable[Arc], source: int, sink: int) -> Cut:
+def minimum_cut(count: int, arcs: Iterable[Arc], source: int, sink: int) -> MinimumCut:
     """The minimum cut between two of `count` vertices.
 
     Raises:
@@ -58,9 +58,9 @@ def minimum_cut(count: int, arcs: Iterable[Arc], source: int, sink: int) -> Cut:
             net.add(arc)
     value = 0
     while True:
-        level = _levels(net, source)
+        level = _distance_levels(net, source)
         if level[sink] < 0:
-            return Cut(value=value, source_side=tuple(each >= 0 for each in level))
+            return MinimumCut(value=value, source_side=tuple(each >= 0 for each in level))
         value += _blocking_flow(net, level, source, sink)
 
 
@@ -79,7 +79,7 @@ class _Residual:
             self.left.append(capacity)
 
 
-def _levels(net: _Residual, source: int) -> list[int]:
+def _distance_levels(net: _Residual, source: int) -> list[int]:
     """The distance of each vertex from the source along edges with capacity left; -1 where there is no path."""
     level = [-1] * len(net.leaving)
     level[source] = 0

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing, dependencies, node_name
-from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline, shape_of
+from parityscope.case.graph import computing_nodes, dependencies_of, node_name
+from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline_times, shape_of
 from parityscope.repairs.search.inside import flops_within, size_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.costs import Hardware, Times
     from parityscope.repairs.search.inside import Sizes
 
-__all__ = ["OUTSIDE", "Network", "Price", "Vertex", "Wire", "network_of", "price", "resolved"]
+__all__ = [
+    "OUTSIDE",
+    "AssignmentPrice",
+    "CutNetwork",
+    "Vertex",
+    "Wire",
+    "network_of",
+    "price_assignment",
+    "resolve_vertices",
+]
 
 OUTSIDE = -1  # the FP32 world around the graph, as a producer or consumer
 
@@ -61,7 +70,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class CutNetwork:
     """Vertices in topological order; `decisions` is the number of nodes that decide."""
 
     vertices: tuple[Vertex, ...]
@@ -70,7 +79,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class AssignmentPrice:
     """What an assignment costs: modelled seconds, the share of FLOPs in full precision (0 where there are none), Casts."""
 
     seconds: float
@@ -85,7 +94,7 @@ def network_of(
     hardware: Hardware,
     measured: Mapping[str, Times],
     sizes: Sizes | None = None,
-) -> Network:
+) -> CutNetwork:
     """The network of `model`, whose nodes have unique names; `decisions` are those that can be low, by name.
 
     `shapes` gives the dimensions of tensors on one sample, `sizes` what bodies compute on it; a tensor of which neither is
@@ -95,9 +104,9 @@ def network_of(
     place = {name: index for index, name in enumerate(decisions)}
     drawing = _Drawing(shapes=shapes, sizes=sizes or {})
     vertices: list[Vertex] = []
-    for node, name in _named(model, place):
-        drawing.parted.update([node] if _divides(node, place) else [])
-        reads = [value for value in drawing.reads(node) if _flows(value) and value not in drawing.exact]
+    for node, name in _named_vertices(model, place):
+        drawing.parted.update([node] if _has_deciding_body(node, place) else [])
+        reads = [value for value in drawing.reads(node) if _is_float_flow(value) and value not in drawing.exact]
         if name not in place and not (reads and any(is_float(value) for value in node.outputs)):
             drawing.exact.update(node.outputs)
             continue
@@ -113,16 +122,16 @@ def network_of(
                 op_type=node.op_type,
                 decision=place.get(name),
                 flops=flops,
-                times=measured.get(name) or roofline(flops, elements, hardware),
+                times=measured.get(name) or roofline_times(flops, elements, hardware),
                 sources=() if name in place else sources,
             )
         )
     whole = sum(vertex.times.full for vertex in vertices)
-    wires = _wires(model, drawing, lambda value: cast_seconds(drawing.elements(value), hardware, whole))
-    return Network(vertices=tuple(vertices), wires=tuple(wires), decisions=len(place))
+    wires = _make_wires(model, drawing, lambda value: cast_seconds(drawing.elements(value), hardware, whole))
+    return CutNetwork(vertices=tuple(vertices), wires=tuple(wires), decisions=len(place))
 
 
-def resolved(network: Network, low: np.ndarray) -> np.ndarray:
+def resolve_vertices(network: CutNetwork, low: np.ndarray) -> np.ndarray:
     """Which vertices are low when the decisions `low` (bool, (decisions,)) are. Gives bool, (vertices,)."""
     found = np.zeros(len(network.vertices), np.bool_)
     for index, vertex in enumerate(network.vertices):
@@ -133,9 +142,9 @@ def resolved(network: Network, low: np.ndarray) -> np.ndarray:
     return found
 
 
-def price(network: Network, low: np.ndarray, *, vertices: bool = False) -> Price:
+def price_assignment(network: CutNetwork, low: np.ndarray, *, vertices: bool = False) -> AssignmentPrice:
     """The price of an assignment: bool, (decisions,), or (vertices,) when `vertices`."""
-    is_low = low if vertices else resolved(network, low)
+    is_low = low if vertices else resolve_vertices(network, low)
     seconds, kept, total = 0.0, 0.0, 0.0
     for vertex, each in zip(network.vertices, is_low, strict=True):
         seconds += vertex.times.low if each else vertex.times.full
@@ -147,7 +156,7 @@ def price(network: Network, low: np.ndarray, *, vertices: bool = False) -> Price
         if any((reader != OUTSIDE and bool(is_low[reader])) != own for reader in wire.consumers):
             casts += 1
             seconds += wire.cast
-    return Price(seconds=seconds, flops=kept / total if total else 0.0, casts=casts)
+    return AssignmentPrice(seconds=seconds, flops=kept / total if total else 0.0, casts=casts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,14 +178,16 @@ class _Drawing:
     def enter(self, node: ir.Node, number: int) -> None:
         """Makes a node the vertex `number`, and the border of its bodies where the nodes inside are vertices too."""
         self.numbers[node] = number
-        for body in bodies(node) if node in self.parted else ():
+        for body in bodies_of_node(node) if node in self.parted else ():
             self.carriers.update(dict.fromkeys(body.inputs, number))
             self.given.extend((value, number) for value in body.outputs)
 
     def reads(self, node: ir.Node) -> list[ir.Value]:
         """What a vertex depends on; what is captured by bodies whose nodes are vertices is theirs."""
         return (
-            [value for value in node.inputs if value is not None] if node in self.parted else list(dependencies(node))
+            [value for value in node.inputs if value is not None]
+            if node in self.parted
+            else list(dependencies_of(node))
         )
 
     def producer(self, value: ir.Value) -> int:
@@ -193,39 +204,41 @@ class _Drawing:
         return 0 if shape is None else math.prod(shape)
 
 
-def _named(model: ir.Model, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
+def _named_vertices(model: ir.Model, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
     """The nodes that may be vertices, with their names; those inside a node that is divided right behind it."""
-    for index, node in enumerate(computing(model)):
+    for index, node in enumerate(computing_nodes(model)):
         yield node, node_name(node, index)
-        yield from _inner(node, place)
+        yield from _vertices_inside(node, place)
 
 
-def _inner(node: ir.Node, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
-    if _divides(node, place):
-        for body in bodies(node):
+def _vertices_inside(node: ir.Node, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
+    if _has_deciding_body(node, place):
+        for body in bodies_of_node(node):
             for inner in body:
                 if inner.op_type != "Constant":
                     yield inner, inner.name or ""
-                    yield from _inner(inner, place)
+                    yield from _vertices_inside(inner, place)
 
 
-def _divides(node: ir.Node, place: Mapping[str, int]) -> bool:
+def _has_deciding_body(node: ir.Node, place: Mapping[str, int]) -> bool:
     """Whether a node inside this one, however deep, decides."""
-    return any(inner.name in place or _divides(inner, place) for body in bodies(node) for inner in body)
+    return any(
+        inner.name in place or _has_deciding_body(inner, place) for body in bodies_of_node(node) for inner in body
+    )
 
 
-def _wires(model: ir.Model, drawing: _Drawing, cast: Callable[[ir.Value], float]) -> list[Wire]:
+def _make_wires(model: ir.Model, drawing: _Drawing, cast: Callable[[ir.Value], float]) -> list[Wire]:
     kept = exact_uses(model)
     readers: dict[ir.Value, list[int]] = {}
     for node, number in drawing.numbers.items():
         steering = {value for index, value in enumerate(node.inputs) if (node, index) in kept}
         data = {value for index, value in enumerate(node.inputs) if (node, index) not in kept}
         for value in drawing.reads(node):
-            if _flows(value) and value not in drawing.exact and (value in data or value not in steering):
+            if _is_float_flow(value) and value not in drawing.exact and (value in data or value not in steering):
                 readers.setdefault(value, []).append(number)
     outputs = [(value, OUTSIDE) for value in model.graph.outputs]
     for value, number in [*drawing.given, *outputs]:
-        if _flows(value):
+        if _is_float_flow(value):
             readers.setdefault(value, []).append(number)
     return [
         Wire(
@@ -238,6 +251,6 @@ def _wires(model: ir.Model, drawing: _Drawing, cast: Callable[[ir.Value], float]
     ]
 
 
-def _flows(value: ir.Value) -> bool:
+def _is_float_flow(value: ir.Value) -> bool:
     """Whether a value is a float that is computed or fed."""
     return is_float(value) and constant_tensor(value) is None

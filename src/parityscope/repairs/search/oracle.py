@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.repairs.search.judging import excess, squared_error
-from parityscope.repairs.search.reverse import Estimate, cost
+from parityscope.repairs.search.judging import squared_error, worst_excess
+from parityscope.repairs.search.reverse import Estimate, cost_of_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.reverse import Reverse
 
-__all__ = ["ACTIVE", "Oracle", "Reading", "Spent"]
+__all__ = ["ACTIVE", "ExcessReading", "Oracle", "Spent"]
 
 # Of a text recogniser's lines one in ten is three times, one in a hundred twenty times as sensitive as the median one, in
 # single characters that hang in the balance; eight of a hundred and more reach into that tail. Chosen.
@@ -46,7 +46,7 @@ class Spent(Exception):  # noqa: N818 - it reads as a state: `except Spent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ExcessReading:
     """One assignment: the excess, in units of the budget, of each sample that it has been run on so far, by place."""
 
     excess: Mapping[int, float]
@@ -118,7 +118,7 @@ class Oracle:
         """How many samples are active."""
         return len(self._active)
 
-    def evaluate(self, low: np.ndarray, *, probe: bool = False) -> Reading:
+    def evaluate(self, low: np.ndarray, *, probe: bool = False) -> ExcessReading:
         """The errors with the nodes of `low` (bool, (nodes,)) in the format, on the active samples up to the first that misses.
 
         A probe is run on all samples, and says which of them are active.
@@ -127,21 +127,23 @@ class Oracle:
             Spent: the search has used up what it was given.
             ParityError: the runtime fails.
         """
-        if self._count(low) and probe:
-            self._active = _hardest({place: self._excess(low, place) for place in range(len(self._samples))}, ACTIVE)
+        if self._count_evaluation(low) and probe:
+            self._active = _hardest_samples(
+                {place: self._excess_on_sample(low, place) for place in range(len(self._samples))}, ACTIVE
+            )
         else:
-            self._until(low, tuple(self._active), 1.0)
+            self._run_until_beyond(low, tuple(self._active), 1.0)
         return self._reading(low)
 
-    def confirm(self, low: np.ndarray, limit: float) -> Reading:
+    def confirm(self, low: np.ndarray, limit: float) -> ExcessReading:
         """The errors on all samples, up to the first beyond `limit`, which becomes active.
 
         Raises:
             Spent: the search has used up what it was given.
             ParityError: the runtime fails.
         """
-        self._count(low)
-        self._until(low, (*self._active, *self._others()), limit)
+        self._count_evaluation(low)
+        self._run_until_beyond(low, (*self._active, *self._inactive_places()), limit)
         return self._reading(low)
 
     def squared(self, low: np.ndarray) -> float:
@@ -151,8 +153,8 @@ class Oracle:
             Spent: the search has used up what it was given.
             ParityError: the runtime fails.
         """
-        self._count(low)
-        squares = [self._measured(low, place, squared=True)[1] or 0.0 for place in sorted(self._active)]
+        self._count_evaluation(low)
+        squares = [self._measure_sample(low, place, squared=True)[1] or 0.0 for place in sorted(self._active)]
         return sum(squares) / len(squares)
 
     def estimated(self, reverse: Reverse, needed: int = 1) -> Estimate | None:
@@ -163,11 +165,11 @@ class Oracle:
         Raises:
             ParityError: the runtime fails.
         """
-        price = cost(reverse.passes)
+        price = cost_of_passes(reverse.passes)
         if self.count + price > self._most or self._clock() >= self._deadline:
             return None
         places = sorted(self._active)
-        found = self._answered(reverse, needed, places)
+        found = self._answer_of_passes(reverse, needed, places)
         if found is not None:
             self.count += price
             self._reversed += price * len(places)
@@ -184,17 +186,17 @@ class Oracle:
         """
         key = labels.astype(np.uint8).tobytes()
         if key not in self._labelled:
-            self._spend()
+            self._spend_run()
             self._labelled[key] = {}
         held, run = self._labelled[key], None
-        for place in (*self._active, *self._others()):
+        for place in (*self._active, *self._inactive_places()):
             over = held.get(place)
             if over is None and self._journal is not None:
                 over = self._journal.labelled(key, place)
                 self.resumed += over is not None
             if over is None:
                 run = opened() if run is None else run
-                over = excess(self._held, self._references[place], run(self._samples[place].arrays))
+                over = worst_excess(self._held, self._references[place], run(self._samples[place].arrays))
                 self.runs += 1
                 if self._journal is not None:
                     self._journal.add_labelled(key, place, over)
@@ -210,7 +212,7 @@ class Oracle:
     def plain_excess(self) -> float:
         """The worst excess with nothing low: what FP32 itself misses of the budget."""
         return max(
-            excess(self._held, reference, self._plain_outputs(place))
+            worst_excess(self._held, reference, self._plain_outputs(place))
             for place, reference in enumerate(self._references)
         )
 
@@ -224,37 +226,39 @@ class Oracle:
         """The assignment with everything low but the nodes called `names`: bool, (nodes,)."""
         return np.array([name not in names for name in self.names], np.bool_)
 
-    def _others(self) -> list[int]:
+    def _inactive_places(self) -> list[int]:
         return [place for place in range(len(self._samples)) if place not in self._active]
 
-    def _until(self, low: np.ndarray, places: Sequence[int], limit: float) -> None:
+    def _run_until_beyond(self, low: np.ndarray, places: Sequence[int], limit: float) -> None:
         """Runs an assignment on these samples until one is beyond `limit`: it comes first from then on."""
         for place in places:
-            if not self._excess(low, place) <= limit:
+            if not self._excess_on_sample(low, place) <= limit:
                 self._active = [place, *(one for one in self._active if one != place)]
                 return
 
-    def _excess(self, low: np.ndarray, place: int) -> float:
-        return self._measured(low, place, squared=False)[0]
+    def _excess_on_sample(self, low: np.ndarray, place: int) -> float:
+        return self._measure_sample(low, place, squared=False)[0]
 
-    def _reading(self, low: np.ndarray) -> Reading:
-        return Reading(excess={place: held[0] for place, held in sorted(self._known[_key(low)].items())})
+    def _reading(self, low: np.ndarray) -> ExcessReading:
+        return ExcessReading(
+            excess={place: held[0] for place, held in sorted(self._known[_assignment_key(low)].items())}
+        )
 
-    def _count(self, low: np.ndarray) -> bool:
+    def _count_evaluation(self, low: np.ndarray) -> bool:
         """Counts an assignment that is evaluated for the first time, and says whether it is."""
-        key = _key(low)
+        key = _assignment_key(low)
         if key in self._counted:
             return False
-        self._spend()
+        self._spend_run()
         self._counted.add(key)
         return True
 
-    def _spend(self) -> None:
+    def _spend_run(self) -> None:
         if self.count >= self._most or self._clock() >= self._deadline:
             raise Spent
         self.count += 1
 
-    def _answered(self, reverse: Reverse, needed: int, places: list[int]) -> Estimate | None:
+    def _answer_of_passes(self, reverse: Reverse, needed: int, places: list[int]) -> Estimate | None:
         """What backward passes say of the samples at `places`, or have said before the search was interrupted."""
         asked = {} if self._journal is None else {**reverse.asked(), "needed": needed, "places": places}
         if self._journal is not None and self._journal.has_estimate(asked):
@@ -268,8 +272,8 @@ class Oracle:
             self._journal.add_estimate(asked, None if found is None else found.squared)
         return found
 
-    def _measured(self, low: np.ndarray, place: int, *, squared: bool) -> Measured:
-        key = _key(low)
+    def _measure_sample(self, low: np.ndarray, place: int, *, squared: bool) -> Measured:
+        key = _assignment_key(low)
         self._asked.add((key, place, squared))
         known = self._known.setdefault(key, {}).get(place)
         if known is None and self._journal is not None:
@@ -278,7 +282,7 @@ class Oracle:
         if known is None or (squared and known[1] is None):
             self.runs += 1
             outputs = self._board.run(self._samples[place], low)
-            over = excess(self._held, self._references[place], outputs)
+            over = worst_excess(self._held, self._references[place], outputs)
             known = over, squared_error(self._held, self._plain_outputs(place), outputs) if squared else None
             if self._journal is not None:
                 self._journal.add(key, place, known)
@@ -292,10 +296,10 @@ class Oracle:
         return self._plain[place]
 
 
-def _key(low: np.ndarray) -> bytes:
+def _assignment_key(low: np.ndarray) -> bytes:
     return np.packbits(low).tobytes()
 
 
-def _hardest(over: Mapping[int, float], count: int) -> list[int]:
+def _hardest_samples(over: Mapping[int, float], count: int) -> list[int]:
     """The places with the largest excess; of equals the first."""
     return sorted(over, key=lambda place: (-over[place], place))[:count]

@@ -22,16 +22,16 @@ from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
 from parityscope.repairs.search.folding import worst_all_low
 from parityscope.repairs.search.fp8 import product_scales, with_products
-from parityscope.repairs.search.front import pareto
+from parityscope.repairs.search.front import pareto_front
 from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.journal import Journal
-from parityscope.repairs.search.judging import yardstick
+from parityscope.repairs.search.judging import make_yardstick
 from parityscope.repairs.search.network import network_of
 from parityscope.repairs.search.oracle import Oracle
-from parityscope.repairs.search.ranging import repaired
-from parityscope.repairs.search.records import Outcome
+from parityscope.repairs.search.ranging import apply_range_repairs
+from parityscope.repairs.search.records import RepairOutcome
 from parityscope.repairs.search.reverse import Reverse
-from parityscope.repairs.search.splitting import check, margin_of, split
+from parityscope.repairs.search.splitting import check_searchable, margin_of, split_samples
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -42,21 +42,21 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model, Sample
     from parityscope.repairs.search.judging import Yardstick
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
     from parityscope.repairs.search.ranging import Screened
-    from parityscope.repairs.search.records import Task, Verdict
+    from parityscope.repairs.search.records import RepairTask, Verdict
 
-__all__ = ["Work", "distinct", "outcome_of", "prepare", "reference_of"]
+__all__ = ["SearchWork", "drop_repeated_samples", "outcome_of", "prepare_search", "reference_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class SearchWork:
     """What the steps share.
 
     `original` is the excess of the model with everything low before range repairs, NaN where there were none.
     """
 
-    task: Task
+    task: RepairTask
     folder: Path
     search: Inputs
     held_out: Inputs
@@ -73,23 +73,23 @@ class Work:
     seconds: dict[str, float]
 
 
-def prepare(task: Task, folder: Path, progress: Progress) -> Work:
+def prepare_search(task: RepairTask, folder: Path, progress: Progress) -> SearchWork:
     """Screens the model, applies range repairs to a copy, and opens its switchable graph.
 
     Raises:
         ParityError: the model, the data or the options cannot be used.
     """
     started = time.monotonic()
-    skipped = check(task)
-    search, held_out, repeated = distinct(*split(task))
+    skipped = check_searchable(task)
+    search, held_out, repeated = drop_repeated_samples(*split_samples(task))
     margin = margin_of(task, len(search))
     reference = reference_of(task)
     samples = list(search)
     references = [reference(sample.arrays) for sample in samples]
-    held = yardstick(task.budgets, task.functions, references, task.floor, task.matched)
-    screened = repaired(task, search, references, margin, held, folder, progress)
+    held = make_yardstick(task.budgets, task.functions, references, task.floor, task.matched)
+    screened = apply_range_repairs(task, search, references, margin, held, folder, progress)
     seconds = {"screen": time.monotonic() - started}
-    products = _products(task, screened.model, search, margin, progress)
+    products = _scale_products(task, screened.model, search, margin, progress)
     board = Switchboard(
         screened.model.graph(),
         task.labels.storage,
@@ -100,8 +100,10 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         inside=task.typed,
     )
     names = [node.name for node in board.graph.nodes]
-    network = _network(task, screened.model, samples, names, products)
-    journal = None if task.journal is None else Journal(task.journal, _described(task, screened.model, search, held))
+    network = _searched_network(task, screened.model, samples, names, products)
+    journal = (
+        None if task.journal is None else Journal(task.journal, _digest_of_question(task, screened.model, search, held))
+    )
     oracle = Oracle(
         board,
         samples,
@@ -112,7 +114,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
         journal=journal,
     )
     original = worst_all_low(task.model, task, search, references, held) if screened.edits else math.nan
-    return Work(
+    return SearchWork(
         task=task,
         folder=folder,
         search=search,
@@ -128,7 +130,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
             flags=screened.flags,
             progress=progress,
             sensing=task.sensing,
-            reverse=_reverse(task, screened.model, held, products),
+            reverse=_make_reverse(task, screened.model, held, products),
         ),
         original=original,
         skipped=(*skipped, *repeated, *board.graph.notes),
@@ -138,7 +140,7 @@ def prepare(task: Task, folder: Path, progress: Progress) -> Work:
     )
 
 
-def distinct(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Skip, ...]]:
+def drop_repeated_samples(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Skip, ...]]:
     """The held-out samples without those that repeat another's inputs, a search sample's or their own."""
     repeats = repeats_of((*search, *held_out))
     again = [index for index in held_out.indices if index in repeats]
@@ -153,18 +155,18 @@ def distinct(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inputs, tuple[Sk
     return search, kept, (skip,)
 
 
-def reference_of(task: Task) -> Run:
+def reference_of(task: RepairTask) -> Run:
     """The reference: the model's own file in ONNX Runtime."""
     return open_path(task.model.path, outputs=[value.name for value in task.model.outputs], threads=task.threads)
 
 
-def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
+def outcome_of(work: SearchWork, verdict: Verdict, statement: str) -> RepairOutcome:
     """The outcome with everything that is known whatever was chosen."""
     trail = (*work.finder.trail, *work.finder.offers)
     sensed = work.finder.sensed
     before = work.screened.evaluations + (not math.isnan(work.original))
     first = next((point.excess for point in trail if point.step == "all low"), math.nan)
-    return Outcome(
+    return RepairOutcome(
         verdict=verdict,
         statement=statement,
         low=work.task.low,
@@ -173,7 +175,7 @@ def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
         nodes=len(work.finder.oracle.names),
         flags=work.screened.first,
         edits=work.screened.edits,
-        front=pareto(trail),
+        front=pareto_front(trail),
         trail=trail,
         all_low=first if math.isnan(work.original) else work.original,
         search_samples=work.search.indices,
@@ -190,7 +192,7 @@ def outcome_of(work: Work, verdict: Verdict, statement: str) -> Outcome:
     )
 
 
-def _reverse(task: Task, model: Model, held: Yardstick, products: Mapping[str, Scalings]) -> Reverse:
+def _make_reverse(task: RepairTask, model: Model, held: Yardstick, products: Mapping[str, Scalings]) -> Reverse:
     return Reverse(
         graph=model.graph,
         low=task.labels.storage,
@@ -201,7 +203,9 @@ def _reverse(task: Task, model: Model, held: Yardstick, products: Mapping[str, S
     )
 
 
-def _products(task: Task, model: Model, search: Inputs, margin: float, progress: Progress) -> dict[str, Scalings]:
+def _scale_products(
+    task: RepairTask, model: Model, search: Inputs, margin: float, progress: Progress
+) -> dict[str, Scalings]:
     """The scales of the products that may be in FP8; none where none is asked for.
 
     Raises:
@@ -219,7 +223,7 @@ def _products(task: Task, model: Model, search: Inputs, margin: float, progress:
     return found
 
 
-def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str:
+def _digest_of_question(task: RepairTask, model: Model, search: Inputs, held: Yardstick) -> str:
     """The digest of everything that a measured error depends on."""
     import onnxruntime
 
@@ -238,9 +242,9 @@ def _described(task: Task, model: Model, search: Inputs, held: Yardstick) -> str
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _network(
-    task: Task, model: Model, samples: list[Sample], everything: list[str], products: Mapping[str, Scalings]
-) -> Network:
+def _searched_network(
+    task: RepairTask, model: Model, samples: list[Sample], everything: list[str], products: Mapping[str, Scalings]
+) -> CutNetwork:
     graph, sample = model.graph(), samples[0]
     decisions = [name for name in everything if not (name.endswith(IN_FP8) and name.removesuffix(IN_FP8) in products)]
     names = {node.name for node in graph.graph.all_nodes()}

@@ -1,4 +1,4 @@
-"""Prices of many assignments at once, as `network.price` gives them one at a time.
+"""Prices of many assignments at once, as `network.price_assignment` gives them one at a time.
 
 What is low follows from the decisions in topological order; after that every sum is one over an array of
 (assignments, vertices) or (assignments, wires), so that thousands of assignments take as long as a few by themselves.
@@ -14,7 +14,7 @@ import numpy as np
 from parityscope.repairs.search.network import OUTSIDE
 
 if TYPE_CHECKING:
-    from parityscope.repairs.search.network import Network
+    from parityscope.repairs.search.network import CutNetwork
 
 __all__ = ["Pricer", "pricer_of"]
 
@@ -63,7 +63,7 @@ class Pricer:
         return total + cast @ (self.casts + each_cast)
 
 
-def pricer_of(network: Network) -> Pricer:
+def pricer_of(network: CutNetwork) -> Pricer:
     """The arrays of a network."""
     count = len(network.vertices)
 

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case.inputs import Sample
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.evaluation.switching import Switchboard
-from parityscope.repairs.search.judging import excess
+from parityscope.repairs.search.judging import worst_excess
 from parityscope.repairs.search.records import Certificate
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model
     from parityscope.repairs.search.judging import Yardstick
 
-__all__ = ["LEVELS", "Draws", "certificate", "certify", "confidence", "draws_of", "needed"]
+__all__ = ["LEVELS", "Draws", "certificate_of", "certify_written", "confidence_of_share", "draws_of", "samples_needed"]
 
 LEVELS = (0.95, 0.90)  # shares that are claimed, each with a confidence of the same size; below the last nothing is
 DRAWN_AGAIN = 8  # samples, the nearest to the budget. Chosen
@@ -66,7 +66,7 @@ def draws_of(written: Model, threads: int, kept: tuple[str, Collection[str]] | N
 
     def opened(threads: int, order: int | None) -> Run:
         if kept is None:
-            found = arrange(written.graph(), None if full == "f32" else full)
+            found = arrange_precision(written.graph(), None if full == "f32" else full)
             return open_simulation(found, threads=threads, order=order)
         board = Switchboard(written.graph(), kept[0], threads=threads, full=full, order=order)
         assignment = np.array([node.name not in kept[1] for node in board.graph.nodes], np.bool_)
@@ -75,7 +75,7 @@ def draws_of(written: Model, threads: int, kept: tuple[str, Collection[str]] | N
     return Draws(plain=lambda: opened(threads, None), again=lambda: opened(1, _ORDER))
 
 
-def certify(
+def certify_written(
     draws: Draws,
     reference: Callable[[Sample], Mapping[str, np.ndarray]],
     samples: Sequence[Sample],
@@ -93,58 +93,58 @@ def certify(
     over, run = [], draws.plain()
     for position, sample in enumerate(samples):
         progress("certifying", position, len(samples))
-        over.append(excess(held, reference(sample), run(sample.arrays)))
+        over.append(worst_excess(held, reference(sample), run(sample.arrays)))
     nearest = sorted(range(len(over)), key=lambda place: -over[place])[:DRAWN_AGAIN]
     random = np.random.default_rng(seed)
     for place in nearest:
-        moved = _moved(samples[place], random)
-        over[place] = max(over[place], excess(held, reference(moved), run(moved.arrays)))
+        moved = _move_sample(samples[place], random)
+        over[place] = max(over[place], worst_excess(held, reference(moved), run(moved.arrays)))
     del run
     again = draws.again()
     for place in nearest:
         sample = samples[place]
-        over[place] = max(over[place], excess(held, reference(sample), again(sample.arrays)))
+        over[place] = max(over[place], worst_excess(held, reference(sample), again(sample.arrays)))
     progress("certifying", len(samples), len(samples))
-    return certificate(over, attempts=attempts)
+    return certificate_of(over, attempts=attempts)
 
 
-def certificate(over: Sequence[float], *, attempts: int = 1, draws: int = 3) -> Certificate:
+def certificate_of(over: Sequence[float], *, attempts: int = 1, draws: int = 3) -> Certificate:
     """What held-out samples say: `over` holds the excess of each, in units of the budget."""
     failures = sum(1 for value in over if not value <= 1)
-    level = next((one for one in LEVELS if not failures and len(over) >= needed(one, attempts)), None)
+    level = next((one for one in LEVELS if not failures and len(over) >= samples_needed(one, attempts)), None)
     share = level or LEVELS[0]
-    sure = 0.0 if failures else confidence(len(over), share, attempts)
+    sure = 0.0 if failures else confidence_of_share(len(over), share, attempts)
     return Certificate(
         excess=tuple(over),
         draws=draws,
         attempts=attempts,
         failures=failures,
         worst=max(over, default=math.nan),
-        p95=_quantile(over, 0.95),
+        p95=_excess_quantile(over, 0.95),
         share=share,
         confidence=sure,
         certified=level is not None,
-        statement=_statement(over, failures, share, sure, attempts, certified=level is not None),
+        statement=_state_certificate(over, failures, share, sure, attempts, certified=level is not None),
     )
 
 
-def confidence(count: int, share: float, attempts: int = 1) -> float:
+def confidence_of_share(count: int, share: float, attempts: int = 1) -> float:
     """How sure `count` clean samples make "at least `share` of them meet the budget": 1 - attempts share^count."""
     return max(0.0, 1.0 - attempts * share**count)
 
 
-def needed(level: float, attempts: int = 1) -> int:
+def samples_needed(level: float, attempts: int = 1) -> int:
     """The fewest clean samples for a share and a confidence of `level`: attempts level^n <= 1 - level."""
     return math.ceil(math.log((1 - level) / attempts) / math.log(level) - 1e-12)
 
 
-def _statement(
+def _state_certificate(
     over: Sequence[float], failures: int, share: float, sure: float, attempts: int, *, certified: bool
 ) -> str:
     count = len(over)
     plural = "" if count == 1 else "s"
     if not count:
-        return f"{needed(LEVELS[-1])} more samples, held out, would certify it for 90 % of samples like these."
+        return f"{samples_needed(LEVELS[-1])} more samples, held out, would certify it for 90 % of samples like these."
     if failures:
         return f"Not certified: {failures} of {count} held-out sample{plural} beyond the budget."
     tries = f" ({attempts} attempts)" if attempts > 1 else ""
@@ -152,19 +152,19 @@ def _statement(
     if certified:
         nearest = f"The worst of them makes {max(over):.2g} times the error allowed"
         return f"All {count} held-out samples meet the budget: {said}. {nearest}; a rarer input may miss."
-    fewest = needed(LEVELS[-1], attempts)
+    fewest = samples_needed(LEVELS[-1], attempts)
     return (
         f"The {count} held-out sample{plural} meet the budget, too few to certify more than that {said}. "
-        f"{fewest} clean ones would certify 90 %/90 %, {needed(LEVELS[0], attempts)} 95 %/95 %."
+        f"{fewest} clean ones would certify 90 %/90 %, {samples_needed(LEVELS[0], attempts)} 95 %/95 %."
     )
 
 
-def _quantile(over: Sequence[float], share: float) -> float:
+def _excess_quantile(over: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of the samples do not exceed; NaN without samples."""
     return sorted(over)[math.ceil(share * len(over)) - 1] if over else math.nan
 
 
-def _moved(sample: Sample, random: np.random.Generator) -> Sample:
+def _move_sample(sample: Sample, random: np.random.Generator) -> Sample:
     """The sample with float inputs moved by at most `_JITTER`, relative; inputs of integers (masks, ids) stay."""
     arrays = {
         name: (array * (1 + _JITTER * random.uniform(-1, 1, array.shape))).astype(array.dtype)

@@ -19,14 +19,14 @@ from parityscope.arithmetic import format_named
 from parityscope.backends._onnxruntime import open_session
 from parityscope.errors import ParityError
 from parityscope.records import Skip
-from parityscope.repairs import Repair, repairs
+from parityscope.repairs import Repair, known_repairs
 from parityscope.repairs.saturate_activation import CLIPPED, saturation_proof
-from parityscope.repairs.search.folding import folded, worst_all_low
+from parityscope.repairs.search.folding import choose_folding, worst_all_low
 from parityscope.repairs.search.judging import relative_error
-from parityscope.repairs.search.records import Edit, Flag
-from parityscope.repairs.search.screen import flagged, ranges_of
+from parityscope.repairs.search.records import Flag, RangeEdit
+from parityscope.repairs.search.screen import flag_nodes, ranges_of
 from parityscope.repairs.search.splitting import reduced_value
-from parityscope.repairs.search.staging import applied, finding_of, staged
+from parityscope.repairs.search.staging import apply_edits, finding_of, stage_model
 from parityscope.repairs.search.within import flagged_within
 from parityscope.repairs.search.writing import unwritable_nodes
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.repairs.search.judging import Yardstick
-    from parityscope.repairs.search.records import Task
+    from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["Screened", "repaired"]
+__all__ = ["Screened", "apply_range_repairs"]
 
 _TRIALS = 16  # chosen: each costs one FP32 run over all tensors of the search samples
 # How far an equivalent FP32 graph may be away: some hundred roundings to FP32 in a row. Chosen, as in the contract of
@@ -60,7 +60,7 @@ class Screened:
     """
 
     model: Model
-    edits: tuple[Edit, ...]
+    edits: tuple[RangeEdit, ...]
     flags: tuple[Flag, ...]
     first: tuple[Flag, ...]
     skipped: tuple[Skip, ...]
@@ -68,8 +68,8 @@ class Screened:
     evaluations: int
 
 
-def repaired(
-    task: Task,
+def apply_range_repairs(
+    task: RepairTask,
     search: Inputs,
     references: Sequence[Mapping[str, np.ndarray]],
     margin: float,
@@ -78,13 +78,13 @@ def repaired(
     progress: Progress,
 ) -> Screened:
     """Screens the model on the search samples and applies the range repairs that help."""
-    work = _Work(task=task, search=search, references=references, margin=margin, folder=folder, progress=progress)
-    model = staged(task.model, (), folder, "named")
+    work = _RangeWork(task=task, search=search, references=references, margin=margin, folder=folder, progress=progress)
+    model = stage_model(task.model, (), folder, "named")
     first = flags = work.screen(model)
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[RangeEdit, ...] = ()
     skipped: list[Skip] = []
     trials, screens = 0, 1
-    known = sorted(repairs().values(), key=_order)
+    known = sorted(known_repairs().values(), key=_repair_order)
     runs = 0
     for repair in known if task.range_repairs else []:
         refused: set[str] = set()
@@ -94,7 +94,7 @@ def repaired(
             runs += 1
             if math.isfinite(worst_all_low(model, task, search, references, held)):
                 continue
-        while trials < _TRIALS and (more := _edits(work, repair, model, flags, refused)):
+        while trials < _TRIALS and (more := _edits_of_repair(work, repair, model, flags, refused)):
             trials += 1
             tried = work.trial(edits + more, trials)
             screens += not isinstance(tried, Skip)
@@ -105,7 +105,7 @@ def repaired(
                 continue
             model, flags = tried
             edits += more
-    both = folded(task, search, references, held, (model, edits), folder)
+    both = choose_folding(task, search, references, held, (model, edits), folder)
     if both.edits != edits:
         flags = work.screen(both.model, both.edits)
     return Screened(
@@ -120,31 +120,31 @@ def repaired(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    task: Task
+class _RangeWork:
+    task: RepairTask
     search: Inputs
     references: Sequence[Mapping[str, np.ndarray]]
     margin: float
     folder: Path
     progress: Progress
 
-    def screen(self, model: Model, edits: tuple[Edit, ...] = ()) -> tuple[Flag, ...]:
+    def screen(self, model: Model, edits: tuple[RangeEdit, ...] = ()) -> tuple[Flag, ...]:
         """What is flagged in the copy with these edits, but for tensors that were proved to saturate without harm."""
         ranges = ranges_of(model, self.search, max(1, self.task.threads or 2), self.progress)
         graph = model.graph()
-        unwritable = self._unwritable(graph)
+        unwritable = self._unwritable_names(graph)
         clipped = [str(edit.details.get("tensor")) for edit in edits if edit.repair == _SATURATE]
         harmless = {*clipped, *(f"{tensor}{CLIPPED}" for tensor in clipped)}
         low, threads = self.task.labels.storage, max(1, self.task.threads or 2)
         within = flagged_within(model, self.search, ranges, low, self.margin, threads, apart=self.task.typed)
-        found = flagged(graph, ranges, low, self.margin, unwritable, within)
+        found = flag_nodes(graph, ranges, low, self.margin, unwritable, within)
         return tuple(flag for flag in found if not (self.saturates(flag, self.margin) and flag.tensor in harmless))
 
     def saturates(self, flag: Flag, margin: float = 1.0) -> bool:
         """Whether a node is flagged for an activation that is beyond the format's largest number, or nearly."""
         return flag.blame == "activation" and flag.value * margin > format_named(self.task.labels.storage).largest
 
-    def _unwritable(self, graph: ir.Model) -> Collection[str]:
+    def _unwritable_names(self, graph: ir.Model) -> Collection[str]:
         """The nodes without a low format; a search for products alone writes none."""
         low = self.task.labels.storage
         return unwritable_nodes(graph, low) if self.task.typed and low != "f32" else ()
@@ -161,11 +161,11 @@ class _Work:
             folder=model.path.parent,
         )
 
-    def trial(self, edits: tuple[Edit, ...], number: int) -> tuple[Model, tuple[Flag, ...]] | Skip:
+    def trial(self, edits: tuple[RangeEdit, ...], number: int) -> tuple[Model, tuple[Flag, ...]] | Skip:
         """The copy with these edits and what is flagged in it, or why it is no repair."""
         what = f"range repair {edits[-1].repair} at {edits[-1].node}"
         try:
-            model = staged(self.task.model, edits, self.folder, f"trial{number}")
+            model = stage_model(self.task.model, edits, self.folder, f"trial{number}")
             reduced = reduced_value(model.graph())
             if reduced:
                 return Skip(what=what, reason=f"it types the model itself, which the search does: {reduced}")
@@ -182,11 +182,13 @@ class _Work:
         return model, self.screen(model, edits)
 
 
-def _edits(work: _Work, repair: Repair, model: Model, flags: tuple[Flag, ...], refused: set[str]) -> tuple[Edit, ...]:
+def _edits_of_repair(
+    work: _RangeWork, repair: Repair, model: Model, flags: tuple[Flag, ...], refused: set[str]
+) -> tuple[RangeEdit, ...]:
     """The edits that a repair makes of a copy: all parameters', or one tensor's."""
     task = work.task
-    graph = applied(model.graph(), ())
-    found: list[Edit] = []
+    graph = apply_edits(model.graph(), ())
+    found: list[RangeEdit] = []
     for flag in sorted(flags, key=lambda one: (one.blame != "parameter", -one.value, one.node)):
         if flag.blame == "operator" or flag.node in refused or (found and flag.blame != "parameter"):
             continue
@@ -200,21 +202,21 @@ def _edits(work: _Work, repair: Repair, model: Model, flags: tuple[Flag, ...], r
         }
         if repair.name == _SATURATE:
             # The tensor overflows on its way to what reads it, not where it is read.
-            if not work.saturates(flag) or not _gives(graph, flag):
+            if not work.saturates(flag) or not _makes_tensor(graph, flag):
                 continue
             details["proof"] = work.proof(model, flag.tensor)
         code = _CODES[flag.blame]
         note = repair.apply(graph, finding_of(code, details, flag.text))
         if note is not None:
-            found.append(Edit(repair=repair.name, code=code, node=flag.node, note=note, details=details))
+            found.append(RangeEdit(repair=repair.name, code=code, node=flag.node, note=note, details=details))
     return tuple(found)
 
 
-def _order(repair: Repair) -> tuple[bool, bool, bool, str]:
+def _repair_order(repair: Repair) -> tuple[bool, bool, bool, str]:
     """Exact repairs first, then those that cost nothing; the one that holds for the samples alone comes last."""
     return repair.name == _SATURATE, not repair.exact, not repair.cost.startswith("none"), repair.name
 
 
-def _gives(graph: ir.Model, flag: Flag) -> bool:
+def _makes_tensor(graph: ir.Model, flag: Flag) -> bool:
     """Whether the flagged node makes the tensor."""
     return any(node.name == flag.node and any(one.name == flag.tensor for one in node.outputs) for node in graph.graph)

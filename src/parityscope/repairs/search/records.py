@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget, Skip
-    from parityscope.repairs.search.labels import Labels
+    from parityscope.repairs.search.labels import FormatLabels
 
-__all__ = ["Certificate", "Edit", "Flag", "Kept", "Outcome", "Point", "Task", "Verdict"]
+__all__ = ["Certificate", "Flag", "KeptNode", "Point", "RangeEdit", "RepairOutcome", "RepairTask", "Verdict"]
 
 Blame = Literal["parameter", "activation", "operator"]
 # nothing: pure low precision meets the budget. certified: proved on held-out samples. unproved: too few of them, or one
@@ -29,7 +29,7 @@ _NO_FUNCTIONS: Mapping[str, UserFunction] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class RepairTask:
     """What is asked.
 
     `low` is the format: "f16", "bf16", "f8e4m3", or several of them ("f8e4m3,f16"); `functions` are metrics of the user's
@@ -67,7 +67,7 @@ class Task:
     threads: int = 0
 
     @property
-    def labels(self) -> Labels:
+    def labels(self) -> FormatLabels:
         """What `low` means.
 
         Raises:
@@ -94,7 +94,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class RangeEdit:
     """A range repair that was applied: the plug-in, the finding's code, the node, and what it said that it did.
 
     `details` are the finding's (plain strings, numbers and lists), so that a plan can apply it again.
@@ -108,7 +108,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptNode:
     """A node kept out of the low format. `sensitivity` is its squared error in units of the budget, NaN if unmeasured.
 
     `format` is what it is kept in: FP32, or BF16 where that is another choice.
@@ -161,7 +161,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RepairOutcome:
     """What a search found. `front` is the Pareto front of `trail`, cheapest first; `chosen` one of them.
 
     `scales` are those of the computed operands of what is in FP8, by product and input.
@@ -179,8 +179,8 @@ class Outcome:
     typed: bool
     nodes: int
     flags: tuple[Flag, ...] = ()
-    edits: tuple[Edit, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    edits: tuple[RangeEdit, ...] = ()
+    kept: tuple[KeptNode, ...] = ()
     chosen: Point | None = None
     front: tuple[Point, ...] = ()
     trail: tuple[Point, ...] = ()

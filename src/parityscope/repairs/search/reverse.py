@@ -12,7 +12,7 @@ It is first order: it knows nothing of what overflows on the way, of quantizatio
 one that cannot be differentiated are left out; nodes inside bodies and those with bodies are too.
 
 A run with k directions computes the network once as it is, once rounded, and once backwards, where each direction costs about
-as much as two inferences: `cost(k)` = 2 + 2 k.
+as much as two inferences: `cost_of_passes(k)` = 2 + 2 k.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.evaluation.backward import Sweep
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.switching import Switchboard
 from parityscope.spilling import Keeper, note_read
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from parityscope.evaluation.worlds import World
     from parityscope.repairs.search.judging import Yardstick
 
-__all__ = ["PASSES", "Estimate", "Reverse", "cost"]
+__all__ = ["PASSES", "Estimate", "Reverse", "cost_of_passes"]
 
 # Chosen: with four samples the mean of sixteen squares, off by a third; sensitivities differ by factors of thousands.
 PASSES = 4
 _MEMORY = 4 << 30  # bytes of activations that are kept at once, in files beyond their share of the memory. Chosen
 
 
-def cost(passes: int) -> int:
+def cost_of_passes(passes: int) -> int:
     """What one run with so many passes costs, in plain inferences."""
     return 2 + 2 * passes
 
@@ -90,10 +90,10 @@ class Reverse:
         known = set(_decisions_of(board))
         for sample, outputs in zip(samples, plain, strict=True):
             seeds = self._seeds(outputs, random)
-            changes = _changes(board, sample) if seeds is not None else None
+            changes = _changes_of_rounding(board, sample) if seeds is not None else None
             if seeds is None or changes is None:
                 return None
-            found, lost = _projected(board, sweep, changes, seeds)
+            found, lost = _project_changes(board, sweep, changes, seeds)
             known -= lost
             if len(known) < needed:
                 return None
@@ -143,7 +143,7 @@ def _decisions_of(board: Switchboard) -> dict[str, str]:
     }
 
 
-def _changes(board: Switchboard, sample: Sample) -> _Changes | None:
+def _changes_of_rounding(board: Switchboard, sample: Sample) -> _Changes | None:
     """One run as it is, beside every node rounded on the exact inputs; None where that is more than can be held."""
     names = [node.name for node in board.graph.nodes]
     eighth = np.array([name.endswith(IN_FP8) for name in names], np.bool_)
@@ -159,7 +159,7 @@ def _changes(board: Switchboard, sample: Sample) -> _Changes | None:
     values: dict[str, np.ndarray] = {}
     changes: dict[str, dict[str, np.ndarray]] = {}
     held, keeper = 0, Keeper()
-    for moment in evaluate([plain, *lows.values()], sample.arrays, None, board.sessions):
+    for moment in evaluate_worlds([plain, *lows.values()], sample.arrays, None, board.sessions):
         for site in moment.sites:
             values[site] = keeper.keep(moment.stored("plain", site))
             held += values[site].nbytes
@@ -174,7 +174,7 @@ def _changes(board: Switchboard, sample: Sample) -> _Changes | None:
     return _Changes(values=values, changes=changes)
 
 
-def _projected(
+def _project_changes(
     board: Switchboard, sweep: Sweep, found: _Changes, seeds: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], set[str]]:
     """<adjoint, change> of each node that reaches an output, (passes,); and the nodes of which it is not known."""
@@ -199,13 +199,13 @@ def _projected(
             if not complete:
                 lost.add(name)
                 continue
-            parts = list(_products(found.changes.get(name, {}), adjoints))
+            parts = list(_project_by_site(found.changes.get(name, {}), adjoints))
             if parts:
                 products[name] = np.sum(parts, axis=0)
     return products, lost
 
 
-def _products(changes: Mapping[str, np.ndarray], adjoints: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
+def _project_by_site(changes: Mapping[str, np.ndarray], adjoints: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
     for site, change in changes.items():
         adjoint = adjoints.get(site)
         if adjoint is not None:

@@ -19,8 +19,8 @@ from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing, node_name
-from parityscope.expectation.lockstep import Plan, run_layers
+from parityscope.case.graph import computing_nodes, node_name
+from parityscope.expectation.lockstep import LockstepPlan, run_layers
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.operators import STANDARD, of_exactness, of_kind, with_trait
 from parityscope.repairs.search.records import Flag
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
-    from parityscope.expectation.forecasts import ChangedParameter, Range
+    from parityscope.expectation.forecasts import ChangedParameter, MagnitudeRange
 
-__all__ = ["flagged", "ranges_of", "vanishing"]
+__all__ = ["flag_nodes", "ranges_of", "vanishing_tensors"]
 
 _NONE: Mapping[str, Flag] = MappingProxyType({})
 
@@ -49,19 +49,19 @@ _ON_THE_WAY = _SUMS | with_trait("guards") | {"Mul", "Pow"} | {"Sqrt"}
 _COVERING = _SUMS | with_trait("guards")
 
 
-def ranges_of(model: Model, inputs: Inputs, threads: int, progress: Progress) -> dict[str, Range]:
+def ranges_of(model: Model, inputs: Inputs, threads: int, progress: Progress) -> dict[str, MagnitudeRange]:
     """The range of every float tensor that nodes compute, over all samples of `inputs`.
 
     Raises:
         ParityError: the reference cannot run.
     """
-    plan = Plan(model=model, inputs=inputs, targets={}, threads=threads, introduced=False)
+    plan = LockstepPlan(model=model, inputs=inputs, targets={}, threads=threads, introduced=False)
     return run_layers(plan, progress).ranges
 
 
-def flagged(
+def flag_nodes(
     model: ir.Model,
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, MagnitudeRange],
     low: str,
     margin: float,
     unwritable: Collection[str] = (),
@@ -76,32 +76,35 @@ def flagged(
     number_format = format_named(low)
     parameters = {one.name: one for one in changed_parameters(model, number_format)}
     exact = exact_uses(model)
-    lost = vanishing(model.graph, lambda value: ranges.get(str(value.name)), number_format)
+    lost = vanishing_tensors(model.graph, lambda value: ranges.get(str(value.name)), number_format)
     found: list[Flag] = []
-    for index, node in enumerate(computing(model)):
+    for index, node in enumerate(computing_nodes(model)):
         name = node_name(node, index)
         reasons = (
-            *_by_operator(node, name, unwritable, number_format),
-            *_by_parameter(node, name, parameters, exact, number_format),
-            *_by_activation(node, name, ranges, exact, number_format, margin),
-            *_by_underflow(node, name, lost, number_format),
+            *_flag_by_operator(node, name, unwritable, number_format),
+            *_flag_by_parameter(node, name, parameters, exact, number_format),
+            *_flag_by_activation(node, name, ranges, exact, number_format, margin),
+            *_flag_by_underflow(node, name, lost, number_format),
             *([within[name]] if name in within else []),
         )
         found.extend(reasons[:1])
         for inner in inner_nodes(node):
             own = inner.name or ""
-            beside = (*_by_operator(inner, own, unwritable, number_format), *([within[own]] if own in within else []))
+            beside = (
+                *_flag_by_operator(inner, own, unwritable, number_format),
+                *([within[own]] if own in within else []),
+            )
             found.extend(beside[:1])
     return tuple(found)
 
 
-def _by_operator(node: ir.Node, name: str, unwritable: Collection[str], number_format: Format) -> Iterator[Flag]:
+def _flag_by_operator(node: ir.Node, name: str, unwritable: Collection[str], number_format: Format) -> Iterator[Flag]:
     if name in unwritable:
         text = f"{node.op_type} has no {number_format.title} at this opset"
         yield Flag(node=name, op_type=node.op_type, blame="operator", text=text)
 
 
-def _by_parameter(
+def _flag_by_parameter(
     node: ir.Node,
     name: str,
     parameters: Mapping[str, ChangedParameter],
@@ -123,10 +126,10 @@ def _by_parameter(
         )
 
 
-def _by_activation(
+def _flag_by_activation(
     node: ir.Node,
     name: str,
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, MagnitudeRange],
     exact: frozenset[tuple[ir.Node, int]],
     number_format: Format,
     margin: float,
@@ -149,7 +152,9 @@ def _by_activation(
         )
 
 
-def _by_underflow(node: ir.Node, name: str, lost: Mapping[ir.Value, float], number_format: Format) -> Iterator[Flag]:
+def _flag_by_underflow(
+    node: ir.Node, name: str, lost: Mapping[ir.Value, float], number_format: Format
+) -> Iterator[Flag]:
     for value in (*node.outputs, *node.inputs):
         if value is not None and value in lost:
             yield Flag(
@@ -162,8 +167,8 @@ def _by_underflow(node: ir.Node, name: str, lost: Mapping[ir.Value, float], numb
             )
 
 
-def vanishing(
-    nodes: Iterable[ir.Node], range_of: Callable[[ir.Value], Range | None], number_format: Format
+def vanishing_tensors(
+    nodes: Iterable[ir.Node], range_of: Callable[[ir.Value], MagnitudeRange | None], number_format: Format
 ) -> dict[ir.Value, float]:
     """Tensors with elements that round to zero and reach a pole among `nodes`, with their smallest magnitude."""
     found: dict[ir.Value, float] = {}

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.arithmetic.simulation import arrange
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.arithmetic.typed import typed_model
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expanded, label_price, resolved_labels
+from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expand_labels, label_price, resolved_labels
 from parityscope.repairs.search.fp8 import chosen_products
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.writing import typed_names
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from parityscope.backends._ort_running import Run
     from parityscope.case import Model
     from parityscope.repairs.search.finding import Finder
-    from parityscope.repairs.search.records import Flag, Kept, Point
+    from parityscope.repairs.search.records import Flag, KeptNode, Point
 
-__all__ = ["Second", "in_bf16", "offered"]
+__all__ = ["Second", "kept_in_bf16", "offer_second_format"]
 
 _EVALUATED = 6  # labellings that are run at most. Chosen
-_PRICES = 13  # multipliers, over twelve decades as in `cut.path`. Chosen
+_PRICES = 13  # multipliers, over twelve decades as in `cut.path_of_optima`. Chosen
 _GAIN = 0.002  # of the modelled time; less is not worth an evaluation. Chosen
 _OPTIMISM = 1.5  # predicted squares that are still worth an evaluation, times the target. Chosen
 
@@ -53,17 +53,17 @@ class Second:
     full: str
 
 
-def offered(finder: Finder, point: Point, target: float, second: Second) -> tuple[Point, frozenset[str]]:
+def offer_second_format(finder: Finder, point: Point, target: float, second: Second) -> tuple[Point, frozenset[str]]:
     """The point with some nodes in BF16 where that is cheaper and meets the target, and their names; else itself.
 
     It is itself, too, where time or evaluations do not reach for more.
     """
     names = finder.oracle.names
     start = np.array([F32 if name in set(point.kept) else F16 for name in names], np.intp)
-    squared = _squared(finder, start, second)
-    for labels in _candidates(finder, start, squared, target, point.seconds)[:_EVALUATED]:
+    squared = _squared_sensitivities(finder, start, second)
+    for labels in _list_candidates(finder, start, squared, target, point.seconds)[:_EVALUATED]:
         try:
-            worst = finder.oracle.labelled(labels, target, partial(_opened, names, labels, second))
+            worst = finder.oracle.labelled(labels, target, partial(_open_written, names, labels, second))
         except Spent:
             finder.spent = True
             break
@@ -85,7 +85,7 @@ def offered(finder: Finder, point: Point, target: float, second: Second) -> tupl
     return point, frozenset()
 
 
-def in_bf16(kept: Iterable[Kept], brain: frozenset[str], flagged: Iterable[Flag]) -> tuple[Kept, ...]:
+def kept_in_bf16(kept: Iterable[KeptNode], brain: frozenset[str], flagged: Iterable[Flag]) -> tuple[KeptNode, ...]:
     """The kept nodes with the format of those in BF16, and why they are: FP16's range, or Casts that it saves."""
     beyond = {flag.node for flag in flagged}
     return tuple(
@@ -96,7 +96,7 @@ def in_bf16(kept: Iterable[Kept], brain: frozenset[str], flagged: Iterable[Flag]
     )
 
 
-def _squared(finder: Finder, start: np.ndarray, second: Second) -> np.ndarray:
+def _squared_sensitivities(finder: Finder, start: np.ndarray, second: Second) -> np.ndarray:
     """Squared sensitivities: float64, (labels, decisions), infinite where a label is not to be had."""
     names = finder.oracle.names
     squared = np.zeros((len(LABELS), len(names)))
@@ -115,7 +115,7 @@ def _squared(finder: Finder, start: np.ndarray, second: Second) -> np.ndarray:
     return squared
 
 
-def _candidates(
+def _list_candidates(
     finder: Finder, start: np.ndarray, squared: np.ndarray, target: float, seconds: float
 ) -> list[np.ndarray]:
     """Labels of decisions that are cheaper than what there is, and predicted to meet the target; the cheapest first."""
@@ -128,7 +128,7 @@ def _candidates(
     vertices = resolved_labels(network, start)
     for step in range(_PRICES):
         multiplier = time / max(float(finite.sum()), np.finfo(float).tiny) * 10.0 ** (step - 4.0)
-        labels = expanded(network, squared, multiplier, vertices)
+        labels = expand_labels(network, squared, multiplier, vertices)
         decided = start.copy()
         for vertex, label in zip(network.vertices, labels, strict=True):
             if vertex.decision is not None:
@@ -143,7 +143,7 @@ def _candidates(
     return [labels for _, labels in sorted(told.values(), key=lambda one: one[0])]
 
 
-def _opened(names: Sequence[str], labels: np.ndarray, second: Second) -> Run:
+def _open_written(names: Sequence[str], labels: np.ndarray, second: Second) -> Run:
     """A session of the model that would be written, de-typed."""
     kept = {name: LABELS[label] for name, label in zip(names, labels, strict=True) if label != F16}
     eighths = chosen_products(second.products, kept)
@@ -152,4 +152,6 @@ def _opened(names: Sequence[str], labels: np.ndarray, second: Second) -> Run:
     deciding = typed_names(second.model.graph(), "f16", eighths)
     nodes = {name: held for name, held in nodes.items() if name in deciding}
     made = typed_model(graph, "f16", nodes, products=eighths, inside=True)
-    return open_simulation(arrange(made.model, None if second.full == "f32" else second.full), threads=second.threads)
+    return open_simulation(
+        arrange_precision(made.model, None if second.full == "f32" else second.full), threads=second.threads
+    )

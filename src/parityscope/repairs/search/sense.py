@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.oracle import Spent
-from parityscope.repairs.search.reverse import cost
+from parityscope.repairs.search.reverse import cost_of_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.oracle import Oracle
     from parityscope.repairs.search.reverse import Estimate, Reverse
 
-__all__ = ["CHECKS", "TRUSTED", "Sensed", "sense"]
+__all__ = ["CHECKS", "TRUSTED", "Sensed", "sense_nodes"]
 
 _GROUPS = 24  # chosen: what a model of any size is divided into first
 _PARTS = (
@@ -62,7 +62,7 @@ class Sensed:
     estimated: int = 0
 
 
-def sense(
+def sense_nodes(
     oracle: Oracle,
     candidates: Sequence[int],
     target: float,
@@ -96,9 +96,9 @@ def sense(
     settled = False
     estimated = 0
     try:
-        known = _estimate(oracle, candidates, limit, reverse)
-        for group in _checked(known, [place for place in candidates if place in known]):
-            factor = _agreement(sum(known[place] for place in group), oracle.squared(oracle.only(group)))
+        known = _estimate_by_passes(oracle, candidates, limit, reverse)
+        for group in _group_for_checks(known, [place for place in candidates if place in known]):
+            factor = _estimate_correction(sum(known[place] for place in group), oracle.squared(oracle.only(group)))
             progress(oracle.count - before, limit)
             if factor is None:
                 for place in group:
@@ -106,11 +106,11 @@ def sense(
                 continue
             closed.extend((known[place] * factor, (place,)) for place in group)
             estimated += len(group)
-        for group in _groups([place for place in candidates if place not in known], len(candidates), limit):
+        for group in _group_places([place for place in candidates if place not in known], len(candidates), limit):
             measure(group)
         while not (settled := _is_settled(open_groups, closed, target)) and oracle.count - before + _PARTS <= limit:
             _, _, group = open_groups[0]
-            parts = _parts(group, _PARTS)
+            parts = _split_group(group, _PARTS)
             # A group leaves only when all of its parts are known, so that no error is lost when time runs out.
             measured = [oracle.squared(oracle.only(part)) for part in parts]
             heapq.heappop(open_groups)
@@ -126,14 +126,16 @@ def sense(
     return Sensed(squared=squared, evaluations=oracle.count - before, settled=settled, estimated=estimated)
 
 
-def _estimate(oracle: Oracle, candidates: Sequence[int], limit: int, reverse: Reverse | None) -> dict[int, float]:
+def _estimate_by_passes(
+    oracle: Oracle, candidates: Sequence[int], limit: int, reverse: Reverse | None
+) -> dict[int, float]:
     """Squared sensitivities by place, from backward passes where they are cheaper than groups; else none.
 
-    Cheaper: `cost` of the passes, the checks, and the groups of nodes without an adjoint, all together, against the groups
-    that a direct search begins with.
+    Cheaper: `cost_of_passes` of the passes, the checks, and the groups of nodes without an adjoint, all together, against
+    the groups that a direct search begins with.
     """
-    direct = len(_groups(candidates, len(candidates), limit))
-    left = direct - 1 - CHECKS - (0 if reverse is None else cost(reverse.passes))
+    direct = len(_group_places(candidates, len(candidates), limit))
+    left = direct - 1 - CHECKS - (0 if reverse is None else cost_of_passes(reverse.passes))
     if reverse is None or left < 0:
         return {}
     needed = len(candidates) - left * -(-len(candidates) // direct)
@@ -143,7 +145,7 @@ def _estimate(oracle: Oracle, candidates: Sequence[int], limit: int, reverse: Re
     return {place: found.squared[name] for place in candidates if (name := oracle.names[place]) in found.squared}
 
 
-def _checked(known: dict[int, float], places: Sequence[int]) -> list[tuple[int, ...]]:
+def _group_for_checks(known: dict[int, float], places: Sequence[int]) -> list[tuple[int, ...]]:
     """`places` in at most `CHECKS` contiguous groups of about the same estimated error."""
     if not places:
         return []
@@ -155,7 +157,7 @@ def _checked(known: dict[int, float], places: Sequence[int]) -> list[tuple[int, 
     return [tuple(p for p, n in zip(places, numbers, strict=True) if n == number) for number in np.unique(numbers)]
 
 
-def _agreement(estimated: float, measured: float) -> float | None:
+def _estimate_correction(estimated: float, measured: float) -> float | None:
     """What the estimates of a group are to be multiplied by; None where they cannot be trusted."""
     if estimated == measured:
         return 1.0
@@ -164,11 +166,11 @@ def _agreement(estimated: float, measured: float) -> float | None:
     return measured / estimated
 
 
-def _groups(places: Sequence[int], whole: int, limit: int) -> list[tuple[int, ...]]:
+def _group_places(places: Sequence[int], whole: int, limit: int) -> list[tuple[int, ...]]:
     """`places` in contiguous groups as large as those that all `whole` candidates would be divided into."""
     most = min(_GROUPS, max(1, limit))
     size = max(1, -(-whole // most))
-    return _parts(tuple(places), max(1, -(-len(places) // size))) if places else []
+    return _split_group(tuple(places), max(1, -(-len(places) // size))) if places else []
 
 
 def _is_settled(
@@ -186,7 +188,7 @@ def _is_settled(
     return bool(small <= _SETTLED * target)
 
 
-def _parts(group: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
+def _split_group(group: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     """`group` in at most `count` contiguous parts of nearly equal size."""
     return [
         tuple(int(place) for place in part) for part in np.array_split(np.array(group, np.intp), count) if part.size

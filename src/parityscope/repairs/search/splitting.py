@@ -17,15 +17,15 @@ from parityscope.errors import ParityError
 from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
 from parityscope.repairs.search.labels import labels_of
-from parityscope.repairs.search.proving import LEVELS, needed
+from parityscope.repairs.search.proving import LEVELS, samples_needed
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.case import Inputs
-    from parityscope.repairs.search.records import Task
+    from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["MARGINS", "check", "margin_of", "reduced_value", "split"]
+__all__ = ["MARGINS", "check_searchable", "margin_of", "reduced_value", "split_samples"]
 
 _SEARCHED = 4  # chosen: what sensitivities are averaged over; on a text recogniser three generalized and one did not
 # Where samples abound: rare sensitive ones are to be among them, and only the hardest are run every time. Chosen.
@@ -38,7 +38,7 @@ _REDUCED = ("FLOAT16", "BFLOAT16", "FLOAT8", "FLOAT4")
 _QUANTIZED = (of_kind("quantization") | with_trait("quantized")) - {"DequantizeLinear"}
 
 
-def split(task: Task) -> tuple[Inputs, Inputs]:
+def split_samples(task: RepairTask) -> tuple[Inputs, Inputs]:
     """(search samples, held-out samples); the latter may be empty.
 
     Raises:
@@ -46,7 +46,7 @@ def split(task: Task) -> tuple[Inputs, Inputs]:
     """
     indices = np.array(task.inputs.indices)
     order = [int(index) for index in np.random.default_rng(task.seed).permutation(indices)]
-    searched = task.search_samples or _default(len(order))
+    searched = task.search_samples or _default_count(len(order))
     if searched > len(order) or searched + task.held_out > len(order):
         raise ParityError(
             f"{searched} search samples and {task.held_out} held-out ones were asked for, and there are {len(order)}",
@@ -60,12 +60,12 @@ def split(task: Task) -> tuple[Inputs, Inputs]:
     )
 
 
-def margin_of(task: Task, searched: int) -> float:
+def margin_of(task: RepairTask, searched: int) -> float:
     """What budgets are divided by while searching."""
     return task.margin or MARGINS[0 if searched >= _SEVERAL else 1]
 
 
-def check(task: Task) -> tuple[Skip, ...]:
+def check_searchable(task: RepairTask) -> tuple[Skip, ...]:
     """Refuses what cannot be searched; gives what is left out of the search.
 
     Raises:
@@ -105,8 +105,8 @@ def reduced_value(model: ir.Model) -> str:
     return ""
 
 
-def _default(count: int) -> int:
+def _default_count(count: int) -> int:
     for level in LEVELS:
-        if count > needed(level):
-            return min(_SEARCHED_OF_MANY if level == LEVELS[0] else _SEARCHED, count - needed(level))
+        if count > samples_needed(level):
+            return min(_SEARCHED_OF_MANY if level == LEVELS[0] else _SEARCHED, count - samples_needed(level))
     return max(1, min(_SEARCHED, count // 2))

@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic._graphs import bodies, divided
-from parityscope.case.graph import computing, node_name
+from parityscope.arithmetic._graphs import bodies_of_node, divided_nodes
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Finding
-from parityscope.repairs import repairs
+from parityscope.repairs import known_repairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.case import Model
-    from parityscope.repairs.search.records import Edit
+    from parityscope.repairs.search.records import RangeEdit
 
-__all__ = ["applied", "finding_of", "save", "staged"]
+__all__ = ["apply_edits", "finding_of", "save_model", "stage_model"]
 
 _BLOCK = 1 << 20  # bytes that are copied at a time. Chosen
 _INLINE_LIMIT = 1 << 30  # bytes of weights; protobuf ends at 2 GB, graph and names included
@@ -45,15 +45,15 @@ def finding_of(code: str, details: dict[str, Any], claim: str = "") -> Finding:
     )
 
 
-def applied(model: ir.Model, edits: Iterable[Edit]) -> ir.Model:
+def apply_edits(model: ir.Model, edits: Iterable[RangeEdit]) -> ir.Model:
     """`model` with its functions inlined, unique node names and these repairs, edited in place.
 
     Raises:
         ParityError: a repair does not exist or cannot be applied where it says.
     """
-    _inline(model)
+    _inline_functions(model)
     _name_nodes(model)
-    known = repairs()
+    known = known_repairs()
     for edit in edits:
         repair = known.get(edit.repair)
         if repair is None or repair.apply(model, finding_of(edit.code, dict(edit.details))) is None:
@@ -65,14 +65,14 @@ def applied(model: ir.Model, edits: Iterable[Edit]) -> ir.Model:
     return model
 
 
-def staged(model: Model, edits: tuple[Edit, ...], folder: Path, name: str = "staged") -> Model:
+def stage_model(model: Model, edits: tuple[RangeEdit, ...], folder: Path, name: str = "staged") -> Model:
     """`model` with the edits as a file in `folder`, read back."""
     path = folder / f"{name}.onnx"
-    save(applied(model.graph(), edits), path)
+    save_model(apply_edits(model.graph(), edits), path)
     return load_model(path)
 
 
-def save(model: ir.Model, path: Path) -> None:
+def save_model(model: ir.Model, path: Path) -> None:
     """Writes a model, with its weights beside it where they are too much for one file.
 
     Files of weights are copied into the folder once, for all models that are written there; weights that are made go into
@@ -91,11 +91,11 @@ def save(model: ir.Model, path: Path) -> None:
     else:
         for value, tensor in held:
             if isinstance(tensor, ir.ExternalTensor):
-                value.const_value = _beside(tensor, path.parent)
+                value.const_value = _copy_beside(tensor, path.parent)
         ir.save(model, path)
 
 
-def _beside(tensor: ir.ExternalTensor, folder: Path) -> ir.ExternalTensor:
+def _copy_beside(tensor: ir.ExternalTensor, folder: Path) -> ir.ExternalTensor:
     """The same numbers in a file of `folder`. A copy: readers of models follow no links out of the model's folder."""
     import onnx_ir as ir
 
@@ -105,13 +105,13 @@ def _beside(tensor: ir.ExternalTensor, folder: Path) -> ir.ExternalTensor:
     if file.parent.resolve() == folder.resolve():
         name = file.name
     elif not (folder / name).exists():
-        _copy(file, folder / name)
+        _copy_sparse(file, folder / name)
     return ir.ExternalTensor(
         name, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or "", base_dir=folder
     )
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_sparse(source: Path, target: Path) -> None:
     """Copies a file; blocks of zeros become holes, which take no room where the file system has them."""
     nothing = bytes(_BLOCK)
     with source.open("rb") as read, target.open("wb") as written:
@@ -123,7 +123,7 @@ def _copy(source: Path, target: Path) -> None:
         written.truncate()
 
 
-def _inline(model: ir.Model) -> None:
+def _inline_functions(model: ir.Model) -> None:
     """Puts the bodies of the model's functions in the place of the nodes that call them, so that each node has a format."""
     from onnx_ir.passes import common
 
@@ -134,14 +134,14 @@ def _inline(model: ir.Model) -> None:
 def _name_nodes(model: ir.Model) -> None:
     model.graph.sort()
     taken: set[str] = set()
-    for index, node in enumerate(computing(model)):
+    for index, node in enumerate(computing_nodes(model)):
         name = node_name(node, index)
         while name in taken:
             name = f"{name}#{index}"
         node.name = name
         taken.add(name)
-    for around in divided(model.graph):
-        inside = (inner for body in bodies(around) for inner in body if inner.op_type != "Constant")
+    for around in divided_nodes(model.graph):
+        inside = (inner for body in bodies_of_node(around) for inner in body if inner.op_type != "Constant")
         for index, inner in enumerate(inside):
             name = inner.name or f"{around.name}/{inner.op_type}#{index}"
             while name in taken:

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.expectation.expecting import expect, referred
-from parityscope.repairs.search.network import price
-from parityscope.repairs.search.records import Kept
+from parityscope.expectation.expecting import expect_error, run_reference
+from parityscope.repairs.search.network import price_assignment
+from parityscope.repairs.search.records import KeptNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.case import Inputs
-    from parityscope.repairs.search.network import Network
-    from parityscope.repairs.search.records import Certificate, Flag, Point, Task
+    from parityscope.repairs.search.network import CutNetwork
+    from parityscope.repairs.search.records import Certificate, Flag, Point, RepairTask
     from parityscope.repairs.search.sense import Sensed
 
-__all__ = ["blocking", "kept_nodes", "said", "told_floor"]
+__all__ = ["describe_floor", "describe_outcome", "kept_nodes", "list_blocking"]
 
 # The floor is measured for budgets below this only. Chosen: a hundred times what FP32 noise of 1e-6 would ask for.
 _TIGHT = 1e-4
@@ -30,8 +30,8 @@ _HARDLY = 0.9  # of the modelled time in FP32. Chosen
 
 
 def kept_nodes(
-    point: Point, flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str], network: Network
-) -> tuple[Kept, ...]:
+    point: Point, flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str], network: CutNetwork
+) -> tuple[KeptNode, ...]:
     """The kept nodes of an assignment in graph order, each with why."""
     why = {flag.node: flag.text for flag in flags}
     place = {name: index for index, name in enumerate(names)}
@@ -40,33 +40,33 @@ def kept_nodes(
     for name in point.kept:
         squared = math.nan if sensed is None else float(sensed.squared[place[name]])
         found.append(
-            Kept(
+            KeptNode(
                 node=name,
                 op_type=types.get(name, ""),
-                reason=why.get(name) or _by_error(squared, eighth=name.endswith(IN_FP8)),
+                reason=why.get(name) or _describe_error(squared, eighth=name.endswith(IN_FP8)),
                 sensitivity=math.nan if name in why else squared,
             )
         )
     return tuple(found)
 
 
-def blocking(flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str]) -> tuple[str, ...]:
+def list_blocking(flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str]) -> tuple[str, ...]:
     """What stands in the way of more nodes in low precision, the heaviest first."""
     said = [f"{flag.node}: {flag.text}" for flag in flags][:_NAMED]
     if sensed is not None:
         order = sorted(range(len(names)), key=lambda index: (-sensed.squared[index], index))
-        said.extend(f"{names[index]}: {_by_error(float(sensed.squared[index]))}" for index in order[:_NAMED])
+        said.extend(f"{names[index]}: {_describe_error(float(sensed.squared[index]))}" for index in order[:_NAMED])
     return tuple(said)
 
 
-def told_floor(task: Task, search: Inputs) -> str:
+def describe_floor(task: RepairTask, search: Inputs) -> str:
     """Why even FP32 misses the budget; empty where it does not, or where the budget is far above any floor."""
     tight = [one for one in task.budgets if one.metric == "rel_l2" and one.limit < _TIGHT]
     if not tight:
         return ""
     names = [value.name for value in task.model.outputs]
-    plain = referred(task.model, search, search.indices)
-    floor = expect(
+    plain = run_reference(task.model, search, search.indices)
+    floor = expect_error(
         task.model, search, search.indices, names, (), reference=lambda index, name: plain.get(index, {}).get(name)
     ).errors["f32"]
     for budget in tight:
@@ -79,7 +79,9 @@ def told_floor(task: Task, search: Inputs) -> str:
     return ""
 
 
-def said(task: Task, point: Point, network: Network, edits: int, certificate: Certificate, brain: int = 0) -> str:
+def describe_outcome(
+    task: RepairTask, point: Point, network: CutNetwork, edits: int, certificate: Certificate, brain: int = 0
+) -> str:
     """The outcome in words; `brain` of the kept nodes are in BF16."""
     title, nodes = task.labels.title, network.decisions
     eighths = sum(vertex.name.endswith(IN_FP8) for vertex in network.vertices)
@@ -93,12 +95,12 @@ def said(task: Task, point: Point, network: Network, edits: int, certificate: Ce
     elif others:
         what += f"{kept} of {others} nodes stay in FP32 {changed}({point.flops:.1%} of the FLOPs)"
     what += f", {brain} {'is' if brain == 1 else 'are'} in BF16" if brain else ""
-    full = price(network, np.zeros(nodes, np.bool_)).seconds
+    full = price_assignment(network, np.zeros(nodes, np.bool_)).seconds
     slow = " By the cost model it is hardly faster than FP32." if point.seconds > _HARDLY * full else ""
     return f"{title}: {what}. {certificate.statement}{slow}"
 
 
-def _by_error(squared: float, *, eighth: bool = False) -> str:
+def _describe_error(squared: float, *, eighth: bool = False) -> str:
     if math.isnan(squared):
         return "its error was not measured"
     if math.isinf(squared):

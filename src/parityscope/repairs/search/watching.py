@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies, constant_tensor
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.sites import is_float
-from parityscope.evaluation.evaluating import evaluate
+from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
@@ -61,7 +61,7 @@ def seen_within(model: Model, samples: Iterable[Sample], threads: int) -> Iterat
     values = {
         program.sites[value]: value
         for node in graph.graph
-        if bodies(node)
+        if bodies_of_node(node)
         for inner in inner_nodes(node)
         for value in inner.outputs
         if value.name and is_float(value) and constant_tensor(value) is None
@@ -71,7 +71,7 @@ def seen_within(model: Model, samples: Iterable[Sample], threads: int) -> Iterat
     world, sessions = World(name=_PLAIN, program=program), Sessions(threads=threads)
     for sample in samples:
         found = {value: Seen() for value in values.values()}
-        for moment in evaluate([world], sample.arrays, list(values), sessions):
+        for moment in evaluate_worlds([world], sample.arrays, list(values), sessions):
             for site in moment.sites:
                 found[values[site]].add(moment.stored(_PLAIN, site))
         yield found

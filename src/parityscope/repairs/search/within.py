@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._graphs import bodies, constant_tensor, divided
+from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor, divided_nodes
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.movement import LOOPS, carried_end
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing, node_name
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.evaluation.program import wide_program
-from parityscope.expectation.forecasts import Range
-from parityscope.expectation.ranges import joined
+from parityscope.expectation.forecasts import MagnitudeRange
+from parityscope.expectation.ranges import join_ranges
 from parityscope.records import Site
 from parityscope.repairs.search.records import Flag
-from parityscope.repairs.search.screen import vanishing
+from parityscope.repairs.search.screen import vanishing_tensors
 from parityscope.repairs.search.watching import seen_within
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _Reason = tuple[str, str, bool]  # a name, a sentence without a subject, and whe
 def flagged_within(
     model: Model,
     inputs: Inputs,
-    ranges: Mapping[str, Range],
+    ranges: Mapping[str, MagnitudeRange],
     low: str,
     margin: float,
     threads: int,
@@ -62,16 +62,16 @@ def flagged_within(
         ParityError: the reference cannot run.
     """
     graph, _ = wide_program(model)
-    if not any(bodies(node) for node in graph.graph):
+    if not any(bodies_of_node(node) for node in graph.graph):
         return {}
-    known = _ranges(model, inputs, threads)
+    known = _ranges_inside(model, inputs, threads)
     for node in graph.graph:
         known |= {value: ranges[str(value.name)] for value in node.outputs if str(value.name) in ranges}
     screen = _Screen(known=known, exact=exact_uses(graph), number_format=format_named(low), margin=margin)
-    parted = set(divided(graph.graph)) if apart else set()
+    parted = set(divided_nodes(graph.graph)) if apart else set()
     found: dict[str, Flag] = {}
-    for index, node in enumerate(computing(graph)):
-        if bodies(node):
+    for index, node in enumerate(computing_nodes(graph)):
+        if bodies_of_node(node):
             screen.around(node, node_name(node, index), parted, found)
     return found
 
@@ -80,36 +80,38 @@ def flagged_within(
 class _Screen:
     """What is known of tensors, and the inputs that steer."""
 
-    known: dict[ir.Value, Range]
+    known: dict[ir.Value, MagnitudeRange]
     exact: frozenset[tuple[ir.Node, int]]
     number_format: Format
     margin: float
 
     def around(self, node: ir.Node, name: str, parted: Collection[ir.Node], found: dict[str, Flag]) -> None:
         """Flags a node with bodies; where it is among `parted` by what its bodies give, and the nodes inside besides."""
-        lost = vanishing(list(inner_nodes(node)), self.known.get, self.number_format)
+        lost = vanishing_tensors(list(inner_nodes(node)), self.known.get, self.number_format)
         if node not in parted:
             reasons = (self.reason(inner) for inner in inner_nodes(node))
-            first = next((one for one in (*reasons, *self._gone(lost)) if one is not None), None)
+            first = next((one for one in (*reasons, *self._vanished_within(lost)) if one is not None), None)
             if first is not None:
-                found[name] = _flag(node, name, f"inside it {first[0]} {first[1]}", overflows=first[2])
+                found[name] = _make_flag(node, name, f"inside it {first[0]} {first[1]}", overflows=first[2])
             return
-        for body in bodies(node):
-            self._enter(node, body)
+        for body in bodies_of_node(node):
+            self._enter_body(node, body)
             for inner in body:
-                reason = self.reason(inner) or next(self._gone(lost, inner), None)
+                reason = self.reason(inner) or next(self._vanished_within(lost, inner), None)
                 if reason is not None:
-                    found[inner.name or ""] = _flag(inner, inner.name or "", f"it {reason[1]}", overflows=reason[2])
-                if bodies(inner):
+                    found[inner.name or ""] = _make_flag(
+                        inner, inner.name or "", f"it {reason[1]}", overflows=reason[2]
+                    )
+                if bodies_of_node(inner):
                     self.around(inner, inner.name or "", parted, found)
             for value in body.outputs:
                 maker = value.producer()
-                reason = self._beyond(value, "gives") or next(
-                    self._gone({value: lost[value]} if value in lost else {}), None
+                reason = self._why_beyond(value, "gives") or next(
+                    self._vanished_within({value: lost[value]} if value in lost else {}), None
                 )
                 if maker is not None and reason is not None:
                     text = f"inside it {maker.name or maker.op_type} {reason[1]}"
-                    found.setdefault(name, _flag(node, name, text, overflows=reason[2]))
+                    found.setdefault(name, _make_flag(node, name, text, overflows=reason[2]))
 
     def reason(self, inner: ir.Node) -> _Reason | None:
         """What is wrong with the range of what a node in a body reads or gives."""
@@ -128,12 +130,12 @@ class _Screen:
                 if finite.any() and finite.max() <= self.number_format.smallest_subnormal / 2:
                     return name, f"reads a constant {finite.max():.3g}, which becomes 0 in {title}", True
         for value, verb in [*((one, "gives") for one in inner.outputs), *((one, "reads") for one in reads)]:
-            found = self._beyond(value, verb)
+            found = self._why_beyond(value, verb)
             if found is not None:
                 return name, found[1], found[2]
         return None
 
-    def _beyond(self, value: ir.Value, verb: str) -> _Reason | None:
+    def _why_beyond(self, value: ir.Value, verb: str) -> _Reason | None:
         most = self.number_format.largest
         held = self.known.get(value)
         if held is None or not is_float(value) or held.largest * self.margin <= most:
@@ -142,7 +144,7 @@ class _Screen:
         where = "beyond" if beyond else f"within a factor {self.margin:g} of"
         return "", f"{verb} {held.largest:.4g}, {where} {self.number_format.title}'s {most:.5g}", beyond
 
-    def _gone(self, lost: Mapping[ir.Value, float], node: ir.Node | None = None) -> Iterator[_Reason]:
+    def _vanished_within(self, lost: Mapping[ir.Value, float], node: ir.Node | None = None) -> Iterator[_Reason]:
         """What vanishes on its way to a pole; of one node, what it reads or gives of that."""
         for value, smallest in lost.items():
             maker = value.producer()
@@ -153,7 +155,7 @@ class _Screen:
             way = "on its way to a denominator, logarithm or root"
             yield name, f"{verb} {smallest:.3g}, which becomes 0 in {self.number_format.title} {way}", True
 
-    def _enter(self, node: ir.Node, body: ir.Graph) -> None:
+    def _enter_body(self, node: ir.Node, body: ir.Graph) -> None:
         """Says of the inputs of a body what is known of all that is fed to them."""
         first_input, first_output = LOOPS.get(node.op_type, (0, 0))
         for position, value in enumerate(body.inputs):
@@ -166,16 +168,16 @@ class _Screen:
                 self.known[value] = replace(held[0], largest=max(one.largest for one in held), smallest=small)
 
 
-def _flag(node: ir.Node, name: str, text: str, *, overflows: bool) -> Flag:
+def _make_flag(node: ir.Node, name: str, text: str, *, overflows: bool) -> Flag:
     return Flag(node=name, op_type=node.op_type, blame="activation", text=text, overflows=overflows)
 
 
-def _ranges(model: Model, inputs: Inputs, threads: int) -> dict[ir.Value, Range]:
+def _ranges_inside(model: Model, inputs: Inputs, threads: int) -> dict[ir.Value, MagnitudeRange]:
     nowhere = Site(tensor="", node="", op_type="", index=0)
-    found: dict[ir.Value, Range] = {}
+    found: dict[ir.Value, MagnitudeRange] = {}
     for seen in seen_within(model, inputs, threads):
         for value, one in seen.items():
             small = one.smallest if math.isfinite(one.smallest) else 0.0
-            held = Range(site=nowhere, elements=0, largest=one.largest, smallest=small, zeros=0, nonfinite=0)
-            found[value] = joined(found[value], held) if value in found else held
+            held = MagnitudeRange(site=nowhere, elements=0, largest=one.largest, smallest=small, zeros=0, nonfinite=0)
+            found[value] = join_ranges(found[value], held) if value in found else held
     return found

@@ -16,11 +16,11 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import is_float
 from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
-from parityscope.case.graph import computing, node_name
+from parityscope.case.graph import computing_nodes, node_name
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.repairs.search.fp8 import chosen_products
-from parityscope.repairs.search.staging import save
+from parityscope.repairs.search.staging import save_model
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.case import Model
-    from parityscope.repairs.search.records import Kept
+    from parityscope.repairs.search.records import KeptNode
 
-__all__ = ["Written", "check_output", "move", "typed_names", "unwritable_nodes", "write"]
+__all__ = ["WrittenRepair", "check_output", "move_model", "typed_names", "unwritable_nodes", "write_assignment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenRepair:
     """Where the model is, its Casts (None where it has no types to convert between), and what there is to say."""
 
     path: Path
@@ -54,15 +54,15 @@ def typed_names(model: ir.Model, low: str, products: Mapping[str, Scalings] = Ma
     return frozenset(typed_model(model, low, {}, products=products, inside=True).formats)
 
 
-def write(
+def write_assignment(
     staged: Model,
     low: str,
-    kept: Sequence[Kept],
+    kept: Sequence[KeptNode],
     path: Path,
     *,
     typed: bool,
     products: Mapping[str, Scalings] = MappingProxyType({}),
-) -> Written:
+) -> WrittenRepair:
     """Writes the assignment to `path`: nodes in `low` but for the kept ones, and `products` in FP8 but for the kept ones.
 
     Raises:
@@ -70,12 +70,12 @@ def write(
     """
     graph = staged.graph()
     if not typed:
-        save(graph, path)
-        return Written(path=path, casts=None, notes=_to_tell(kept))
+        save_model(graph, path)
+        return WrittenRepair(path=path, casts=None, notes=_skips_to_tell(kept))
     eighths = chosen_products(products, {one.node for one in kept})
     if low == "f32" and not eighths:
-        save(graph, path)
-        return Written(path=path, casts=0, notes=())
+        save_model(graph, path)
+        return WrittenRepair(path=path, casts=0, notes=())
     deciding = typed_names(graph, low, eighths)
     infer_types(graph)
     held = {one.node: one.format for one in kept}
@@ -92,18 +92,18 @@ def write(
         products=eighths,
         inside=True,
     )
-    save(made.model, path)
-    return Written(path=path, casts=made.casts, notes=(*made.notes, *_concerns(made.model)))
+    save_model(made.model, path)
+    return WrittenRepair(path=path, casts=made.casts, notes=(*made.notes, *_tensorrt_concerns_of(made.model)))
 
 
-def _concerns(model: ir.Model) -> list[Skip]:
+def _tensorrt_concerns_of(model: ir.Model) -> list[Skip]:
     """What TensorRT's tables have against the file: looked up, as no engine was built."""
     return [replace(one, what=f"{one.what} in TensorRT (looked up, not run)") for one in tensorrt_concerns(model)]
 
 
 def _only_read_by(graph: ir.Model, kept: Collection[str]) -> list[str]:
     """The Casts from integers whose readers are all kept: in FP16 they would need Casts back."""
-    names = {node: node_name(node, index) for index, node in enumerate(computing(graph))}
+    names = {node: node_name(node, index) for index, node in enumerate(computing_nodes(graph))}
     found = []
     for node, name in names.items():
         source = node.inputs[0] if node.op_type == "Cast" and not node.domain else None
@@ -113,7 +113,7 @@ def _only_read_by(graph: ir.Model, kept: Collection[str]) -> list[str]:
     return found
 
 
-def _to_tell(kept: Sequence[Kept]) -> tuple[Skip, ...]:
+def _skips_to_tell(kept: Sequence[KeptNode]) -> tuple[Skip, ...]:
     """What the runtime has to be told beside the model."""
     if not kept:
         return ()
@@ -151,7 +151,7 @@ def check_output(path: Path | None, model: Path) -> None:
         raise ParityError(f"there is no folder {path.parent}", where=str(path), fix=f"mkdir -p {path.parent}")
 
 
-def move(source: Path, path: Path) -> None:
+def move_model(source: Path, path: Path) -> None:
     """Moves a written model to its final name, and the weights that lie beside it into `<name>.onnx.data` there."""
     import onnx_ir as ir
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Skip
 
-__all__ = ["Exporter", "Text", "exporters", "settings_for"]
+__all__ = ["Exporter", "Text", "known_exporters", "settings_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +44,12 @@ class Exporter:
     write: Callable[[Mapping[str, str], ir.Model, str], Text]
 
 
-def exporters() -> dict[str, Exporter]:
+def known_exporters() -> dict[str, Exporter]:
     """Every kind of settings there is, by name."""
-    return {found.name: found for found, _ in discover("parityscope.repairs.settings", "EXPORTER", Exporter).values()}
+    return {
+        found.name: found
+        for found, _ in discover_plugins("parityscope.repairs.settings", "EXPORTER", Exporter).values()
+    }
 
 
 def settings_for(kind: str, kept: Mapping[str, str], model: ir.Model, *, low: str = "f16") -> Text:
@@ -61,7 +64,7 @@ def settings_for(kind: str, kept: Mapping[str, str], model: ir.Model, *, low: st
     Raises:
         ParityError: there is no such kind, a node is not in the model, or the tool has no such format.
     """
-    known = exporters()
+    known = known_exporters()
     if kind not in known:
         raise ParityError(f"there are no settings of kind {kind!r}", fix=f"use one of: {', '.join(sorted(known))}")
     return known[kind].write(kept, model, low)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["Placed", "located", "named", "one_format"]
+__all__ = ["Placed", "locate_nodes", "refuse_other_formats", "split_named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Placed:
         return self.own or f"node_of_{self.outputs[0] if self.outputs else ''}"
 
 
-def located(kept: Mapping[str, str], model: ir.Model) -> list[Placed]:
+def locate_nodes(kept: Mapping[str, str], model: ir.Model) -> list[Placed]:
     """The nodes of `kept` in the order of the graph.
 
     Raises:
@@ -50,7 +50,7 @@ def located(kept: Mapping[str, str], model: ir.Model) -> list[Placed]:
         name = node_name(node, index)
         for key in (name, f"{name}#{index}"):
             if key in kept:
-                found.setdefault(key, []).append(_placed(node, key, kept[key]))
+                found.setdefault(key, []).append(_place_node(node, key, kept[key]))
     unknown = sorted(set(kept) - set(found))
     if unknown:
         raise ParityError(
@@ -59,7 +59,7 @@ def located(kept: Mapping[str, str], model: ir.Model) -> list[Placed]:
     return [placed for each in found.values() for placed in each]
 
 
-def named(nodes: Iterable[Placed]) -> tuple[list[Placed], list[Skip]]:
+def split_named(nodes: Iterable[Placed]) -> tuple[list[Placed], list[Skip]]:
     """Those that have a name of their own, and a note on those that have none."""
     every = list(nodes)
     without = [placed.key for placed in every if not placed.own]
@@ -74,7 +74,7 @@ def named(nodes: Iterable[Placed]) -> tuple[list[Placed], list[Skip]]:
     return [placed for placed in every if placed.own], notes
 
 
-def one_format(nodes: Iterable[Placed], tool: str) -> None:
+def refuse_other_formats(nodes: Iterable[Placed], tool: str) -> None:
     """Refuses formats other than FP32 for tools that only know "not converted".
 
     Raises:
@@ -88,7 +88,7 @@ def one_format(nodes: Iterable[Placed], tool: str) -> None:
             )
 
 
-def _placed(node: ir.Node, key: str, format_name: str) -> Placed:
+def _place_node(node: ir.Node, key: str, format_name: str) -> Placed:
     return Placed(
         key=key,
         own=node.name or "",

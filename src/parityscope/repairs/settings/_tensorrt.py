@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.settings._nodes import Placed
 
-__all__ = ["REMOVED", "function"]
+__all__ = ["REMOVED", "precision_function"]
 
 REMOVED = """TensorRT 8 to 10 only. TensorRT 11 removed the precision of layers with all of weak typing: there the ONNX model
 itself has to say it, with Casts and typed weights. Parityscope writes such a model, and TensorRT 10 takes it as well
@@ -61,7 +61,7 @@ def owner_of(layer):
 _NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
-def function(nodes: Iterable[Placed]) -> str:
+def precision_function(nodes: Iterable[Placed]) -> str:
     """Python that defines KEPT, `set_precisions(network)` and `owner_of(layer)`; it needs `re`."""
     kept = "\n".join(f"    {placed.layer!r}: {_NUMPY[placed.format_name]!r}," for placed in nodes)
     return _FUNCTION.format(kept=kept)

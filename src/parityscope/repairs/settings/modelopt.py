@@ -14,7 +14,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located, named, one_format
+from parityscope.repairs.settings._nodes import locate_nodes, refuse_other_formats, split_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["EXPORTER"]
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
-    nodes, notes = named(located(kept, model))
-    one_format(nodes, "ModelOpt AutoCast")
+def _write_modelopt(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+    nodes, notes = split_named(locate_nodes(kept, model))
+    refuse_other_formats(nodes, "ModelOpt AutoCast")
     words = ["python", "-m", "modelopt.onnx.autocast", "--onnx_path", "MODEL.onnx", "--output_path", "TYPED.onnx"]
     words += ["--low_precision_type", {"f16": "fp16", "bf16": "bf16"}[low], "--keep_io_types"]
     words += ["--data_max", "inf", "--init_max", "inf"]
@@ -35,4 +35,4 @@ def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     return Text(kind="modelopt", filename="autocast.sh", text=shlex.join(words) + "\n", notes=tuple(notes))
 
 
-EXPORTER = Exporter(name="modelopt", title="ModelOpt AutoCast, nodes to exclude", write=_write)
+EXPORTER = Exporter(name="modelopt", title="ModelOpt AutoCast, nodes to exclude", write=_write_modelopt)

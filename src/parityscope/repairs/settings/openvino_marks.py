@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.records import Skip
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located, one_format
+from parityscope.repairs.settings._nodes import locate_nodes, refuse_other_formats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,9 +86,9 @@ if __name__ == "__main__":
 '''
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
-    nodes = located(kept, model)
-    one_format(nodes, "OpenVINO")
+def _write_openvino_marks(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+    nodes = locate_nodes(kept, model)
+    refuse_other_formats(nodes, "OpenVINO")
     tensors = [name for placed in nodes for name in placed.outputs]
     filename = "mark_for_openvino.py"
     text = _SCRIPT.format(filename=filename, hint=low, kept="\n".join(f"    {name!r}," for name in tensors))
@@ -100,4 +100,4 @@ def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     return Text(kind="openvino", filename=filename, text=text, notes=tuple(notes))
 
 
-EXPORTER = Exporter(name="openvino", title="OpenVINO, marks that keep precision", write=_write)
+EXPORTER = Exporter(name="openvino", title="OpenVINO, marks that keep precision", write=_write_openvino_marks)

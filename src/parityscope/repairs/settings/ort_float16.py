@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located, named, one_format
+from parityscope.repairs.settings._nodes import locate_nodes, refuse_other_formats, split_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,15 +49,15 @@ if __name__ == "__main__":
 '''
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+def _write_ort_float16(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     if low != "f16":
         raise ParityError("ONNX Runtime's converter writes float16 only", fix="write a strongly typed model")
-    nodes, notes = named(located(kept, model))
-    one_format(nodes, "ONNX Runtime's converter")
+    nodes, notes = split_named(locate_nodes(kept, model))
+    refuse_other_formats(nodes, "ONNX Runtime's converter")
     names = "\n".join(f"    {placed.own!r}," for placed in nodes)
     filename = "to_float16.py"
     text = _SCRIPT.format(filename=filename, kept=names)
     return Text(kind="ort-float16", filename=filename, text=text, notes=tuple(notes))
 
 
-EXPORTER = Exporter(name="ort-float16", title="ONNX Runtime's float16 converter, block list", write=_write)
+EXPORTER = Exporter(name="ort-float16", title="ONNX Runtime's float16 converter, block list", write=_write_ort_float16)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located
-from parityscope.repairs.settings._tensorrt import REMOVED, function
+from parityscope.repairs.settings._nodes import locate_nodes
+from parityscope.repairs.settings._tensorrt import REMOVED, precision_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,11 +41,13 @@ def postprocess(network):
 '''
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+def _write_polygraphy(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     filename = "precisions.py"
     flag = {"f16": "--fp16", "bf16": "--bf16"}[low]
-    text = _SCRIPT.format(filename=filename, removed=REMOVED, flag=flag, function=function(located(kept, model)))
+    text = _SCRIPT.format(
+        filename=filename, removed=REMOVED, flag=flag, function=precision_function(locate_nodes(kept, model))
+    )
     return Text(kind="polygraphy", filename=filename, text=text)
 
 
-EXPORTER = Exporter(name="polygraphy", title="Polygraphy, network postprocessing script", write=_write)
+EXPORTER = Exporter(name="polygraphy", title="Polygraphy, network postprocessing script", write=_write_polygraphy)

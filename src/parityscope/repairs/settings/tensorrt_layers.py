@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located
-from parityscope.repairs.settings._tensorrt import REMOVED, function
+from parityscope.repairs.settings._nodes import locate_nodes
+from parityscope.repairs.settings._tensorrt import REMOVED, precision_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,15 +61,15 @@ if __name__ == "__main__":
 '''
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+def _write_tensorrt_layers(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     filename = "build_with_precisions.py"
     text = _SCRIPT.format(
         filename=filename,
         removed=REMOVED,
-        function=function(located(kept, model)),
+        function=precision_function(locate_nodes(kept, model)),
         flag={"f16": "FP16", "bf16": "BF16"}[low],
     )
     return Text(kind="tensorrt", filename=filename, text=text)
 
 
-EXPORTER = Exporter(name="tensorrt", title="TensorRT 8-10, layer precisions in Python", write=_write)
+EXPORTER = Exporter(name="tensorrt", title="TensorRT 8-10, layer precisions in Python", write=_write_tensorrt_layers)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.records import Skip
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import located
+from parityscope.repairs.settings._nodes import locate_nodes
 from parityscope.repairs.settings._tensorrt import REMOVED
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ __all__ = ["EXPORTER"]
 _SPELT = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 
-def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
-    nodes = located(kept, model)
+def _write_trtexec(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+    nodes = locate_nodes(kept, model)
     said = [placed for placed in nodes if not set(placed.layer) & set(",:") and placed.outputs]
     words = ["trtexec", "--onnx=MODEL.onnx", f"--{_SPELT[low]}"]
     if any(placed.format_name == "bf16" for placed in said) and low != "bf16":
@@ -38,22 +38,22 @@ def _write(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     if said:
         words.append("--precisionConstraints=obey")
         words.append("--layerPrecisions=" + ",".join(f"{one.layer}:{_SPELT[one.format_name]}" for one in said))
-        words.append("--layerOutputTypes=" + ",".join(f"{one.layer}:{_types(one)}" for one in said))
+        words.append("--layerOutputTypes=" + ",".join(f"{one.layer}:{_layer_types(one)}" for one in said))
     words.append("--saveEngine=ENGINE.plan")
     comment = "".join(f"# {line}\n" for line in REMOVED.splitlines())
     return Text(
         kind="trtexec",
         filename="build_with_precisions.sh",
         text=comment + " \\\n  ".join(shlex.quote(word) for word in words) + "\n",
-        notes=tuple(_unsaid(placed) for placed in nodes if placed not in said),
+        notes=tuple(_skip_of_unsaid(placed) for placed in nodes if placed not in said),
     )
 
 
-def _types(placed: Placed) -> str:
+def _layer_types(placed: Placed) -> str:
     return "+".join([_SPELT[placed.format_name]] * len(placed.outputs))
 
 
-def _unsaid(placed: Placed) -> Skip:
+def _skip_of_unsaid(placed: Placed) -> Skip:
     if not placed.outputs:
         return Skip(what=f"node {placed.key}", reason="it gives no floats: its layer has no precision to set")
     return Skip(
@@ -63,4 +63,4 @@ def _unsaid(placed: Placed) -> Skip:
     )
 
 
-EXPORTER = Exporter(name="trtexec", title="TensorRT 8-10, layer precisions of trtexec", write=_write)
+EXPORTER = Exporter(name="trtexec", title="TensorRT 8-10, layer precisions of trtexec", write=_write_trtexec)

@@ -1,16 +1,16 @@
 """A forecast -> text | json | html: the page of `parityscope predict`.
 
-`document` makes the strict-JSON mapping that everything else is drawn from; `view` words it. All of it is pure.
+`forecast_document` makes the strict-JSON mapping that everything else is drawn from; `view` words it. All of it is pure.
 """
 
 from __future__ import annotations
 
-from parityscope.report.forecast.document import document
-from parityscope.report.forecast.page import as_html
-from parityscope.report.forecast.text import as_text
+from parityscope.report.forecast.document import forecast_document
+from parityscope.report.forecast.page import forecast_as_html
+from parityscope.report.forecast.text import forecast_as_text
 from parityscope.report.forms import Forms
 
-__all__ = ["FORMS", "as_html", "as_text", "document", "render"]
+__all__ = ["FORMS", "forecast_as_html", "forecast_as_text", "forecast_document", "render"]
 
-FORMS = Forms(title="a forecast", as_text=as_text, as_html=as_html)
+FORMS = Forms(title="a forecast", as_text=forecast_as_text, as_html=forecast_as_html)
 render = FORMS.render

@@ -15,15 +15,17 @@ from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
-    from parityscope.expectation.forecasts import Forecast, FormatForecast, Range
+    from parityscope.expectation.forecasts import Forecast, FormatForecast, MagnitudeRange
 
-__all__ = ["SCHEMA", "document"]
+__all__ = ["SCHEMA", "forecast_document"]
 
 SCHEMA = "parityscope-forecast/1"
 _WORST = 20  # layers named as introducing most; all are in `layers`
 
 
-def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, command: str = "") -> dict[str, Any]:
+def forecast_document(
+    found: Forecast, model: Model, inputs: Inputs, *, version: str, command: str = ""
+) -> dict[str, Any]:
     """Everything that a forecast says, as plain data."""
     return plain_items(
         {
@@ -36,15 +38,15 @@ def document(found: Forecast, model: Model, inputs: Inputs, *, version: str, com
             "profile": found.profile,
             "statements": list(found.statements),
             "findings": list(findings_about(inputs)),
-            "formats": [_format(each) for each in found.formats],
-            "ranges": [_range(each, found) for each in found.ranges],
+            "formats": [_format_as_data(each) for each in found.formats],
+            "ranges": [_range_as_data(each, found) for each in found.ranges],
             "skipped": list(found.skipped),
             "seconds": found.seconds,
         }
     )
 
 
-def _format(found: FormatForecast) -> dict[str, Any]:
+def _format_as_data(found: FormatForecast) -> dict[str, Any]:
     number_format = known_format(found.precision)
     return {
         "precision": found.precision,
@@ -63,7 +65,7 @@ def _format(found: FormatForecast) -> dict[str, Any]:
     }
 
 
-def _range(held: Range, found: Forecast) -> dict[str, Any]:
+def _range_as_data(held: MagnitudeRange, found: Forecast) -> dict[str, Any]:
     margins = {}
     for each in found.formats:
         number_format = known_format(each.precision)

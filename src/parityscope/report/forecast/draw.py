@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
-from parityscope.report.words import figure, number, short
+from parityscope.report.words import as_number, format_figure, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,63 +32,66 @@ def draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> str
     points = [layer for each in formats for layer in each["layers"]]
     if not points:
         return ""
-    x = svg.linear(min(_index(one) for one in points), max(_index(one) for one in points), *_X)
+    x = svg.linear_scale(min(_layer_index(one) for one in points), max(_layer_index(one) for one in points), *_X)
     y, low, high = _error_scale(points)
-    body = list(_error_grid(y, low, high, nonfinite=any(_off(one["rel_l2"]) for one in points)))
-    body += _depth_axis([_index(one) for one in points], x)
+    body = list(_error_grid(y, low, high, nonfinite=any(_is_nonfinite(one["rel_l2"]) for one in points)))
+    body += _depth_axis([_layer_index(one) for one in points], x)
     for each in formats:
-        line = [None if (at := number(one["rel_l2"])) is None else (x(_index(one)), y(at)) for one in each["layers"]]
-        body.append(svg.element("path", {"d": svg.line_path(line), "class": f"line {each['precision']}"}))
+        line = [
+            None if (at := as_number(one["rel_l2"])) is None else (x(_layer_index(one)), y(at))
+            for one in each["layers"]
+        ]
+        body.append(svg.svg_element("path", {"d": svg.line_path(line), "class": f"line {each['precision']}"}))
         if introduced:
-            body.extend(_added(each, x, y))
+            body.extend(_draw_introduced(each, x, y))
     body += _line_ends(formats, y)
     title = "Predicted error along the depth of the network"
     identity = "depth-" + "-".join(each["precision"] for each in formats)
-    return svg.figure(identity, (_WIDTH, _HEIGHT), title, _describe(formats), body)
+    return svg.svg_figure(identity, (_WIDTH, _HEIGHT), title, _describe_chart(formats), body)
 
 
 def draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[str, Any]]) -> str:
     """The bar of every tensor and the ends of the formats' ranges; empty without tensors."""
-    held = [each for each in ranges if (number(each["largest"]) or 0.0) > 0 and each["site"]["index"] >= 0]
+    held = [each for each in ranges if (as_number(each["largest"]) or 0.0) > 0 and each["site"]["index"] >= 0]
     if not held:
         return ""
-    x = svg.linear(min(_index(each) for each in held), max(_index(each) for each in held), *_X)
+    x = svg.linear_scale(min(_layer_index(each) for each in held), max(_layer_index(each) for each in held), *_X)
     bounded = [each for each in formats if each["precision"] not in {"tf32", "bf16"}]
     tops = [math.log2(each["largest"]) for each in [*held, *bounded]]
     bottoms = [math.log2(each["smallest"]) for each in held if each["smallest"]]
     low, high = max(_LOWEST, math.floor(min(bottoms, default=0.0))), math.ceil(max(tops)) + 1
     low = min([low, *(math.floor(math.log2(each["smallest_normal"])) - 2 for each in bounded)])
-    scale = svg.linear(low, high, _HEIGHT - _BOTTOM, _TOP)
+    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM, _TOP)
 
     def y(value: float) -> float:
         return scale(min(max(math.log2(value), low), high))
 
     body = list(_power_grid(low, high, scale))
-    body += _depth_axis([_index(each) for each in held], x)
+    body += _depth_axis([_layer_index(each) for each in held], x)
     path = "".join(
-        f"M{x(_index(each)):.1f},{y(each['smallest'] or 2.0**low):.1f}V{y(each['largest']):.1f}" for each in held
+        f"M{x(_layer_index(each)):.1f},{y(each['smallest'] or 2.0**low):.1f}V{y(each['largest']):.1f}" for each in held
     )
-    body.append(svg.element("path", {"d": path, "class": "bars"}))
-    body += _limits(bounded, y)
+    body.append(svg.svg_element("path", {"d": path, "class": "bars"}))
+    body += _draw_limits(bounded, y)
     words = f"{len(held)} tensors in graph order, from their smallest to their largest magnitude."
-    return svg.figure("ranges", (_WIDTH, _HEIGHT), "Range of every tensor", words, body)
+    return svg.svg_figure("ranges", (_WIDTH, _HEIGHT), "Range of every tensor", words, body)
 
 
-def _index(held: Mapping[str, Any]) -> float:
+def _layer_index(held: Mapping[str, Any]) -> float:
     return float(held["site"]["index"])
 
 
-def _off(value: object) -> bool:
-    x = number(value)
+def _is_nonfinite(value: object) -> bool:
+    x = as_number(value)
     return x is not None and not math.isfinite(x)
 
 
 def _error_scale(points: Sequence[Mapping[str, Any]]) -> tuple[Callable[[float], float], int, int]:
-    values = [number(one[key]) for one in points for key in ("rel_l2", "introduced")]
+    values = [as_number(one[key]) for one in points for key in ("rel_l2", "introduced")]
     shown = [value for value in values if value is not None and math.isfinite(value) and value > 0]
     high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
     low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=1e-8)))))
-    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
 
     def y(value: float) -> float:
         if not math.isfinite(value):
@@ -99,82 +102,84 @@ def _error_scale(points: Sequence[Mapping[str, Any]]) -> tuple[Callable[[float],
 
 
 def _error_grid(y: Callable[[float], float], low: int, high: int, *, nonfinite: bool) -> Iterator[str]:
-    for exponent in svg.decades(low, high):
-        yield from _grid_line(y(10.0**exponent), svg.power(10, exponent))
-    yield svg.text(_LEFT - 8, y(0.0) + 4, "0", "tick", anchor="end")
+    for exponent in svg.list_decades(low, high):
+        yield from _grid_line(y(10.0**exponent), svg.format_power(10, exponent))
+    yield svg.svg_text(_LEFT - 8, y(0.0) + 4, "0", "tick", anchor="end")
     if nonfinite:
-        yield svg.text(_LEFT - 8, y(math.inf) + 4, "NaN, ∞", "tick", anchor="end")
+        yield svg.svg_text(_LEFT - 8, y(math.inf) + 4, "NaN, ∞", "tick", anchor="end")
 
 
 def _power_grid(low: int, high: int, scale: Callable[[float], float]) -> Iterator[str]:
     for exponent in range(low + (-low) % 10, high + 1, 10):
-        yield from _grid_line(scale(exponent), svg.power(2, exponent))
+        yield from _grid_line(scale(exponent), svg.format_power(2, exponent))
 
 
 def _grid_line(at: float, label: str) -> Iterator[str]:
-    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
-    yield svg.text(_LEFT - 8, at + 4, label, "tick", anchor="end")
+    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
+    yield svg.svg_text(_LEFT - 8, at + 4, label, "tick", anchor="end")
 
 
 def _depth_axis(indices: Sequence[float], x: Callable[[float], float]) -> Iterator[str]:
     bottom = _HEIGHT - _BOTTOM
-    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
-    for index in svg.ticks(min(indices), max(indices), 12):
+    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
+    for index in svg.list_ticks(min(indices), max(indices), 12):
         if index.is_integer() and index >= 0:
-            yield svg.text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
+            yield svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    yield svg.text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
+    yield svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
 
 
-def _added(found: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> Iterator[str]:
+def _draw_introduced(
+    found: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]
+) -> Iterator[str]:
     """What each layer introduces as dots; the worst ones ringed, the first of them named."""
     added = {
-        one["site"]["tensor"]: (x(_index(one)), y(size))
+        one["site"]["tensor"]: (x(_layer_index(one)), y(size))
         for one in found["layers"]
-        if (size := number(one["introduced"])) is not None
+        if (size := as_number(one["introduced"])) is not None
     }
-    yield svg.element("path", {"d": svg.point_path(added.values()), "class": f"dots {found['precision']}"})
+    yield svg.svg_element("path", {"d": svg.point_path(added.values()), "class": f"dots {found['precision']}"})
     named = {one["site"]["tensor"]: one for one in found["layers"]}
     for rank, tensor in enumerate(found["worst"][:_NAMED], start=1):
         at = added[tensor]
-        yield svg.element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"})
+        yield svg.svg_element("circle", {"cx": at[0], "cy": at[1], "r": 8, "class": "ring"})
         side = 1 if at[0] < _WIDTH * 0.55 else -1
         if rank == 1:
-            name = f"1 {short(named[tensor]['site']['node'] or tensor, 50)}"
+            name = f"1 {shorten_name(named[tensor]['site']['node'] or tensor, 50)}"
             anchor = "start" if side > 0 else "end"
-            yield svg.text(at[0] + side * 14, at[1] - 1, name, "note strong", anchor=anchor)
-            adds = f"introduces {figure(named[tensor]['introduced'])}"
-            yield svg.text(at[0] + side * 14, at[1] + 14, adds, "note", anchor=anchor)
+            yield svg.svg_text(at[0] + side * 14, at[1] - 1, name, "note strong", anchor=anchor)
+            adds = f"introduces {format_figure(named[tensor]['introduced'])}"
+            yield svg.svg_text(at[0] + side * 14, at[1] + 14, adds, "note", anchor=anchor)
         else:
-            yield svg.text(at[0], at[1] + (-12 if rank % 2 == 0 else 20), str(rank), "note", anchor="middle")
+            yield svg.svg_text(at[0], at[1] + (-12 if rank % 2 == 0 else 20), str(rank), "note", anchor="middle")
 
 
 def _line_ends(formats: Sequence[Mapping[str, Any]], y: Callable[[float], float]) -> Iterator[str]:
     """The title of each format behind the end of its line, with its last error."""
     ends = [(each, each["layers"][-1]) for each in formats if each["layers"]]
-    heights = svg.spread([y(number(last["rel_l2"]) or 0.0) for _, last in ends], 17, _TOP, _HEIGHT - _BOTTOM)
+    heights = svg.spread_apart([y(as_number(last["rel_l2"]) or 0.0) for _, last in ends], 17, _TOP, _HEIGHT - _BOTTOM)
     for (each, last), height in zip(ends, heights, strict=True):
-        label = f"{each['title']} {figure(last['rel_l2'])}"
-        yield svg.text(_WIDTH - _RIGHT - 2, height + 4, label, f"end {each['precision']}")
+        label = f"{each['title']} {format_figure(last['rel_l2'])}"
+        yield svg.svg_text(_WIDTH - _RIGHT - 2, height + 4, label, f"end {each['precision']}")
 
 
-def _limits(formats: Sequence[Mapping[str, Any]], y: Callable[[float], float]) -> Iterator[str]:
+def _draw_limits(formats: Sequence[Mapping[str, Any]], y: Callable[[float], float]) -> Iterator[str]:
     ends = []
     for each in formats:
         ends.append((y(each["largest"]), f"{each['title']} largest", each["precision"]))
         ends.append((y(each["smallest_normal"]), f"{each['title']} normal", each["precision"]))
         ends.append((y(each["smallest_subnormal"]), f"{each['title']} smallest", each["precision"]))
-    heights = svg.spread([at for at, _, _ in ends], 15, _TOP, _HEIGHT - _BOTTOM)
+    heights = svg.spread_apart([at for at, _, _ in ends], 15, _TOP, _HEIGHT - _BOTTOM)
     for (at, label, css), height in zip(ends, heights, strict=True):
         line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": f"edge-of {css}"}
-        yield svg.element("line", line)
-        yield svg.text(_WIDTH - _RIGHT + 4, height + 4, label, f"small end {css}")
+        yield svg.svg_element("line", line)
+        yield svg.svg_text(_WIDTH - _RIGHT + 4, height + 4, label, f"small end {css}")
 
 
-def _describe(formats: Sequence[Mapping[str, Any]]) -> str:
+def _describe_chart(formats: Sequence[Mapping[str, Any]]) -> str:
     said = []
     for each in formats:
-        errors = [number(one["rel_l2"]) for one in each["layers"]]
+        errors = [as_number(one["rel_l2"]) for one in each["layers"]]
         worst = max((math.inf if math.isnan(one) else one for one in errors if one is not None), default=0.0)
-        said.append(f"{each['title']}: {len(errors)} tensors, the largest relative L2 error is {figure(worst)}.")
+        said.append(f"{each['title']}: {len(errors)} tensors, the largest relative L2 error is {format_figure(worst)}.")
     return " ".join(said)

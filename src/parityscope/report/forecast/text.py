@@ -4,79 +4,90 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import heading, more, not_examined, say, table, written
-from parityscope.report.forecast.view import view
-from parityscope.report.words import short
+from parityscope.report._console import (
+    print_heading,
+    print_not_examined,
+    print_paragraph,
+    print_rows_left,
+    print_table,
+    write_to_console,
+)
+from parityscope.report.forecast.view import view_forecast
+from parityscope.report.words import shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console
 
-__all__ = ["as_text"]
+__all__ = ["forecast_as_text"]
 
 _MOST = 5
 
 
-def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+def forecast_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
     """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return written(_draw, view(document), width=width, color=color)
+    return write_to_console(_print_forecast, view_forecast(document), width=width, color=color)
 
 
-def _draw(console: Console, model: Mapping[str, Any]) -> None:
-    say(
+def _print_forecast(console: Console, model: Mapping[str, Any]) -> None:
+    print_paragraph(
         console,
         f"{model['symbol']} {model['label']}",
         {"✕": "bold red", "✓": "bold green"}.get(model["symbol"], "bold yellow"),
     )
-    say(console, model["headline"], "bold")
+    print_paragraph(console, model["headline"], "bold")
     about = "" if model["profile"] == "none" else f", fusion as in {model['profile']}"
-    say(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
+    print_paragraph(console, f"{model['model']}: simulated on {model['inputs']}{about}", "dim")
     for told in model["findings"]:
-        say(console, told, "yellow")
+        print_paragraph(console, told, "yellow")
     for sentence in model["statements"]:
-        say(console, sentence)
+        print_paragraph(console, sentence)
     for each in model["formats"]:
-        _format(console, each, model["headline"])
-    not_examined(console, model["skipped"])
+        _print_format(console, each, model["headline"])
+    print_not_examined(console, model["skipped"])
 
 
-def _format(console: Console, found: Mapping[str, Any], headline: str) -> None:
-    heading(console, found["title"])
+def _print_format(console: Console, found: Mapping[str, Any], headline: str) -> None:
+    print_heading(console, found["title"])
     for sentence in found["statements"]:
         if sentence != headline:
-            say(console, sentence)
+            print_paragraph(console, sentence)
     below = found["below"]
     if below["subnormal"] != "0":
-        say(
+        print_paragraph(
             console,
             f"{below['subnormal']} of {below['tensors']} tensors hold elements below the normal range, "
             f"{below['zero']} some that become zero.",
         )
-    for columns, rows, right in _tables(found, max(16, console.width - 60)):
-        table(console, columns, rows[:_MOST], right=right, apart=True)
-    more(console, len(found["parameters"]) + found["more_parameters"] - _MOST)
+    for columns, rows, right in _list_tables(found, max(16, console.width - 60)):
+        print_table(console, columns, rows[:_MOST], right=right, apart=True)
+    print_rows_left(console, len(found["parameters"]) + found["more_parameters"] - _MOST)
 
 
-def _tables(
+def _list_tables(
     found: Mapping[str, Any], width: int
 ) -> Iterator[tuple[Sequence[str], Sequence[Sequence[str]], Sequence[int]]]:
     """The tables of a format as (columns, rows, columns of numbers); names are cut to `width`."""
     if len(found["outputs"]) > 1:
         columns = ("output", "relative L2", "largest error", "NaN, Inf", "")
         outputs = [(one["error"], one["max_abs"], one["nonfinite"], "lost" * one["lost"]) for one in found["outputs"]]
-        names = [short(one["name"], width) for one in found["outputs"]]
+        names = [shorten_name(one["name"], width) for one in found["outputs"]]
         yield columns, [(name, *rest) for name, rest in zip(names, outputs, strict=True)], (1, 2, 3)
     if found["worst"]:
         keys = ("op_type", "introduced", "inherited", "total")
-        yield ("adds most", "", *keys[1:]), _rows(found["worst"], "node", keys, width), (2, 3, 4)
+        yield ("adds most", "", *keys[1:]), _table_rows(found["worst"], "node", keys, width), (2, 3, 4)
     if found["near"]:
-        rows = _rows(found["near"], "node", ("op_type", "largest", "margin"), width)
+        rows = _table_rows(found["near"], "node", ("op_type", "largest", "margin"), width)
         yield ("nearest to overflow", "", "largest", "powers of two left"), rows, (2, 3)
     if found["parameters"]:
-        rows = _rows(found["parameters"], "name", ("role", "overflowed", "flushed", "subnormal", "elements"), width)
+        rows = _table_rows(
+            found["parameters"], "name", ("role", "overflowed", "flushed", "subnormal", "elements"), width
+        )
         yield ("parameters that change", "", "overflow", "to zero", "subnormal", "of"), rows, (2, 3, 4, 5)
 
 
-def _rows(items: Sequence[Mapping[str, str]], name: str, keys: Sequence[str], width: int) -> Sequence[Sequence[str]]:
-    return [(short(item[name], width), *(item[key] for key in keys)) for item in items]
+def _table_rows(
+    items: Sequence[Mapping[str, str]], name: str, keys: Sequence[str], width: int
+) -> Sequence[Sequence[str]]:
+    return [(shorten_name(item[name], width), *(item[key] for key in keys)) for item in items]

@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
-from parityscope.report.words import clean, count, figure, number
+from parityscope.report.words import as_number, clean, format_count, format_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view"]
+__all__ = ["view_forecast"]
 
 _KEPT = {
     False: "No output is predicted to be lost",
@@ -23,18 +23,18 @@ _ROWS = 12  # rows of a table of the worst ones; the JSON holds all
 _NEAR = 4.0
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_forecast(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown, in the order in which it is read."""
-    formats = [_format(each, document) for each in document["formats"]]
+    formats = [_view_format(each, document) for each in document["formats"]]
     lost = [each["title"] for each in formats if each["lost"]]
     unjudged = any(skip["asked"] for skip in document["skipped"])
     return {
         "lost": document["lost"],
-        "headline": _headline(document),
+        "headline": _forecast_headline(document),
         "label": f"An output is lost in {', '.join(lost)}" if lost else _KEPT[unjudged],
         "symbol": "✕" if lost else "?" if unjudged else "✓",
         "model": clean(document["model"]["name"]),
-        "inputs": _inputs(document["inputs"]),
+        "inputs": _describe_inputs(document["inputs"]),
         "findings": findings_in_words(document),
         "profile": document["profile"],
         "formats": formats,
@@ -46,7 +46,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _headline(document: Mapping[str, Any]) -> str:
+def _forecast_headline(document: Mapping[str, Any]) -> str:
     for each in document["formats"]:
         if each["cause"]:
             return clean(each["cause"]["text"]) + "."
@@ -54,95 +54,97 @@ def _headline(document: Mapping[str, Any]) -> str:
         return "An output is lost, and no single layer is to blame."
     told = []
     for each in document["formats"]:
-        errors = [number(output["expected"]) for output in each["outputs"]]
+        errors = [as_number(output["expected"]) for output in each["outputs"]]
         if errors:
-            told.append(f"{each['title']} {figure(max(one or 0.0 for one in errors))}")
+            told.append(f"{each['title']} {format_figure(max(one or 0.0 for one in errors))}")
     return f"Predicted error of the worst output: {', '.join(told)}." if told else "There was nothing to predict."
 
 
-def _inputs(inputs: Mapping[str, Any]) -> str:
+def _describe_inputs(inputs: Mapping[str, Any]) -> str:
     made = "generated " if inputs["generated"] else ""
     plural = "" if inputs["samples"] == 1 else "s"
     return f"{inputs['samples']} {made}sample{plural} ({clean(inputs['origin'])})"
 
 
-def _format(found: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _view_format(found: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     layers = {layer["site"]["tensor"]: layer for layer in found["layers"]}
     worst = [layers[name] for name in found["worst"][:_ROWS]]
-    parameters = sorted(found["parameters"], key=_gravity)
+    parameters = sorted(found["parameters"], key=_gravity_of_parameter)
     return {
         "key": found["precision"],
         "title": found["title"],
         "lost": found["lost"],
         "statements": [clean(each) for each in found["statements"]],
-        "outputs": [_output(each, found["rounding"]) for each in found["outputs"]],
-        "worst": [_layer(each) for each in worst],
-        "near": _near(found["precision"], document["ranges"]),
-        "below": _below(found["precision"], document["ranges"]),
-        "parameters": [_parameter(each) for each in parameters[:_ROWS]],
+        "outputs": [_view_output(each, found["rounding"]) for each in found["outputs"]],
+        "worst": [_view_layer(each) for each in worst],
+        "near": _tensors_near_overflow(found["precision"], document["ranges"]),
+        "below": _counts_below_normal(found["precision"], document["ranges"]),
+        "parameters": [_view_parameter(each) for each in parameters[:_ROWS]],
         "more_parameters": max(0, len(parameters) - _ROWS),
     }
 
 
-def _output(output: Mapping[str, Any], rounding: Mapping[str, Any]) -> dict[str, Any]:
+def _view_output(output: Mapping[str, Any], rounding: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "name": clean(output["site"]["tensor"]),
         "lost": output["lost"],
-        "error": figure(output["expected"]),
-        "max_abs": figure(output["max_abs"]),
-        "nonfinite": count(output["nonfinite"]),
-        "rounding": figure(rounding.get(output["site"]["tensor"])),
+        "error": format_figure(output["expected"]),
+        "max_abs": format_figure(output["max_abs"]),
+        "nonfinite": format_count(output["nonfinite"]),
+        "rounding": format_figure(rounding.get(output["site"]["tensor"])),
     }
 
 
-def _layer(layer: Mapping[str, Any]) -> dict[str, str]:
+def _view_layer(layer: Mapping[str, Any]) -> dict[str, str]:
     return {
-        **_site(layer["site"]),
-        "introduced": figure(layer["introduced"]),
-        "inherited": figure(layer["inherited"]),
-        "total": figure(layer["rel_l2"]),
-        "nonfinite": count(layer["nonfinite"]),
+        **_view_site(layer["site"]),
+        "introduced": format_figure(layer["introduced"]),
+        "inherited": format_figure(layer["inherited"]),
+        "total": format_figure(layer["rel_l2"]),
+        "nonfinite": format_count(layer["nonfinite"]),
     }
 
 
-def _near(precision: str, ranges: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _tensors_near_overflow(precision: str, ranges: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """The tensors closest to overflow, those beyond it first."""
-    found = [(number(held["margins"][precision]["overflow"]), held) for held in ranges]
-    close = sorted(((margin, held) for margin, held in found if margin is not None and margin < _NEAR), key=_first)
+    found = [(as_number(held["margins"][precision]["overflow"]), held) for held in ranges]
+    close = sorted(
+        ((margin, held) for margin, held in found if margin is not None and margin < _NEAR), key=_first_of_pair
+    )
     return [
-        {**_site(held["site"]), "largest": figure(held["largest"]), "margin": _octaves(margin)}
+        {**_view_site(held["site"]), "largest": format_figure(held["largest"]), "margin": _format_octaves(margin)}
         for margin, held in close[:_ROWS]
     ]
 
 
-def _below(precision: str, ranges: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _counts_below_normal(precision: str, ranges: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """How many tensors hold elements below the normal range, and how many hold some that become zero."""
-    subnormal = sum(1 for held in ranges if (number(held["margins"][precision]["subnormal"]) or 0.0) < 0)
-    zero = sum(1 for held in ranges if (number(held["margins"][precision]["zero"]) or 0.0) < 0)
-    return {"subnormal": count(subnormal), "zero": count(zero), "tensors": count(len(ranges))}
+    subnormal = sum(1 for held in ranges if (as_number(held["margins"][precision]["subnormal"]) or 0.0) < 0)
+    zero = sum(1 for held in ranges if (as_number(held["margins"][precision]["zero"]) or 0.0) < 0)
+    return {"subnormal": format_count(subnormal), "zero": format_count(zero), "tensors": format_count(len(ranges))}
 
 
-def _parameter(parameter: Mapping[str, Any]) -> dict[str, str]:
+def _view_parameter(parameter: Mapping[str, Any]) -> dict[str, str]:
     more = len(parameter["nodes"]) - 1
     return {
         "name": clean(parameter["name"]),
         "node": clean(parameter["nodes"][0]) + (f" and {more} more" if more else ""),
         "role": clean(parameter["role"]),
-        "overflowed": count(parameter["overflowed"]),
-        "flushed": count(parameter["flushed"]),
-        "subnormal": count(parameter["subnormal"]),
-        "elements": count(parameter["elements"]),
-        "value": figure(parameter["value"]),
-        "smallest": figure(parameter["smallest"]),
+        "overflowed": format_count(parameter["overflowed"]),
+        "flushed": format_count(parameter["flushed"]),
+        "subnormal": format_count(parameter["subnormal"]),
+        "elements": format_count(parameter["elements"]),
+        "value": format_figure(parameter["value"]),
+        "smallest": format_figure(parameter["smallest"]),
     }
 
 
-def _gravity(parameter: Mapping[str, Any]) -> tuple[bool, float, float]:
+def _gravity_of_parameter(parameter: Mapping[str, Any]) -> tuple[bool, float, float]:
     elements = parameter["elements"] or 1
     return not parameter["overflowed"], -parameter["flushed"] / elements, -parameter["subnormal"] / elements
 
 
-def _site(site: Mapping[str, Any]) -> dict[str, str]:
+def _view_site(site: Mapping[str, Any]) -> dict[str, str]:
     return {
         "node": clean(site["node"] or site["tensor"]),
         "op_type": clean(site["op_type"]),
@@ -150,11 +152,11 @@ def _site(site: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _octaves(margin: float) -> str:
+def _format_octaves(margin: float) -> str:
     if not math.isfinite(margin):
-        return figure(margin)
+        return format_figure(margin)
     return f"{margin:+.1f}".replace("-", _MINUS)
 
 
-def _first(pair: tuple[float, Mapping[str, Any]]) -> float:
+def _first_of_pair(pair: tuple[float, Mapping[str, Any]]) -> float:
     return pair[0]

@@ -15,10 +15,10 @@ from parityscope.report._plain import plain_items
 if TYPE_CHECKING:
     from parityscope.lint import Lint
 
-__all__ = ["document"]
+__all__ = ["lint_document"]
 
 
-def document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
+def lint_document(found: Lint, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that lint says, as plain data."""
     sheet = found.sheet
     return plain_items(

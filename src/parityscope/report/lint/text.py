@@ -4,50 +4,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import VERDICT_STYLES, command_line, heading, say, written
-from parityscope.report.lint.view import view
+from parityscope.report._console import VERDICT_STYLES, command_line, print_heading, print_paragraph, write_to_console
+from parityscope.report.lint.view import view_lint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["as_text"]
+__all__ = ["lint_as_text"]
 
 
-def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+def lint_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
     """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return written(_draw, view(document), width=width, color=color)
+    return write_to_console(_print_lint, view_lint(document), width=width, color=color)
 
 
-def _draw(console: Console, model: Mapping[str, Any]) -> None:
-    say(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
+def _print_lint(console: Console, model: Mapping[str, Any]) -> None:
+    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     if not model["causes"]:
-        say(console, model["headline"], "bold")
-    say(console, f"{model['model']}: {model['about']}", "dim")
-    _section(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
-    _section(console, "Depends on data or converter", model["contributing"])
+        print_paragraph(console, model["headline"], "bold")
+    print_paragraph(console, f"{model['model']}: {model['about']}", "dim")
+    _print_section(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
+    _print_section(console, "Depends on data or converter", model["contributing"])
     if model["information"]:
-        heading(console, "Information")
+        print_heading(console, "Information")
     for finding in model["information"]:
-        say(console, f"{finding['code']}  {finding['claim']}")
+        print_paragraph(console, f"{finding['code']}  {finding['claim']}")
     if model["skipped"]:
-        heading(console, "What was not examined")
+        print_heading(console, "What was not examined")
     for item in model["skipped"]:
-        say(console, f"! {item['what']}: {item['reason']}")
-        say(console, f"fix: {item['fix']}", "dim", indent=1)
+        print_paragraph(console, f"! {item['what']}: {item['reason']}")
+        print_paragraph(console, f"fix: {item['fix']}", "dim", indent=1)
 
 
-def _section(console: Console, title: str, found: list[Mapping[str, Any]]) -> None:
+def _print_section(console: Console, title: str, found: list[Mapping[str, Any]]) -> None:
     if found:
-        heading(console, title)
+        print_heading(console, title)
     for finding in found:
-        say(console, f"{finding['code']} {finding['title']}", "bold")
-        say(console, finding["claim"], indent=1)
+        print_paragraph(console, f"{finding['code']} {finding['title']}", "bold")
+        print_paragraph(console, finding["claim"], indent=1)
         site = finding["site"]
         if site:
-            say(console, f"where: {site['node']} ({site['op_type']}), tensor {site['tensor']}", "dim", indent=1)
+            print_paragraph(
+                console, f"where: {site['node']} ({site['op_type']}), tensor {site['tensor']}", "dim", indent=1
+            )
         for repair in finding["repairs"]:
-            say(console, f"- {repair['text']}", indent=1)
+            print_paragraph(console, f"- {repair['text']}", indent=1)
             for line in repair["command"].splitlines():
                 command_line(console, line)

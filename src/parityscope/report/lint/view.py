@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import findings
-from parityscope.report._offered import repairs
-from parityscope.report.words import clean, count, nbytes
+from parityscope.report._findings import view_findings
+from parityscope.report._offered import view_repairs
+from parityscope.report.words import clean, format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view"]
+__all__ = ["view_lint"]
 
 _VERDICTS = {
     "beyond": ("\N{MULTIPLICATION X}", "will break"),
@@ -21,11 +21,11 @@ _VERDICTS = {
 _TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E5M2", "tf32": "TF32", "f32": "FP32"}
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_lint(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a lint document."""
     model = document["model"]
     symbol, label = _VERDICTS[document["verdict"]]
-    shown = [_finding(one) for one in document["findings"]]
+    shown = [_view_finding(one) for one in document["findings"]]
     causes = [one for one in shown if one["role"] == "cause"]
     formats = ", ".join(_TITLES.get(name, name) for name in document["formats"])
     return {
@@ -33,10 +33,11 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": document["verdict"],
         "symbol": symbol,
         "label": f"{label}: {formats}",
-        "headline": causes[0]["claim"] if causes else _quiet(document["counts"]),
-        "about": f"{nbytes(model['nbytes'])}, {count(model['nodes'])} nodes, {count(model['constants'])} constants; "
+        "headline": causes[0]["claim"] if causes else _headline_without_cause(document["counts"]),
+        "about": f"{format_bytes(model['nbytes'])}, {format_count(model['nodes'])} nodes, "
+        f"{format_count(model['constants'])} constants; "
         "it was read, not run: what only a run would show (an index outside, sizes that do not fit) is not seen here",
-        "counts": {role: count(number) for role, number in document["counts"].items()},
+        "counts": {role: format_count(number) for role, number in document["counts"].items()},
         "causes": causes,
         "contributing": [one for one in shown if one["role"] == "contributing"],
         "information": [one for one in shown if one["role"] == "information"],
@@ -47,12 +48,12 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     alone = {"findings": [finding]}
-    return {**findings(alone)[0], "repairs": repairs(alone)}
+    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}
 
 
-def _quiet(counts: Mapping[str, int]) -> str:
+def _headline_without_cause(counts: Mapping[str, int]) -> str:
     if counts["contributing"]:
         return "No cause in the file; what depends on the data or the converter is listed below."
     return "No cause in the file."

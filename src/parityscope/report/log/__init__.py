@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from parityscope.report.forms import FORMATS, Forms
-from parityscope.report.log.document import document
-from parityscope.report.log.page import as_html
-from parityscope.report.log.text import as_text
+from parityscope.report.log.document import log_document
+from parityscope.report.log.page import log_as_html
+from parityscope.report.log.text import log_as_text
 
-__all__ = ["FORMATS", "FORMS", "as_html", "as_text", "document"]
+__all__ = ["FORMATS", "FORMS", "log_as_html", "log_as_text", "log_document"]
 
-FORMS = Forms(title="log", as_text=as_text, as_html=as_html)
+FORMS = Forms(title="log", as_text=log_as_text, as_html=log_as_html)

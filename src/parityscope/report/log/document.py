@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.records import ROLES, SCHEMA
-from parityscope.report._plain import plain, plain_items
+from parityscope.report._plain import plain_items, to_plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer, Log, LogPair, NodePair
     from parityscope.records import Finding, Skip
 
-__all__ = ["document"]
+__all__ = ["log_document"]
 
 
-def document(
+def log_document(
     log: Log, findings: Sequence[Finding], *, version: str, command: str = "", pair: LogPair | None = None
 ) -> dict[str, Any]:
     """Everything that is said about one log, or about two with `pair`; `findings` are then those of both."""
@@ -30,25 +30,25 @@ def document(
         "kind": "log",
         "tool": {"name": "parityscope", "version": version},
         "command": command,
-        "verdict": _verdict(findings, skipped),
+        "verdict": _verdict_of_findings(findings, skipped),
         "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
-        "findings": [plain(one) for one in findings],
-        "reference": _log(log),
-        "candidate": _log(pair.candidate) if pair else None,
-        "comparison": _pair(pair) if pair else None,
-        "skipped": [plain(skip) for skip in skipped],
+        "findings": [to_plain_data(one) for one in findings],
+        "reference": _log_as_data(log),
+        "candidate": _log_as_data(pair.candidate) if pair else None,
+        "comparison": _pair_as_data(pair) if pair else None,
+        "skipped": [to_plain_data(skip) for skip in skipped],
     }
     return plain_items(held)
 
 
-def _verdict(findings: Sequence[Finding], skipped: Sequence[Skip]) -> str:
+def _verdict_of_findings(findings: Sequence[Finding], skipped: Sequence[Skip]) -> str:
     if any(finding.role == "cause" for finding in findings):
         return "beyond"
     cut = any(skip.asked or skip.what.startswith("the end of") for skip in skipped)
     return "incomplete" if cut else "within"
 
 
-def _log(log: Log) -> Mapping[str, Any]:
+def _log_as_data(log: Log) -> Mapping[str, Any]:
     return {
         "path": str(log.path),
         "name": log.path.name,
@@ -65,9 +65,9 @@ def _log(log: Log) -> Mapping[str, Any]:
         "facts": log.facts,
         "tf32": log.tf32,
         "precision": log.precision,
-        "inputs": _tensors(log, "input"),
-        "outputs": _tensors(log, "output"),
-        "weights": [plain(issue) for issue in log.weights],
+        "inputs": _tensors_of_mode(log, "input"),
+        "outputs": _tensors_of_mode(log, "output"),
+        "weights": [to_plain_data(issue) for issue in log.weights],
         "explained": [
             {
                 "name": noted.meaning.name,
@@ -83,25 +83,25 @@ def _log(log: Log) -> Mapping[str, Any]:
             }
             for noted in log.noted
         ],
-        "unexplained": [plain(line) for line in log.unexplained],
-        "layers": [_layer(layer, log) for layer in log.layers],
+        "unexplained": [to_plain_data(line) for line in log.unexplained],
+        "layers": [_layer_as_data(layer, log) for layer in log.layers],
         "layer_counts": [{"step": step, "layers": count} for step, count in log.layer_counts],
-        "fusions": [plain(fusion) for fusion in log.fusions],
+        "fusions": [to_plain_data(fusion) for fusion in log.fusions],
         "removed": log.removed,
         "reformats": log.reformats,
         "regions": [{"name": name, "nodes": nodes} for name, nodes in log.foreign.items()],
         "tactics": log.tactics,
-        "refused": [plain(node) for node in log.refused],
-        "timings": [plain(timing) for timing in log.timings],
+        "refused": [to_plain_data(node) for node in log.refused],
+        "timings": [to_plain_data(timing) for timing in log.timings],
     }
 
 
-def _tensors(log: Log, mode: str) -> list[Any]:
+def _tensors_of_mode(log: Log, mode: str) -> list[Any]:
     tensors = log.tensors or log.parsed
-    return [plain(tensor) for tensor in tensors if tensor.mode == mode]
+    return [to_plain_data(tensor) for tensor in tensors if tensor.mode == mode]
 
 
-def _layer(layer: EngineLayer, log: Log) -> Mapping[str, Any]:
+def _layer_as_data(layer: EngineLayer, log: Log) -> Mapping[str, Any]:
     return {
         "name": layer.name,
         "kind": layer.kind,
@@ -110,26 +110,26 @@ def _layer(layer: EngineLayer, log: Log) -> Mapping[str, Any]:
         "types": layer.types,
         "tactic": layer.tactic,
         "milliseconds": log.layer_times.get(layer.name),
-        "inputs": [plain(tensor) for tensor in layer.inputs],
-        "outputs": [plain(tensor) for tensor in layer.outputs],
+        "inputs": [to_plain_data(tensor) for tensor in layer.inputs],
+        "outputs": [to_plain_data(tensor) for tensor in layer.outputs],
     }
 
 
-def _pair(pair: LogPair) -> Mapping[str, Any]:
+def _pair_as_data(pair: LogPair) -> Mapping[str, Any]:
     changed = [node for node in pair.nodes if node.retyped or node.regrouped or node.rekerneled]
     return {
         "nodes": len(pair.nodes),
         "retyped": sum(node.retyped for node in pair.nodes),
         "regrouped": sum(node.regrouped for node in pair.nodes),
         "rekerneled": sum(node.rekerneled for node in pair.nodes),
-        "differences": [plain(difference) for difference in pair.differences],
-        "changed": [_node(node) for node in changed],
+        "differences": [to_plain_data(difference) for difference in pair.differences],
+        "changed": [_node_as_data(node) for node in changed],
         "only_reference": pair.only_reference,
         "only_candidate": pair.only_candidate,
     }
 
 
-def _node(node: NodePair) -> Mapping[str, Any]:
+def _node_as_data(node: NodePair) -> Mapping[str, Any]:
     return {
         "node": node.node,
         "retyped": node.retyped,

@@ -4,76 +4,84 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import VERDICT_STYLES, command_line, heading, more, say, table, written
-from parityscope.report.log.view import view
+from parityscope.report._console import (
+    VERDICT_STYLES,
+    command_line,
+    print_heading,
+    print_paragraph,
+    print_rows_left,
+    print_table,
+    write_to_console,
+)
+from parityscope.report.log.view import view_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["as_text"]
+__all__ = ["log_as_text"]
 
 _STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
 
 
-def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+def log_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
     """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return written(_draw, view(document), width=width, color=color)
+    return write_to_console(_print_logs, view_logs(document), width=width, color=color)
 
 
-def _draw(console: Console, model: Mapping[str, Any]) -> None:
-    say(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
+def _print_logs(console: Console, model: Mapping[str, Any]) -> None:
+    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     if not model["causes"]:
-        say(console, model["headline"], "bold")
+        print_paragraph(console, model["headline"], "bold")
     for log in model["logs"]:
-        say(console, f"{log['name']}: {log['about']}", "dim")
-    _section(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
-    _section(console, "Contributing", model["contributing"])
-    _section(console, "Information", model["information"])
+        print_paragraph(console, f"{log['name']}: {log['about']}", "dim")
+    _print_section(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
+    _print_section(console, "Contributing", model["contributing"])
+    _print_section(console, "Information", model["information"])
     if model["comparison"]:
-        _comparison(console, model["comparison"])
+        _print_comparison(console, model["comparison"])
     for log in model["logs"]:
-        _log(console, log)
+        _print_log(console, log)
     if model["skipped"]:
-        heading(console, "What the log does not say")
+        print_heading(console, "What the log does not say")
     for item in model["skipped"]:
-        say(console, f"! {item['what']}: {item['reason']}")
+        print_paragraph(console, f"! {item['what']}: {item['reason']}")
         if item["fix"]:
-            say(console, f"fix: {item['fix']}", "dim", indent=1)
+            print_paragraph(console, f"fix: {item['fix']}", "dim", indent=1)
 
 
-def _section(console: Console, title: str, found: list[Mapping[str, Any]]) -> None:
+def _print_section(console: Console, title: str, found: list[Mapping[str, Any]]) -> None:
     if found:
-        heading(console, title)
+        print_heading(console, title)
     for finding in found:
-        say(console, f"{finding['code']} {finding['title']}", "bold")
-        say(console, finding["claim"], indent=1)
+        print_paragraph(console, f"{finding['code']} {finding['title']}", "bold")
+        print_paragraph(console, finding["claim"], indent=1)
         for repair in finding["repairs"]:
-            say(console, f"- {repair['text']}", indent=1)
+            print_paragraph(console, f"- {repair['text']}", indent=1)
             for line in repair["command"].splitlines():
                 command_line(console, line)
 
 
-def _comparison(console: Console, comparison: Mapping[str, Any]) -> None:
-    heading(console, "What differs")
-    say(console, comparison["summary"])
-    table(console, ("", "first", "second"), comparison["differences"], apart=True)
+def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:
+    print_heading(console, "What differs")
+    print_paragraph(console, comparison["summary"])
+    print_table(console, ("", "first", "second"), comparison["differences"], apart=True)
     if comparison["changed"]:
-        table(console, ("node", "type", "layer in the first", "in the second"), comparison["changed"], apart=True)
-        more(console, comparison["changed_more"], " in the JSON")
+        print_table(console, ("node", "type", "layer in the first", "in the second"), comparison["changed"], apart=True)
+        print_rows_left(console, comparison["changed_more"], " in the JSON")
     for side, number, names in comparison["only"]:
-        say(console, f"only in {side}: {number} nodes: {names}")
+        print_paragraph(console, f"only in {side}: {number} nodes: {names}")
 
 
-def _log(console: Console, log: Mapping[str, Any]) -> None:
-    heading(console, f"What {log['name']} says")
-    table(console, ("", ""), log["facts"])
+def _print_log(console: Console, log: Mapping[str, Any]) -> None:
+    print_heading(console, f"What {log['name']} says")
+    print_table(console, ("", ""), log["facts"])
     for line in log["explained"]:
         console.print()
-        say(console, f"line {line['line']}, {line['count']} times: {line['text']}", "dim")
-        say(console, f"{line['effect']}: {line['means']}; {line['why']}", _STYLES[line["effect"]], indent=1)
+        print_paragraph(console, f"line {line['line']}, {line['count']} times: {line['text']}", "dim")
+        print_paragraph(console, f"{line['effect']}: {line['means']}; {line['why']}", _STYLES[line["effect"]], indent=1)
     if log["unexplained"]:
-        heading(console, "Warnings and errors that nothing is known about")
+        print_heading(console, "Warnings and errors that nothing is known about")
     for line in log["unexplained"]:
-        say(console, f"line {line['line']}: {line['text']}")
+        print_paragraph(console, f"line {line['line']}: {line['text']}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import findings
-from parityscope.report._offered import repairs
-from parityscope.report.words import clean, count, nbytes
+from parityscope.report._findings import view_findings
+from parityscope.report._offered import view_repairs
+from parityscope.report.words import clean, format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["view"]
+__all__ = ["view_logs"]
 
 _VERDICTS = {
     "beyond": ("\N{MULTIPLICATION X}", "numbers were changed, or nothing was built"),
@@ -22,10 +22,10 @@ _EFFECTS = ("harmful", "may harm", "harmless")
 _MOST_ROWS = 20  # rows of a table (chosen); the JSON holds them all
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_logs(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a document about logs."""
     symbol, label = _VERDICTS[document["verdict"]]
-    shown = [_finding(one) for one in document["findings"]]
+    shown = [_view_finding(one) for one in document["findings"]]
     logs = [one for one in (document["reference"], document["candidate"]) if one]
     causes = [one for one in shown if one["role"] == "cause"]
     return {
@@ -33,12 +33,12 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "symbol": symbol,
         "label": label,
         "headline": causes[0]["claim"].partition("; ")[0] if causes else "No cause in the log.",
-        "logs": [_log(one) for one in logs],
-        "counts": {role: count(number) for role, number in document["counts"].items()},
+        "logs": [_view_log(one) for one in logs],
+        "counts": {role: format_count(number) for role, number in document["counts"].items()},
         "causes": causes,
         "contributing": [one for one in shown if one["role"] == "contributing"],
         "information": [one for one in shown if one["role"] == "information"],
-        "comparison": _comparison(document["comparison"]) if document["comparison"] else None,
+        "comparison": _view_comparison(document["comparison"]) if document["comparison"] else None,
         "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
         "command": clean(document["command"]),
         "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
@@ -46,35 +46,35 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     alone = {"findings": [finding]}
-    return {**findings(alone)[0], "repairs": repairs(alone)}
+    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}
 
 
-def _log(log: Mapping[str, Any]) -> dict[str, Any]:
+def _view_log(log: Mapping[str, Any]) -> dict[str, Any]:
     explained = sorted(log["explained"], key=lambda one: (_EFFECTS.index(one["effect"]), one["line"]))
     return {
         "name": clean(log["name"]),
-        "about": f"{nbytes(log['nbytes'])}, "
-        + (f"{count(log['lines'])} lines of {clean(log['tool'])}" if log["lines"] else clean(log["tool"]))
+        "about": f"{format_bytes(log['nbytes'])}, "
+        + (f"{format_count(log['lines'])} lines of {clean(log['tool'])}" if log["lines"] else clean(log["tool"]))
         + (f", {clean(log['outcome'])}" if log["outcome"] != "unknown" else ""),
-        "facts": [(clean(key), clean(value)) for key, value in _facts(log)],
+        "facts": [(clean(key), clean(value)) for key, value in _log_facts(log)],
         "explained": [
             {
                 "effect": one["effect"],
                 "means": clean(one["means"]),
                 "why": clean(one["why"]),
-                "count": count(one["count"]),
-                "line": count(one["line"]),
+                "count": format_count(one["count"]),
+                "line": format_count(one["line"]),
                 "text": clean(one["text"]),
             }
             for one in explained
         ],
         "unexplained": [
-            {"line": count(one["line"] if "line" in one else one["number"]), "text": clean(one["text"])}
+            {"line": format_count(one["line"] if "line" in one else one["number"]), "text": clean(one["text"])}
             for one in log["unexplained"]
         ],
-        "layers": _rows(
+        "layers": _first_rows(
             log["layers"],
             lambda layer: [
                 clean(layer["name"]),
@@ -87,51 +87,61 @@ def _log(log: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _facts(log: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _log_facts(log: Mapping[str, Any]) -> list[tuple[str, str]]:
     counts = log["layer_counts"]
     several = log["builds"] > 1
     told = [
-        ("builds", f"{count(log['builds'])}; layers, inputs and outputs are the last one's" if several else ""),
-        ("runs", f"{count(log['runs'])}, {count(log['failed_runs'])} of them failed" if log["runs"] > 1 else ""),
+        ("builds", f"{format_count(log['builds'])}; layers, inputs and outputs are the last one's" if several else ""),
+        (
+            "runs",
+            f"{format_count(log['runs'])}, {format_count(log['failed_runs'])} of them failed"
+            if log["runs"] > 1
+            else "",
+        ),
         *log["versions"].items(),
         *log["facts"].items(),
         ("TF32", log["tf32"] or "not told"),
         ("types that layers write", log["precision"]),
-        ("inputs, in this order", _order(log["inputs"])),
-        ("outputs, in this order", _order(log["outputs"])),
-        ("network layers", f"{count(counts[0]['layers'])}, then {count(counts[-1]['layers'])}" if counts else ""),
-        ("engine layers", count(len(log["layers"])) if log["layers"] else ""),
-        ("fusions told", count(len(log["fusions"])) if log["fusions"] else ""),
-        ("regions of another compiler", count(len(log["regions"])) if log["regions"] else ""),
-        ("reformats", count(log["reformats"]) if log["layers"] else ""),
+        ("inputs, in this order", _describe_tensors(log["inputs"])),
+        ("outputs, in this order", _describe_tensors(log["outputs"])),
+        (
+            "network layers",
+            f"{format_count(counts[0]['layers'])}, then {format_count(counts[-1]['layers'])}" if counts else "",
+        ),
+        ("engine layers", format_count(len(log["layers"])) if log["layers"] else ""),
+        ("fusions told", format_count(len(log["fusions"])) if log["fusions"] else ""),
+        ("regions of another compiler", format_count(len(log["regions"])) if log["regions"] else ""),
+        ("reformats", format_count(log["reformats"]) if log["layers"] else ""),
         *((f"{one['what']}", f"{one['milliseconds']:g} ms") for one in log["timings"] if "median" in one["what"]),
     ]
     return [(key, value) for key, value in told if value]
 
 
-def _order(tensors: Sequence[Mapping[str, Any]]) -> str:
+def _describe_tensors(tensors: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(f"{one['name']} {one['dtype']}[{one['dimensions']}]".replace(" []", "") for one in tensors)
 
 
-def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
+def _view_comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "summary": f"{count(comparison['nodes'])} nodes in both engines: {count(comparison['retyped'])} write another type, "
-        f"{count(comparison['regrouped'])} are fused with other nodes, {count(comparison['rekerneled'])} have another kernel",
+        "summary": f"{format_count(comparison['nodes'])} nodes in both engines: "
+        f"{format_count(comparison['retyped'])} write another type, "
+        f"{format_count(comparison['regrouped'])} are fused with other nodes, "
+        f"{format_count(comparison['rekerneled'])} have another kernel",
         "differences": [
             [clean(one["what"]), clean(one["reference"]) or "-", clean(one["candidate"]) or "-"]
             for one in comparison["differences"]
         ],
-        "changed": _rows(comparison["changed"], _changed),
+        "changed": _first_rows(comparison["changed"], _row_of_changed_node),
         "changed_more": max(0, len(comparison["changed"]) - _MOST_ROWS),
         "only": [
-            (side, count(len(comparison[key])), clean(", ".join(comparison[key][:_MOST_ROWS])))
+            (side, format_count(len(comparison[key])), clean(", ".join(comparison[key][:_MOST_ROWS])))
             for side, key in (("the first", "only_reference"), ("the second", "only_candidate"))
             if comparison[key]
         ],
     }
 
 
-def _changed(node: Mapping[str, Any]) -> list[str]:
+def _row_of_changed_node(node: Mapping[str, Any]) -> list[str]:
     sides = [node["reference"], node["candidate"]]
     types = ["/".join(side["types"]) or "not told" for side in sides]
     return [
@@ -142,5 +152,5 @@ def _changed(node: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _rows(items: Sequence[Mapping[str, Any]], row: Any) -> list[list[str]]:
+def _first_rows(items: Sequence[Mapping[str, Any]], row: Any) -> list[list[str]]:
     return [row(item) for item in items[:_MOST_ROWS]]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from parityscope.report.forms import FORMATS, Forms
-from parityscope.report.network.document import document
-from parityscope.report.network.page import as_html
-from parityscope.report.network.text import as_text
+from parityscope.report.network.document import network_document
+from parityscope.report.network.page import network_as_html
+from parityscope.report.network.text import network_as_text
 
-__all__ = ["FORMATS", "FORMS", "as_html", "as_text", "document"]
+__all__ = ["FORMATS", "FORMS", "network_as_html", "network_as_text", "network_document"]
 
-FORMS = Forms(title="network", as_text=as_text, as_html=as_html)
+FORMS = Forms(title="network", as_text=network_as_text, as_html=network_as_html)

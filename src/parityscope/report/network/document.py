@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from parityscope.records import ROLES, SCHEMA
-from parityscope.report._plain import plain, plain_items
+from parityscope.report._plain import plain_items, to_plain_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt_views import NetworkView
     from parityscope.records import Finding
 
-__all__ = ["document"]
+__all__ = ["network_document"]
 
 
-def document(
+def network_document(
     view: NetworkView, findings: Sequence[Finding], *, model: Path, version: str, command: str = ""
 ) -> dict[str, Any]:
     """Everything that the view says, as plain data."""
@@ -39,10 +39,10 @@ def document(
             "plan_nbytes": view.plan_nbytes,
             "inputs": {
                 "file": view.file_inputs,
-                "network": [plain(tensor) for tensor in view.inputs],
+                "network": [to_plain_data(tensor) for tensor in view.inputs],
                 "engine": view.engine_inputs,
             },
-            "outputs": [plain(tensor) for tensor in view.outputs],
+            "outputs": [to_plain_data(tensor) for tensor in view.outputs],
             "network_layers": {
                 "total": sum(view.layers.values()),
                 "helpers": view.helpers,
@@ -64,11 +64,11 @@ def document(
             ],
             "fixed": view.fixed,
             "settled": view.settled is not None,
-            "wordless": [plain(layer) for layer in view.wordless],
+            "wordless": [to_plain_data(layer) for layer in view.wordless],
             "fates": Counter(node.fate for node in view.nodes),
-            "nodes": [plain(node) for node in view.nodes],
+            "nodes": [to_plain_data(node) for node in view.nodes],
             "counts": {role: sum(one.role == role for one in findings) for role in ROLES},
-            "findings": [plain(one) for one in findings],
-            "skipped": [plain(skip) for skip in view.skipped],
+            "findings": [to_plain_data(one) for one in findings],
+            "skipped": [to_plain_data(skip) for skip in view.skipped],
         }
     )

@@ -5,18 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of
-from parityscope.report.network.view import view
+from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of
+from parityscope.report.network.view import view_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["as_html"]
+__all__ = ["network_as_html"]
 
 _HERE = Path(__file__).parent
 
 
-def as_html(document: Mapping[str, Any]) -> str:
+def network_as_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
-    values = {"view": view(document), "style": text_of(TEMPLATES / "style.css"), "data": embedded(document)}
+    values = {
+        "view": view_network(document),
+        "style": text_of(TEMPLATES / "style.css"),
+        "data": embedded_json(document),
+    }
     return laid_out(_HERE / "network.html.j2", values)

@@ -4,42 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import VERDICT_STYLES, command_line, heading, more, say, table, written
-from parityscope.report.network.view import view
+from parityscope.report._console import (
+    VERDICT_STYLES,
+    command_line,
+    print_heading,
+    print_paragraph,
+    print_rows_left,
+    print_table,
+    write_to_console,
+)
+from parityscope.report.network.view import view_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["as_text"]
+__all__ = ["network_as_text"]
 
 
-def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+def network_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
     """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return written(_draw, view(document), width=width, color=color)
+    return write_to_console(_print_network, view_network(document), width=width, color=color)
 
 
-def _draw(console: Console, model: Mapping[str, Any]) -> None:
-    say(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
-    say(console, f"{model['model']}: {model['headline']}", "bold")
-    table(console, ("", ""), model["facts"], apart=True)
-    heading(console, "What became of the nodes")
-    table(console, ("fate", "nodes", "that is"), model["fates"], right=(1,))
+def _print_network(console: Console, model: Mapping[str, Any]) -> None:
+    print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
+    print_paragraph(console, f"{model['model']}: {model['headline']}", "bold")
+    print_table(console, ("", ""), model["facts"], apart=True)
+    print_heading(console, "What became of the nodes")
+    print_table(console, ("fate", "nodes", "that is"), model["fates"], right=(1,))
     for finding in model["findings"]:
-        heading(console, f"{finding['code']} {finding['title']}")
-        say(console, finding["claim"], indent=1)
+        print_heading(console, f"{finding['code']} {finding['title']}")
+        print_paragraph(console, finding["claim"], indent=1)
         for repair in finding["repairs"]:
-            say(console, f"- {repair['text']}", indent=1)
+            print_paragraph(console, f"- {repair['text']}", indent=1)
             for line in repair["command"].splitlines():
                 command_line(console, line)
     if model["layers"]:
-        heading(console, "Layers of the engine")
-        table(console, ("layer", "writes", "ONNX nodes"), model["layers"])
-        more(console, model["layers_more"], " in the JSON")
+        print_heading(console, "Layers of the engine")
+        print_table(console, ("layer", "writes", "ONNX nodes"), model["layers"])
+        print_rows_left(console, model["layers_more"], " in the JSON")
     if model["skipped"]:
-        heading(console, "What was done otherwise")
+        print_heading(console, "What was done otherwise")
     for item in model["skipped"]:
-        say(console, f"! {item['what']}: {item['reason']}")
+        print_paragraph(console, f"! {item['what']}: {item['reason']}")
         if item["fix"]:
-            say(console, f"fix: {item['fix']}", "dim", indent=1)
+            print_paragraph(console, f"fix: {item['fix']}", "dim", indent=1)

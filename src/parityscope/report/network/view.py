@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import findings
-from parityscope.report._offered import repairs
-from parityscope.report.words import clean, count, nbytes, seconds
+from parityscope.report._findings import view_findings
+from parityscope.report._offered import view_repairs
+from parityscope.report.words import clean, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view"]
+__all__ = ["view_network"]
 
 _MOST_ROWS = 40  # rows of a table (chosen); the JSON holds them all
 _MEANS = {
@@ -23,7 +23,7 @@ _MEANS = {
 }
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_network(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a network document."""
     fates, layers = document["fates"], document["network_layers"]
     inputs = document["inputs"]
@@ -35,25 +35,28 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "symbol": "\N{MULTIPLICATION X}" if problem else "\N{CHECK MARK}",
         "label": f"{clean(document['built_by'])}: " + ("not built" if problem else "built, not run"),
         "headline": problem
-        or f"{count(sum(fates.values()))} nodes became {count(len(document['engine_layers']))} layers of the engine",
+        or (
+            f"{format_count(sum(fates.values()))} nodes became {format_count(len(document['engine_layers']))} layers "
+            "of the engine"
+        ),
         "facts": [
-            ("took", seconds(document["seconds"])),
-            ("engine", nbytes(document["plan_nbytes"]) if document["plan_nbytes"] else "-"),
-            *([("computed beforehand", _settled(document))] if document["settled"] else []),
+            ("took", format_seconds(document["seconds"])),
+            ("engine", format_bytes(document["plan_nbytes"]) if document["plan_nbytes"] else "-"),
+            *([("computed beforehand", _describe_settled(document))] if document["settled"] else []),
             ("inputs of the engine, in this order", ", ".join(clean(name) for name in inputs["engine"]) or "-"),
             ("inputs of the file", "the same order" if same else ", ".join(clean(name) for name in inputs["file"])),
-            ("types of the inputs", _tensors(inputs["network"])),
-            ("types of the outputs", _tensors(document["outputs"])),
+            ("types of the inputs", _describe_tensors(inputs["network"])),
+            ("types of the outputs", _describe_tensors(document["outputs"])),
             (
                 "layers of the network",
-                f"{count(layers['total'])}, of them {count(layers['helpers'])} added by the parser",
+                f"{format_count(layers['total'])}, of them {format_count(layers['helpers'])} added by the parser",
             ),
             (
                 "types that they write",
-                ", ".join(f"{clean(k)} {count(n)}" for k, n in document["types_after_parsing"].items()),
+                ", ".join(f"{clean(k)} {format_count(n)}" for k, n in document["types_after_parsing"].items()),
             ),
         ],
-        "fates": [[clean(fate), count(number), _MEANS[fate]] for fate, number in sorted(fates.items())],
+        "fates": [[clean(fate), format_count(number), _MEANS[fate]] for fate, number in sorted(fates.items())],
         "layers": [
             [clean(one["name"]), clean("/".join(one["types"])), clean(", ".join(one["nodes"]))]
             for one in document["engine_layers"][:_MOST_ROWS]
@@ -69,7 +72,7 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
             ]
             for one in document["nodes"]
         ],
-        "findings": [_finding(one) for one in document["findings"]],
+        "findings": [_view_finding(one) for one in document["findings"]],
         "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
         "command": clean(document["command"]),
         "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
@@ -77,15 +80,15 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _settled(document: Mapping[str, Any]) -> str:
+def _describe_settled(document: Mapping[str, Any]) -> str:
     fixed = ", ".join(clean(name) for name in document["fixed"])
     return "what shapes and constants decide" + (f"; fixed inputs: {fixed}" if fixed else "")
 
 
-def _tensors(tensors: list[Mapping[str, Any]]) -> str:
+def _describe_tensors(tensors: list[Mapping[str, Any]]) -> str:
     return ", ".join(f"{clean(one['name'])} {clean(one['dtype'])}{list(one['shape'])}" for one in tensors)
 
 
-def _finding(finding: Mapping[str, Any]) -> dict[str, Any]:
+def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     alone = {"findings": [finding]}
-    return {**findings(alone)[0], "repairs": repairs(alone)}
+    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}

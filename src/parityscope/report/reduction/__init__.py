@@ -1,13 +1,13 @@
 """A reduced finding -> a document, text for a terminal, a program that shows it, and a report for the runtime's authors.
 
-`document` makes the strict-JSON mapping that everything else is drawn from. All of it is pure.
+`reduction_document` makes the strict-JSON mapping that everything else is drawn from. All of it is pure.
 """
 
 from __future__ import annotations
 
-from parityscope.report.reduction.document import document
+from parityscope.report.reduction.document import reduction_document
 from parityscope.report.reduction.issue import as_issue
 from parityscope.report.reduction.program import as_program
 from parityscope.report.reduction.text import as_text
 
-__all__ = ["as_issue", "as_program", "as_text", "document"]
+__all__ = ["as_issue", "as_program", "as_text", "reduction_document"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import backend
+from parityscope.backends import backend_named
 from parityscope.backends.targets import format_target, with_option
 from parityscope.case import load_model
-from parityscope.case.graph import computing
+from parityscope.case.graph import computing_nodes
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from parityscope.records import Target
     from parityscope.study.reduction import Reduced
 
-__all__ = ["SCHEMA", "document"]
+__all__ = ["SCHEMA", "reduction_document"]
 
 SCHEMA = "parityscope-reduction/1"
 _SHOWN = 8  # values of a tensor
 
 
-def document(found: Reduced, *, version: str, command: str = "") -> dict[str, Any]:
+def reduction_document(found: Reduced, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that a reduction says, as plain data; files are named as they lie in the zip."""
     piece, study = found.piece, found.document
     graph = piece.model.graph()
@@ -39,13 +39,13 @@ def document(found: Reduced, *, version: str, command: str = "") -> dict[str, An
             "nodes": {"before": found.whole, "after": piece.nodes},
             "elements": {"before": found.elements[0], "after": found.elements[1]},
             "runs": found.runs,
-            "reference": _side(piece.reference, study["reference"]),
-            "candidate": _side(piece.candidate, study["candidate"], recorded=piece.answers is not None),
+            "reference": _side_as_data(piece.reference, study["reference"]),
+            "candidate": _side_as_data(piece.candidate, study["candidate"], recorded=piece.answers is not None),
             "environment": study["environment"],
-            "model": [_node(node) for node in computing(graph)],
+            "model": [_node_as_text(node) for node in computing_nodes(graph)],
             "candidate_model": _candidate_nodes(piece.candidate),
-            "inputs": [_tensor(name, array) for name, array in piece.samples[0].items()],
-            "outputs": _outputs(found, study["outputs"]),
+            "inputs": [_tensor_as_data(name, array) for name, array in piece.samples[0].items()],
+            "outputs": _outputs_as_data(found, study["outputs"]),
             "samples": len(piece.samples),
             "opsets": dict(piece.model.opsets),
             "attempts": [asdict(one) for one in found.attempts],
@@ -55,8 +55,8 @@ def document(found: Reduced, *, version: str, command: str = "") -> dict[str, An
     )
 
 
-def _side(target: Target, told: Mapping[str, Any], *, recorded: bool = False) -> dict[str, Any]:
-    runtime = backend(target.backend)
+def _side_as_data(target: Target, told: Mapping[str, Any], *, recorded: bool = False) -> dict[str, Any]:
+    runtime = backend_named(target.backend)
     own = bool(target.option("model"))
     named = with_option(target, "model", "candidate.onnx") if own else target
     program = None if recorded or runtime.program is None else runtime.program(target)
@@ -75,22 +75,22 @@ def _side(target: Target, told: Mapping[str, Any], *, recorded: bool = False) ->
 def _candidate_nodes(target: Target) -> list[str]:
     """The nodes of the candidate's own file; none where it runs the reference's."""
     own = target.option("model")
-    return [_node(node) for node in computing(load_model(own).graph())] if own else []
+    return [_node_as_text(node) for node in computing_nodes(load_model(own).graph())] if own else []
 
 
-def _node(node: ir.Node) -> str:
+def _node_as_text(node: ir.Node) -> str:
     """A node as ONNX text writes it."""
     given = ", ".join(str(value.name) if value is not None else "" for value in node.inputs)
     made = ", ".join(str(value.name) for value in node.outputs)
     return f"{made} = {node.op_type}({given})"
 
 
-def _tensor(name: str, array: Any) -> dict[str, Any]:
+def _tensor_as_data(name: str, array: Any) -> dict[str, Any]:
     values: Sequence[Any] = array.ravel()[:_SHOWN].tolist()
     return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "values": list(values)}
 
 
-def _outputs(found: Reduced, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _outputs_as_data(found: Reduced, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     measured = {row["name"]: row for row in rows}
     return [
         {

@@ -62,20 +62,20 @@ def as_program(document: Mapping[str, Any]) -> str:
     reference, candidate = document["reference"], document["candidate"]
     parts = [
         _HEAD.format(title=title),
-        _function("reference", reference, "expected"),
-        _function("candidate", candidate, "actual"),
-        _MAIN.format(reference=reference["file"], candidate=candidate["file"], limit=_limit(document)),
+        _function_of_side("reference", reference, "expected"),
+        _function_of_side("candidate", candidate, "actual"),
+        _MAIN.format(reference=reference["file"], candidate=candidate["file"], limit=_limit_of_program(document)),
     ]
     return "".join(parts)
 
 
-def _function(name: str, side: Mapping[str, Any], folder: str) -> str:
+def _function_of_side(name: str, side: Mapping[str, Any], folder: str) -> str:
     why = f"as {'recorded' if side['recorded'] else 'computed'}: {side['title']} has no program of its own"
     body = side["program"] or _KEPT.format(folder=folder, why=why.replace("\n", " "))
     return f"def {name}(path, inputs, names, sample):\n{textwrap.indent(body, '    ')}\n\n\n"
 
 
-def _limit(document: Mapping[str, Any]) -> float:
+def _limit_of_program(document: Mapping[str, Any]) -> float:
     sizes = [float(row["rel_l2"]) for row in document["outputs"] if row["rel_l2"] is not None]
     finite = [size for size in sizes if math.isfinite(size)]
     return max(finite, default=0.0) / 10

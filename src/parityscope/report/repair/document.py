@@ -14,15 +14,15 @@ from parityscope.report._plain import plain_items
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from parityscope.repairs.search import Outcome, Task
+    from parityscope.repairs.search import RepairOutcome, RepairTask
 
-__all__ = ["SCHEMA", "document"]
+__all__ = ["SCHEMA", "repair_document"]
 
 SCHEMA = "parityscope-repair/1"
 
 
-def document(
-    outcome: Outcome, task: Task, *, version: str, command: str = "", output: Path | None = None
+def repair_document(
+    outcome: RepairOutcome, task: RepairTask, *, version: str, command: str = "", output: Path | None = None
 ) -> dict[str, Any]:
     """Everything that a repair says, as plain data. `output` is the file that was written, None for none."""
     model, inputs = task.model, task.inputs

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
+from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
 from parityscope.report.repair.draw import draw_front
-from parityscope.report.repair.view import view
+from parityscope.report.repair.view import view_repair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["as_html"]
+__all__ = ["repair_as_html"]
 
 _HERE = Path(__file__).parent
 
 
-def as_html(document: Mapping[str, Any]) -> str:
+def repair_as_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
     values = {
-        "view": view(document),
-        "front": trusted(draw_front(document)),
+        "view": view_repair(document),
+        "front": trusted_markup(draw_front(document)),
         "style": text_of(TEMPLATES / "style.css", _HERE / "repair.css"),
-        "data": embedded(document),
+        "data": embedded_json(document),
     }
     return laid_out(_HERE / "repair.html.j2", values)

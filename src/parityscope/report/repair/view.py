@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
-from parityscope.report.words import clean, count, figure, number, percent, seconds
+from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["succeeded", "view"]
+__all__ = ["has_succeeded", "view_repair"]
 
 _LABELS = {
     "nothing": ("within", "✓", "Nothing needs a repair"),
@@ -21,21 +21,26 @@ _LABELS = {
 _MICRO = 1e6
 
 
-def succeeded(document: Mapping[str, Any]) -> bool:
+def has_succeeded(document: Mapping[str, Any]) -> bool:
     """Whether every budget is kept on every sample tried, though too few of them were held out to certify more than that."""
     chosen, certificate = document["chosen"], document["certificate"]
-    if document["verdict"] != "unproved" or certificate is None or certificate["failures"] or not _tried(document):
+    if (
+        document["verdict"] != "unproved"
+        or certificate is None
+        or certificate["failures"]
+        or not _count_tried(document)
+    ):
         return False
-    error = 0.0 if chosen is None else number(chosen["excess"])
+    error = 0.0 if chosen is None else as_number(chosen["excess"])
     return error is not None and error <= 1
 
 
-def view(document: Mapping[str, Any]) -> dict[str, Any]:
+def view_repair(document: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown, in the order in which it is read."""
     verdict, symbol, label = _LABELS[document["verdict"]]
-    if succeeded(document):
-        tried = _tried(document)
-        each = "the one sample" if tried == 1 else f"all {count(tried)} samples"
+    if has_succeeded(document):
+        tried = _count_tried(document)
+        each = "the one sample" if tried == 1 else f"all {format_count(tried)} samples"
         verdict, symbol, label = "within", "✓", f"Within budget on {each} tried"
     chosen = document["chosen"]
     return {
@@ -44,26 +49,26 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
         "label": label,
         "headline": clean(document["statement"]),
         "model": clean(document["model"]["name"]),
-        "inputs": _inputs(document),
+        "inputs": _describe_inputs(document),
         "findings": findings_in_words(document),
         "low": document["low"],
         "output": clean(document["output"]),
-        "before": figure(document["all_low"]),
-        "after": figure(None if chosen is None else chosen["excess"]),
+        "before": format_figure(document["all_low"]),
+        "after": format_figure(None if chosen is None else chosen["excess"]),
         "kept_count": f"{len(document['kept'])} of {document['deciding_nodes']}",
-        "flops": percent(None if chosen is None else chosen["flops"]),
-        "casts": count(document["casts"]),
-        "evaluations": count(document["evaluations"]),
-        "sensing": count(document["sensing"]),
-        "time": seconds(document["seconds"].get("total")),
-        "budgets": [_budget(one) for one in document["budgets"]],
+        "flops": format_percent(None if chosen is None else chosen["flops"]),
+        "casts": format_count(document["casts"]),
+        "evaluations": format_count(document["evaluations"]),
+        "sensing": format_count(document["sensing"]),
+        "time": format_seconds(document["seconds"].get("total")),
+        "budgets": [_view_budget(one) for one in document["budgets"]],
         "edits": [{key: clean(one[key]) for key in ("repair", "node", "note")} for one in document["edits"]],
         "flags": [{key: clean(one[key]) for key in ("node", "op_type", "blame", "text")} for one in document["flags"]],
         "kept_title": "Kept in FP32" if document["low"] in {"f16", "bf16"} else "Kept from the lowest format",
-        "kept": [_kept(one) for one in document["kept"]],
-        "front": [_point(place, one, document) for place, one in enumerate(document["front"], 1)],
+        "kept": [_view_kept_node(one) for one in document["kept"]],
+        "front": [_view_point(place, one, document) for place, one in enumerate(document["front"], 1)],
         "blocks": [clean(one) for one in document["blocks"]],
-        "certificate": _certificate(document["certificate"]),
+        "certificate": _view_certificate(document["certificate"]),
         "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
         "command": clean(document["command"]),
         "tool": f"{document['tool']['name']} {document['tool']['version']}",
@@ -71,12 +76,12 @@ def view(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tried(document: Mapping[str, Any]) -> int:
+def _count_tried(document: Mapping[str, Any]) -> int:
     """The samples that the written model ran on: those of the search too, but for a plan, which was found elsewhere."""
     return len(document["held_out"]) + (0 if document["chosen"] is None else len(document["search_samples"]))
 
 
-def _inputs(document: Mapping[str, Any]) -> str:
+def _describe_inputs(document: Mapping[str, Any]) -> str:
     inputs = document["inputs"]
     made = "generated " if inputs["generated"] else ""
     return (
@@ -85,45 +90,45 @@ def _inputs(document: Mapping[str, Any]) -> str:
     )
 
 
-def _budget(budget: Mapping[str, Any]) -> dict[str, str]:
+def _view_budget(budget: Mapping[str, Any]) -> dict[str, str]:
     return {
         "output": clean(budget["output"]) or "every output",
         "metric": clean(budget["metric"]),
-        "limit": figure(budget["limit"]),
+        "limit": format_figure(budget["limit"]),
         "reason": clean(budget["reason"]),
     }
 
 
-def _kept(kept: Mapping[str, Any]) -> dict[str, str]:
+def _view_kept_node(kept: Mapping[str, Any]) -> dict[str, str]:
     return {key: clean(kept[key]) for key in ("node", "op_type", "reason")}
 
 
-def _point(place: int, point: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _view_point(place: int, point: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
     chosen = document["chosen"]
-    excess = number(point["excess"])
+    excess = as_number(point["excess"])
     return {
         "number": str(place),
         "step": clean(point["step"]),
-        "kept": count(len(point["kept"])),
-        "excess": figure(excess),
-        "time": f"{figure((number(point['seconds']) or 0.0) * _MICRO)} µs",
-        "flops": percent(point["flops"]),
-        "casts": count(point["casts"]),
+        "kept": format_count(len(point["kept"])),
+        "excess": format_figure(excess),
+        "time": f"{format_figure((as_number(point['seconds']) or 0.0) * _MICRO)} µs",
+        "flops": format_percent(point["flops"]),
+        "casts": format_count(point["casts"]),
         "meets": excess is not None and excess <= 1,
         # With a third label two points may keep the same nodes.
         "chosen": chosen is not None and all(chosen[key] == point[key] for key in ("kept", "seconds")),
     }
 
 
-def _certificate(held: Mapping[str, Any] | None) -> dict[str, str] | None:
+def _view_certificate(held: Mapping[str, Any] | None) -> dict[str, str] | None:
     if held is None:
         return None
     return {
         "statement": clean(held["statement"]),
-        "samples": count(len(held["excess"])),
-        "failures": count(held["failures"]),
-        "worst": figure(held["worst"]),
-        "p95": figure(held["p95"]),
-        "draws": count(held["draws"]),
-        "attempts": count(held["attempts"]),
+        "samples": format_count(len(held["excess"])),
+        "failures": format_count(held["failures"]),
+        "worst": format_figure(held["worst"]),
+        "p95": format_figure(held["p95"]),
+        "draws": format_count(held["draws"]),
+        "attempts": format_count(held["attempts"]),
     }

@@ -15,14 +15,14 @@ from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
     from parityscope.case import Case
-    from parityscope.verification.records import Side, Verification
+    from parityscope.verification.records import MeasuredSide, Verification
 
-__all__ = ["KIND", "document"]
+__all__ = ["KIND", "verification_document"]
 
 KIND = "verification"
 
 
-def document(found: Verification, case: Case, *, version: str, command: str = "") -> dict[str, Any]:
+def verification_document(found: Verification, case: Case, *, version: str, command: str = "") -> dict[str, Any]:
     """Everything that a verification says, as plain data."""
     model, inputs = case.model, case.inputs
     return plain_items(
@@ -49,9 +49,9 @@ def document(found: Verification, case: Case, *, version: str, command: str = ""
                 "generated": inputs.generated,
                 "samples": list(found.samples),
             },
-            "reference": _side(found.reference),
-            "before": _side(found.before),
-            "after": _side(found.after),
+            "reference": _side_as_data(found.reference),
+            "before": _side_as_data(found.before),
+            "after": _side_as_data(found.after),
             "quantities": [{**asdict(one), "difference": one.difference} for one in found.quantities],
             "budgets": list(found.budgets),
             "outputs": list(found.outputs),
@@ -64,5 +64,5 @@ def document(found: Verification, case: Case, *, version: str, command: str = ""
     )
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side_as_data(side: MeasuredSide) -> dict[str, Any]:
     return {**asdict(side), "target": format_target(side.target)}

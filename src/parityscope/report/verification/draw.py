@@ -10,8 +10,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
-from parityscope.report.words import figure, number
-from parityscope.verification.quantities import change
+from parityscope.report.words import as_number, format_figure
+from parityscope.verification.quantities import direction_of_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
     pairs = [
         (before, after)
         for one in zip(quantity["per_sample_before"], quantity["per_sample_after"], strict=True)
-        if (before := number(one[0])) is not None and (after := number(one[1])) is not None
+        if (before := as_number(one[0])) is not None and (after := as_number(one[1])) is not None
         if not (math.isnan(before) or math.isnan(after))
     ]
     if not pairs:
@@ -40,19 +40,19 @@ def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
     y, grid = _log_scale(values) if quantity["kind"] == "output" else _linear_scale(values)
     body = list(grid)
     for css, better in (("same", 0), ("worse", -1), ("better", 1)):
-        chosen = [pair for pair in pairs if change(quantity["kind"], quantity["better"], *pair) == better]
+        chosen = [pair for pair in pairs if direction_of_change(quantity["kind"], quantity["better"], *pair) == better]
         lines = "".join(svg.line_path([(_AT[0], y(before)), (_AT[1], y(after))]) for before, after in chosen)
         dots = svg.point_path(
             [point for before, after in chosen for point in ((_AT[0], y(before)), (_AT[1], y(after)))]
         )
         if chosen:
-            body.append(svg.element("path", {"d": lines, "class": f"join {css}"}))
-            body.append(svg.element("path", {"d": dots, "class": f"dots {css}"}))
+            body.append(svg.svg_element("path", {"d": lines, "class": f"join {css}"}))
+            body.append(svg.svg_element("path", {"d": dots, "class": f"dots {css}"}))
     for at, label in zip(_AT, ("before", "after"), strict=True):
-        body.append(svg.text(at, _HEIGHT - 10, label, "label", anchor="middle"))
+        body.append(svg.svg_text(at, _HEIGHT - 10, label, "label", anchor="middle"))
     title = f"{quantity['title']} of every sample"
     counts = f"{quantity['improved']} samples got better, {quantity['worsened']} worse, {quantity['equal']} are equal"
-    return svg.figure(f"pairs-{place}", (_WIDTH, _HEIGHT), title, f"{counts}.", body)
+    return svg.svg_figure(f"pairs-{place}", (_WIDTH, _HEIGHT), title, f"{counts}.", body)
 
 
 def draw_latency(latency: Mapping[str, Any]) -> str:
@@ -60,11 +60,13 @@ def draw_latency(latency: Mapping[str, Any]) -> str:
     runs = {name: [float(one) * 1000 for one in latency[name]["seconds"]] for name in ("before", "after")}
     every = [one for side in runs.values() for one in side]
     width, height = 1120.0, 2 * _ROW + 50
-    x = svg.linear(0.0, max(every) * 1.02, _LEFT, width - _RIGHT)
+    x = svg.linear_scale(0.0, max(every) * 1.02, _LEFT, width - _RIGHT)
     body = []
-    for tick in svg.ticks(0.0, max(every)):
-        body.append(svg.element("line", {"x1": x(tick), "x2": x(tick), "y1": 8.0, "y2": height - 38, "class": "grid"}))
-        body.append(svg.text(x(tick), height - 22, figure(tick), "tick", anchor="middle"))
+    for tick in svg.list_ticks(0.0, max(every)):
+        body.append(
+            svg.svg_element("line", {"x1": x(tick), "x2": x(tick), "y1": 8.0, "y2": height - 38, "class": "grid"})
+        )
+        body.append(svg.svg_text(x(tick), height - 22, format_figure(tick), "tick", anchor="middle"))
     for row, (name, seconds) in enumerate(runs.items()):
         middle = 8 + _ROW * (row + 0.5)
         # Runs are spread over the height of the row in their order: a drift shows as a slant.
@@ -72,22 +74,22 @@ def draw_latency(latency: Mapping[str, Any]) -> str:
             (x(one), middle - _ROW * 0.36 + _ROW * 0.72 * at / max(1, len(seconds) - 1))
             for at, one in enumerate(seconds)
         )
-        body.append(svg.text(_LEFT - 10, middle + 4, name, "tick", anchor="end"))
-        body.append(svg.element("path", {"d": dots, "class": f"dots {name}"}))
+        body.append(svg.svg_text(_LEFT - 10, middle + 4, name, "tick", anchor="end"))
+        body.append(svg.svg_element("path", {"d": dots, "class": f"dots {name}"}))
         for key, css in (("median", "median"), ("p95", "p95")):
             at = x(float(latency[name][key]) * 1000)
             line = {"x1": at, "x2": at, "y1": middle - _ROW * 0.42, "y2": middle + _ROW * 0.42, "class": css}
-            body.append(svg.element("line", line))
-    body.append(svg.text((_LEFT + width) / 2, height - 4, "milliseconds a run", "label", anchor="middle"))
-    said = [f"{name}: median {figure(float(latency[name]['median']) * 1000)} ms" for name in runs]
-    return svg.figure("latency-runs", (width, height), "Latency of every run", "; ".join(said) + ".", body)
+            body.append(svg.svg_element("line", line))
+    body.append(svg.svg_text((_LEFT + width) / 2, height - 4, "milliseconds a run", "label", anchor="middle"))
+    said = [f"{name}: median {format_figure(float(latency[name]['median']) * 1000)} ms" for name in runs]
+    return svg.svg_figure("latency-runs", (width, height), "Latency of every run", "; ".join(said) + ".", body)
 
 
 def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:
     shown = [value for value in values if math.isfinite(value) and value > 0]
     high = math.ceil(math.log10(max(shown, default=1.0)) + 0.02)
     low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=0.1)))))
-    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
 
     def y(value: float) -> float:
         if math.isinf(value):
@@ -95,12 +97,12 @@ def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Itera
         return _HEIGHT - _BOTTOM - _LANE / 2 if value <= 0 else scale(max(math.log10(value), low))
 
     def grid() -> Iterator[str]:
-        for exponent in svg.decades(low, high):
-            yield from _line(scale(exponent), svg.power(10, exponent))
+        for exponent in svg.list_decades(low, high):
+            yield from _draw_grid_line(scale(exponent), svg.format_power(10, exponent))
         if any(value == 0 for value in values):
-            yield from _line(y(0.0), "0")
+            yield from _draw_grid_line(y(0.0), "0")
         if any(math.isinf(value) for value in values):
-            yield from _line(y(math.inf), "∞")
+            yield from _draw_grid_line(y(math.inf), "∞")
 
     return y, grid()
 
@@ -108,7 +110,7 @@ def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Itera
 def _linear_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:
     shown = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(shown), max(shown)
-    scale = svg.linear(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
+    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
 
     def y(value: float) -> float:
         if math.isinf(value):
@@ -116,15 +118,15 @@ def _linear_scale(values: Sequence[float]) -> tuple[Callable[[float], float], It
         return scale(value)
 
     def grid() -> Iterator[str]:
-        for tick in svg.ticks(low, high, 6):
-            yield from _line(scale(tick), figure(tick))
+        for tick in svg.list_ticks(low, high, 6):
+            yield from _draw_grid_line(scale(tick), format_figure(tick))
         for end, label in ((math.inf, "∞"), (-math.inf, "-∞")):
             if end in values:
-                yield from _line(y(end), label)
+                yield from _draw_grid_line(y(end), label)
 
     return y, grid()
 
 
-def _line(at: float, label: str) -> Iterator[str]:
-    yield svg.element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
-    yield svg.text(_LEFT - 8, at + 4, label, "tick", anchor="end")
+def _draw_grid_line(at: float, label: str) -> Iterator[str]:
+    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
+    yield svg.svg_text(_LEFT - 8, at + 4, label, "tick", anchor="end")

@@ -5,25 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._page import TEMPLATES, embedded, laid_out, text_of, trusted
+from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
 from parityscope.report.verification.draw import draw_latency, draw_pairs
-from parityscope.report.verification.view import view
+from parityscope.report.verification.view import view_verification
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["as_html"]
+__all__ = ["verification_as_html"]
 
 _HERE = Path(__file__).parent
 
 
-def as_html(document: Mapping[str, Any]) -> str:
+def verification_as_html(document: Mapping[str, Any]) -> str:
     """The page of `document`."""
     values = {
-        "view": view(document),
-        "pairs": [trusted(draw_pairs(one, place)) for place, one in enumerate(document["quantities"])],
-        "latency": trusted(draw_latency(document["latency"])) if document["latency"] else "",
+        "view": view_verification(document),
+        "pairs": [trusted_markup(draw_pairs(one, place)) for place, one in enumerate(document["quantities"])],
+        "latency": trusted_markup(draw_latency(document["latency"])) if document["latency"] else "",
         "style": text_of(TEMPLATES / "style.css", _HERE / "page.css"),
-        "data": embedded(document),
+        "data": embedded_json(document),
     }
     return laid_out(_HERE / "page.html.j2", values)

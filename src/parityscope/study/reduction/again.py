@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends.recording import Progress, silent
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.study._experiment_again import check_digests
 from parityscope.study._folder import as_written
 from parityscope.study._opening import open_request
@@ -32,7 +32,7 @@ def reduce_study(
     again: str = _AGAIN,
     runs: int = 0,
     repeats: int = 0,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
 ) -> Reduced:
     """The smallest model that shows the first finding of a study.
 

@@ -24,7 +24,7 @@ def files_of(found: Reduced) -> dict[str, bytes]:
     if own := piece.candidate.option("model"):
         files |= _model_files(Path(own), "candidate.onnx")
     for folder, samples in (("inputs", piece.samples), ("expected", found.expected), ("actual", found.actual)):
-        files |= {f"{folder}/{number:06d}.npz": _packed(arrays) for number, arrays in enumerate(samples)}
+        files |= {f"{folder}/{number:06d}.npz": _pack_arrays(arrays) for number, arrays in enumerate(samples)}
     return files
 
 
@@ -34,7 +34,7 @@ def _model_files(path: Path, name: str) -> dict[str, bytes]:
     return {name: path.read_bytes(), **files}
 
 
-def _packed(arrays: Arrays) -> bytes:
+def _pack_arrays(arrays: Arrays) -> bytes:
     """An .npz of arrays by any name."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:

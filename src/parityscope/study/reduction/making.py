@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture, backend
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target
-from parityscope.backends.recording import Request, observable, record
+from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import with_option
 from parityscope.case.extracting import extract_part
-from parityscope.case.graph import computing
+from parityscope.case.graph import computing_nodes
 from parityscope.records import Policy, Target
 from parityscope.study.reduction.records import Piece
 from parityscope.study.reduction.region import Graphs
@@ -74,7 +74,9 @@ class PieceSource:
         self._fetch((*cut.entering, *cut.leaving))
         first = {name: self.values[self.places[0], name] for name in (*cut.entering, *cut.leaving)}
         samples = [{name: self.values[place, name] for name in cut.entering} for place in self.places]
-        alike = [one for one in samples if _shapes(one) == _shapes(samples[0])]  # a part has static shapes
+        alike = [
+            one for one in samples if _shapes_of_arrays(one) == _shapes_of_arrays(samples[0])
+        ]  # a part has static shapes
         model = extract_part(
             case.model,
             {name: (name, first[name]) for name in cut.entering},
@@ -98,7 +100,7 @@ class PieceSource:
             candidate=candidate,
             samples=tuple(alike),
             policy=Policy(declared=case.policy.declared or Policy().declared, declared_reason=reason),
-            nodes=len(computing(model.graph())),
+            nodes=len(computing_nodes(model.graph())),
             answers=self._answers(inside)[: len(alike)] if self.recorded else None,
         )
 
@@ -114,14 +116,14 @@ class PieceSource:
         if not wanted:
             return
         outputs = {value.name for value in case.model.outputs}
-        request = Request(
+        request = RecordingRequest(
             samples=self.places,
             tensors=tuple(name for name in wanted if name not in outputs),
             folder=self.folder / f"values-{len(self.values)}",
             memory=self.known.request.memory,
             label="reference",
         )
-        trace = record(case.model, case.inputs, self.reference, request, self.known.progress)
+        trace = record_trace(case.model, case.inputs, self.reference, request, self.known.progress)
         for place in self.places:
             self.values.update(((place, name), np.array(trace.get(place, name))) for name in wanted)
 
@@ -139,10 +141,10 @@ def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> Pi
         ParityError: a recorded candidate cannot be read.
     """
     case, candidate = known.case, known.candidate
-    runtime = backend(candidate.backend)
+    runtime = backend_named(candidate.backend)
     recorded = runtime.recorded or not runtime.reads_model
     reference = known.reference
-    if backend(reference.backend).recorded or backend(reference.backend).origins is not None:
+    if backend_named(reference.backend).recorded or backend_named(reference.backend).origins is not None:
         custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         reference = Target(backend="ort", options=custom)
     own = model_of(case.model, candidate) if candidate.option("model") and not recorded else None
@@ -164,28 +166,28 @@ def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> Pi
 def _recorded_values(known: Examination, places: tuple[int, ...], folder: Path) -> dict[tuple[int, str], np.ndarray]:
     """Every tensor that the candidate gave, by sample and the reference's name, in the types that the reference takes."""
     case, candidate = known.case, known.candidate
-    shown = observable(case.model) if backend(candidate.backend).observes else []
+    shown = observable_tensors(case.model) if backend_named(candidate.backend).observes else []
     tensors = tuple(dict.fromkeys(known.names[name] for name in shown if name in known.names))
-    request = Request(
+    request = RecordingRequest(
         samples=places, tensors=tensors, folder=folder / "recorded", memory=known.request.memory, label="candidate"
     )
-    trace = record(case.model, case.inputs, candidate, request, known.progress)
+    trace = record_trace(case.model, case.inputs, candidate, request, known.progress)
     typed = bool(case.model.formats)
     return {
-        (place, mine): _widened(np.array(trace.get(place, its)), typed=typed)
+        (place, mine): _widen_halves(np.array(trace.get(place, its)), typed=typed)
         for place in places
         for mine, its in known.names.items()
         if trace.has(place, its)
     }
 
 
-def _widened(array: np.ndarray, *, typed: bool) -> np.ndarray:
+def _widen_halves(array: np.ndarray, *, typed: bool) -> np.ndarray:
     """Halves as FP32, which holds each of them, where the reference's file is in FP32."""
     narrow = array.dtype.itemsize < _WIDE.itemsize and array.dtype.kind in "fV"
     return array.astype(_WIDE) if narrow and not typed else array
 
 
-def _shapes(arrays: Arrays) -> Mapping[str, tuple[int, ...]]:
+def _shapes_of_arrays(arrays: Arrays) -> Mapping[str, tuple[int, ...]]:
     return {name: array.shape for name, array in arrays.items()}
 
 

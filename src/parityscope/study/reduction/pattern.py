@@ -23,7 +23,7 @@ def pattern_of(document: Mapping[str, Any]) -> FindingPattern:
     Raises:
         ParityError: nothing is beyond there, or nothing was found.
     """
-    found = _first(document)
+    found = _first_finding(document)
     if document["verdict"] != "beyond" or found is None:
         problem = (
             f"the study is {document['verdict']}" if document["verdict"] != "beyond" else "the study names no cause"
@@ -38,7 +38,7 @@ def what_shows(document: Mapping[str, Any], pattern: FindingPattern) -> tuple[Sh
     """Whether a study shows the finding, and what it says in a few words."""
     if document["verdict"] != "beyond":
         return "no finding", f"the outputs are {document['verdict']}"
-    found = _first(document)
+    found = _first_finding(document)
     if found is None:
         return "no finding", "beyond, and no cause is named"
     told = f"{found.code} at {found.node or 'no place'}"
@@ -48,7 +48,7 @@ def what_shows(document: Mapping[str, Any], pattern: FindingPattern) -> tuple[Sh
     return "another finding", told
 
 
-def _first(document: Mapping[str, Any]) -> FindingPattern | None:
+def _first_finding(document: Mapping[str, Any]) -> FindingPattern | None:
     """The first finding that is no mere fact; where it names no place, the first suspect's is its."""
     findings = [one for one in document["findings"] if one["role"] != _INFORMS]
     if not findings:

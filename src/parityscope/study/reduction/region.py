@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.graph import (
     Regions,
-    computing,
+    computing_nodes,
     constant_value,
-    consumers,
-    dependencies,
+    consumers_of,
+    dependencies_of,
     value_by_name,
 )
 from parityscope.errors import ParityError
@@ -49,7 +49,7 @@ class Graphs:
         graph.graph.sort()
         self._graph = graph
         self._regions = Regions(graph)
-        self.nodes = computing(graph)
+        self.nodes = computing_nodes(graph)
         self._known = value_by_name(graph)
         self._places = {id(node): place for place, node in enumerate(self.nodes)}
         given = [str(value.name) for value in graph.graph.inputs]
@@ -68,7 +68,7 @@ class Graphs:
             value = stack.pop()
             if self._is_shared(value):
                 continue
-            for reader in consumers(value):
+            for reader in consumers_of(value):
                 if self._place(reader) not in found | {-1}:
                     found.add(self._place(reader))
                     stack.extend(reader.outputs)
@@ -111,7 +111,7 @@ class Graphs:
         stack = [self.nodes[place] for place in inside]
         entering: set[str] = set()
         while stack:
-            for value in dependencies(stack.pop()):
+            for value in dependencies_of(stack.pop()):
                 producer = value.producer()
                 if constant_value(value) is not None or (producer is not None and self._place(producer) in inside):
                     continue
@@ -141,7 +141,7 @@ class Graphs:
             if value.name not in ends and mine in self.borders and mine not in made:
                 found.add(mine)
             elif producer is not None:
-                stack.extend(dependencies(producer))
+                stack.extend(dependencies_of(producer))
             else:
                 raise ParityError(f"the candidate reads {value.name!r} there, which the reference does not have")
         return found
@@ -151,12 +151,12 @@ class Graphs:
 
     def _is_read_outside(self, name: str, inside: Collection[int]) -> bool:
         value = self._known[name]
-        return value.is_graph_output() or any(self._place(node) not in inside for node in consumers(value))
+        return value.is_graph_output() or any(self._place(node) not in inside for node in consumers_of(value))
 
     def _place(self, node: ir.Node) -> int:
         return self._places.get(id(node), -1)
 
     def _neighbours(self, node: ir.Node) -> set[int]:
-        above = {self._place(producer) for value in dependencies(node) if (producer := value.producer()) is not None}
-        below = {self._place(reader) for value in node.outputs for reader in consumers(value)}
+        above = {self._place(producer) for value in dependencies_of(node) if (producer := value.producer()) is not None}
+        below = {self._place(reader) for value in node.outputs for reader in consumers_of(value)}
         return (above | below) - {-1}

@@ -98,12 +98,12 @@ def _places_of(known: Examination, document: Mapping[str, Any]) -> tuple[int, ..
     places = [int(place) for place in told.get("samples", ())]
     errors = suspects[0].get("per_sample", ()) if suspects else ()
     if places and len(places) == len(errors):
-        places = [place for _, place in sorted(zip(map(_size, errors), places, strict=True), reverse=True)]
+        places = [place for _, place in sorted(zip(map(_size_of_error, errors), places, strict=True), reverse=True)]
     held = [place for place in places if place in known.case.inputs.indices]
     return tuple(held or known.case.inputs.indices)[:_SAMPLES]
 
 
-def _size(error: object) -> float:
+def _size_of_error(error: object) -> float:
     return float(error) if isinstance(error, int | float) and math.isfinite(error) else math.inf
 
 
@@ -113,7 +113,7 @@ def _smallest_region(source: PieceSource, trials: PieceTrials, whole: Piece) -> 
     if tensor:
         start = source.graphs.around(tensor)
         end = tensor if source.graphs.has(tensor) else ""
-        piece = _tried(source, trials, start, f"the region that ends in {tensor}", only=end)
+        piece = _try_nodes(source, trials, start, f"the region that ends in {tensor}", only=end)
         if piece is not None:
             return _without_nodes(source, trials, start, piece, only=end)
     if not trials.shows(whole, "region", "the whole model"):
@@ -128,14 +128,14 @@ def _smallest_region(source: PieceSource, trials: PieceTrials, whole: Piece) -> 
         nodes = source.graphs.grown(start, hops)
         if len(nodes) >= whole.nodes:
             break
-        piece = _tried(source, trials, nodes, f"the nodes up to {hops} away from it")
+        piece = _try_nodes(source, trials, nodes, f"the nodes up to {hops} away from it")
         if piece is not None:
             return _without_nodes(source, trials, nodes, piece)
     trials.document = document
     return whole
 
 
-def _tried(
+def _try_nodes(
     source: PieceSource,
     trials: PieceTrials,
     nodes: frozenset[int],
@@ -163,11 +163,13 @@ def _without_nodes(
     left, parts = sorted(nodes), 2
     while len(left) > 1 and trials.may_go_on():
         smaller = None
-        for chunk in _chunks(left, parts):
+        for chunk in _split_in_chunks(left, parts):
             kept = frozenset(left) - frozenset(chunk)
-            end = only if _makes(source, kept, only) else ""
+            end = only if _makes_tensor(source, kept, only) else ""
             what = f"without {len(chunk)} of {len(left)} nodes"
-            smaller = _tried(source, trials, kept, what, only=end, below=piece.nodes) if trials.may_go_on() else None
+            smaller = (
+                _try_nodes(source, trials, kept, what, only=end, below=piece.nodes) if trials.may_go_on() else None
+            )
             if smaller is not None:
                 left, piece, parts = sorted(kept), smaller, max(2, parts - 1)
                 break
@@ -177,11 +179,11 @@ def _without_nodes(
     return piece
 
 
-def _makes(source: PieceSource, nodes: frozenset[int], tensor: str) -> bool:
+def _makes_tensor(source: PieceSource, nodes: frozenset[int], tensor: str) -> bool:
     """Whether one of the nodes makes this tensor."""
     return bool(tensor) and any(value.name == tensor for place in nodes for value in source.graphs.nodes[place].outputs)
 
 
-def _chunks(items: Sequence[int], parts: int) -> list[Sequence[int]]:
+def _split_in_chunks(items: Sequence[int], parts: int) -> list[Sequence[int]]:
     size = math.ceil(len(items) / parts)
     return [items[start : start + size] for start in range(0, len(items), size)]

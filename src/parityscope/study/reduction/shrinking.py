@@ -55,7 +55,7 @@ def smaller_shapes(piece: Piece, trials: PieceTrials, folder: Path) -> Piece:
             number += 1
             what = f"{kept} of {size} entries along each axis of {size}"
             try:
-                smaller = _cut_down(piece, size, _telling(piece, size, kept), folder / f"shapes-{number}")
+                smaller = _cut_down(piece, size, _entries_that_differ(piece, size, kept), folder / f"shapes-{number}")
                 run_side(smaller, smaller.reference)
             except (ParityError, ValueError, IndexError) as error:
                 told = error.problem if isinstance(error, ParityError) else str(error)
@@ -73,14 +73,14 @@ def plainer_values(piece: Piece, trials: PieceTrials) -> Piece:
     if not floats or not trials.may_go_on():
         return piece
     plain = tuple(
-        {name: _rounded(array) if name in floats else array for name, array in arrays.items()}
+        {name: _round_decimals(array) if name in floats else array for name, array in arrays.items()}
         for arrays in piece.samples
     )
     rounded = replace(piece, samples=plain)
     return rounded if trials.shows(rounded, "values", f"{_DIGITS} significant digits") else piece
 
 
-def _rounded(array: np.ndarray) -> np.ndarray:
+def _round_decimals(array: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         size = np.floor(np.log10(np.abs(array.astype(np.float64))))
         step = 10.0 ** (size - _DIGITS + 1)
@@ -91,7 +91,7 @@ def _rounded(array: np.ndarray) -> np.ndarray:
 def _sizes_of(piece: Piece) -> list[int]:
     """The sizes above one of the first sample's axes, those first that most of its numbers and weights depend on."""
     weighed: Counter[int] = Counter()
-    arrays = [*piece.samples[0].values(), *_weights(piece.model)]
+    arrays = [*piece.samples[0].values(), *_weights_of_model(piece.model)]
     for array in arrays:
         for size in {size for size in array.shape if size > 1}:
             weighed[size] += array.size
@@ -99,12 +99,12 @@ def _sizes_of(piece: Piece) -> list[int]:
     return [size for size, _ in weighed.most_common() if size in given][:_SIZES]
 
 
-def _weights(model: Model) -> list[np.ndarray]:
+def _weights_of_model(model: Model) -> list[np.ndarray]:
     values = model.graph().graph.initializers.values()
     return [value.const_value.numpy() for value in values if value.const_value is not None]
 
 
-def _telling(piece: Piece, size: int, kept: int) -> list[int]:
+def _entries_that_differ(piece: Piece, size: int, kept: int) -> list[int]:
     """The entries along the axes of this size at which both sides differ most."""
     total = np.zeros(size)
     reference, candidate = run_side(piece, piece.reference), run_side(piece, piece.candidate)
@@ -123,7 +123,9 @@ def _telling(piece: Piece, size: int, kept: int) -> list[int]:
 
 def _cut_down(piece: Piece, size: int, entries: Sequence[int], folder: Path) -> Piece:
     """The piece in which every axis of this size has these entries only, in both files."""
-    samples = tuple({name: _taken(array, size, entries) for name, array in arrays.items()} for arrays in piece.samples)
+    samples = tuple(
+        {name: _take_entries(array, size, entries) for name, array in arrays.items()} for arrays in piece.samples
+    )
     model = _model_cut_down(piece.model, size, entries, folder / "model.onnx", samples[0])
     candidate = piece.candidate
     if own := candidate.option("model"):
@@ -134,7 +136,7 @@ def _cut_down(piece: Piece, size: int, entries: Sequence[int], folder: Path) -> 
     return replace(piece, model=model, candidate=candidate, samples=samples)
 
 
-def _taken(array: np.ndarray, size: int, entries: Sequence[int]) -> np.ndarray:
+def _take_entries(array: np.ndarray, size: int, entries: Sequence[int]) -> np.ndarray:
     for axis, length in enumerate(array.shape):
         if length == size:
             array = np.take(array, entries, axis=axis)
@@ -168,7 +170,7 @@ def _tensor_cut_down(tensor: ir.TensorProtocol, size: int, entries: Sequence[int
     import onnx_ir as ir
 
     array = tensor.numpy()
-    smaller = _taken(array, size, entries)
+    smaller = _take_entries(array, size, entries)
     if smaller.dtype == np.int64 and smaller.ndim == 1 and smaller.size <= _SHAPE:
         smaller = np.where(smaller == size, len(entries), smaller)
     return ir.tensor(smaller, name=tensor.name)

@@ -13,7 +13,7 @@ from parityscope.case.graph import constant_value, value_by_name
 from parityscope.errors import ParityError
 from parityscope.records import Target
 from parityscope.request import Request
-from parityscope.study._examining import examine
+from parityscope.study._examining import examine_request
 from parityscope.study._opening import open_request
 from parityscope.study.reduction.pattern import what_shows
 from parityscope.study.reduction.records import Attempt
@@ -110,7 +110,7 @@ class PieceTrials:
             seconds=self.request.seconds,
         )
         with open_request(request) as asked:
-            return examine(replace(asked, folder=home / "study"))
+            return examine_request(replace(asked, folder=home / "study"))
 
 
 def recorded_target(piece: Piece, folder: Path) -> Target:
@@ -125,8 +125,8 @@ def elements_of(piece: Piece) -> int:
     """The numbers of one sample, and of all weights of the reference's file."""
     known = value_by_name(piece.model.graph()).values()
     weights = sum(held.size for value in known if (held := constant_value(value)) is not None)
-    return weights + sum(_elements(arrays) for arrays in piece.samples[:1])
+    return weights + sum(_count_elements(arrays) for arrays in piece.samples[:1])
 
 
-def _elements(arrays: Arrays) -> int:
+def _count_elements(arrays: Arrays) -> int:
     return sum(int(array.size) for array in arrays.values())

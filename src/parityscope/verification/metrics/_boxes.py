@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["component_boxes", "overlaps", "paired"]
+__all__ = ["component_boxes", "count_pairs", "overlap_matrix"]
 
 
-def overlaps(first: np.ndarray, second: np.ndarray, crowd: np.ndarray | None = None) -> np.ndarray:
+def overlap_matrix(first: np.ndarray, second: np.ndarray, crowd: np.ndarray | None = None) -> np.ndarray:
     """Intersection over union of every pair: float64 (n, 4) and (m, 4) -> (n, m); 0 where both are empty.
 
     Where `crowd`, bool (m,), is true the union is the first box alone, as COCO does for crowds.
@@ -15,13 +15,13 @@ def overlaps(first: np.ndarray, second: np.ndarray, crowd: np.ndarray | None = N
     top_left = np.maximum(first[:, None, :2], second[None, :, :2])
     bottom_right = np.minimum(first[:, None, 2:], second[None, :, 2:])
     shared = np.clip(bottom_right - top_left, 0.0, None).prod(axis=2)
-    union = _areas(first)[:, None] + _areas(second)[None, :] - shared
+    union = _box_areas(first)[:, None] + _box_areas(second)[None, :] - shared
     if crowd is not None:
-        union = np.where(crowd[None, :], _areas(first)[:, None], union)
+        union = np.where(crowd[None, :], _box_areas(first)[:, None], union)
     return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
 
 
-def paired(shares: np.ndarray, least: float) -> int:
+def count_pairs(shares: np.ndarray, least: float) -> int:
     """How many one-to-one pairs there are with an overlap of at least `least`, taken greedily, the largest first."""
     rows, columns = np.nonzero(shares >= least)
     order = np.argsort(-shares[rows, columns], kind="stable")
@@ -53,7 +53,7 @@ def component_boxes(mask: np.ndarray, least: int) -> np.ndarray:
             boxes.append([start, y, stop, y + 1])
             for left, right, other in above:
                 if left <= stop and right >= start:  # they touch, corners included
-                    _join(parent, boxes, run, other)
+                    _join_components(parent, boxes, run, other)
             current.append((start, stop, run))
         above = current
     roots = [box for run, box in enumerate(boxes) if parent[run] == run]
@@ -61,20 +61,20 @@ def component_boxes(mask: np.ndarray, least: int) -> np.ndarray:
     return np.array(sorted(kept, key=lambda box: (box[1], box[0])), np.float64).reshape(-1, 4)
 
 
-def _join(parent: list[int], boxes: list[list[int]], one: int, other: int) -> None:
-    first, second = sorted((_root(parent, one), _root(parent, other)))
+def _join_components(parent: list[int], boxes: list[list[int]], one: int, other: int) -> None:
+    first, second = sorted((_component_root(parent, one), _component_root(parent, other)))
     if first != second:
         parent[second] = first
         a, b = boxes[first], boxes[second]
         boxes[first] = [min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])]
 
 
-def _root(parent: list[int], run: int) -> int:
+def _component_root(parent: list[int], run: int) -> int:
     while parent[run] != run:
         parent[run] = parent[parent[run]]
         run = parent[run]
     return run
 
 
-def _areas(boxes: np.ndarray) -> np.ndarray:
+def _box_areas(boxes: np.ndarray) -> np.ndarray:
     return np.asarray(np.clip(boxes[:, 2:] - boxes[:, :2], 0.0, None).prod(axis=1))

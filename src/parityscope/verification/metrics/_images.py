@@ -12,12 +12,12 @@ from parityscope.verification.task_metrics import label_of, number_option, outpu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.verification.task_metrics import Answer
+    from parityscope.verification.task_metrics import TaskAnswer
 
 __all__ = ["image_pair", "range_of"]
 
 
-def image_pair(answer: Answer, options: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray, np.dtype[Any]]:
+def image_pair(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray, np.dtype[Any]]:
     """(truth, candidate), float64 in the output's shape, and the output's own dtype.
 
     Raises:

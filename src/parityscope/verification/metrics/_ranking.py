@@ -16,12 +16,12 @@ from parityscope.verification.task_metrics import label_of, output_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from parityscope.verification.task_metrics import Answer
+    from parityscope.verification.task_metrics import TaskAnswer
 
-__all__ = ["among_best", "best", "share_right", "targets_of"]
+__all__ = ["among_best", "best_classes", "share_right", "targets_of"]
 
 
-def best(scores: np.ndarray, k: int) -> np.ndarray:
+def best_classes(scores: np.ndarray, k: int) -> np.ndarray:
     """The k best classes of each row, best first: (..., classes) -> int64 (rows, k); -1 in a row that holds a NaN."""
     rows = scores.reshape(-1, scores.shape[-1]).astype(np.float64)
     order = np.argsort(-rows, axis=1, kind="stable")[:, :k].astype(np.int64)
@@ -29,13 +29,13 @@ def best(scores: np.ndarray, k: int) -> np.ndarray:
     return order
 
 
-def among_best(k: int) -> Callable[[Iterable[Answer], Mapping[str, str]], np.ndarray]:
+def among_best(k: int) -> Callable[[Iterable[TaskAnswer], Mapping[str, str]], np.ndarray]:
     """The `score` of a metric: the share of rows whose right class is among the k best, float64 (n,)."""
 
-    def score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+    def score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
         return np.array([share(answer, options) for answer in answers])
 
-    def share(answer: Answer, options: Mapping[str, str]) -> float:
+    def share(answer: TaskAnswer, options: Mapping[str, str]) -> float:
         name = output_name(answer, options)
         label = label_of(answer, options, name)
         targets, classes = targets_of(answer, label, name), answer.reference[name].shape[-1]
@@ -53,11 +53,11 @@ def among_best(k: int) -> Callable[[Iterable[Answer], Mapping[str, str]], np.nda
 
 def share_right(scores: np.ndarray, targets: np.ndarray, k: int) -> float:
     """The share of rows whose target, int64 (rows,), is among their k best; 1 for no rows."""
-    found = best(scores, k)
+    found = best_classes(scores, k)
     return float((found == targets[:, None]).any(axis=1).mean()) if len(found) else 1.0
 
 
-def targets_of(answer: Answer, label: np.ndarray | None, output: str) -> np.ndarray:
+def targets_of(answer: TaskAnswer, label: np.ndarray | None, output: str) -> np.ndarray:
     """The right class of each row, int64 (rows,): the labels, or the reference's best class (-2, never right, where it has none).
 
     Raises:
@@ -71,7 +71,7 @@ def targets_of(answer: Answer, label: np.ndarray | None, output: str) -> np.ndar
             fix="choose another with ?output=NAME",
         )
     if label is None:
-        chosen = best(expected, 1)[:, 0]
+        chosen = best_classes(expected, 1)[:, 0]
         return np.where(chosen < 0, -2, chosen)
     rows = expected.size // expected.shape[-1]
     if label.dtype.kind not in "iu" or label.size != rows:

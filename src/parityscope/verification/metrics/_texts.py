@@ -24,11 +24,11 @@ from parityscope.verification.task_metrics import label_of, number_option, outpu
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from parityscope.verification.task_metrics import Answer, States
+    from parityscope.verification.task_metrics import States, TaskAnswer
 
     Units = Callable[[Sequence[Hashable], Mapping[str, str]], Sequence[Hashable]]
 
-__all__ = ["OPTIONS", "edits", "error_counts", "error_rate", "symbols_of", "truth_and_text", "words_of"]
+__all__ = ["OPTIONS", "edit_distance", "error_counts", "error_rate", "symbols_of", "truth_and_text", "words_of"]
 
 _CHARSET_NBYTES = 16 << 20  # of a file of symbols (chosen): Unicode has about a million
 
@@ -39,15 +39,15 @@ OPTIONS = {
 }
 
 
-def error_counts(units: Units) -> Callable[[Iterable[Answer], Mapping[str, str]], np.ndarray]:
+def error_counts(units: Units) -> Callable[[Iterable[TaskAnswer], Mapping[str, str]], np.ndarray]:
     """The `score` of an error rate: (edits, length) of each sample in these units of its symbols, float64 (n, 2)."""
 
-    def score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+    def score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
         return np.array([count(answer, options) for answer in answers], np.float64)
 
-    def count(answer: Answer, options: Mapping[str, str]) -> tuple[int, int]:
+    def count(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[int, int]:
         right, found = (units(text, options) for text in truth_and_text(answer, options))
-        return edits(right, found), len(right)
+        return edit_distance(right, found), len(right)
 
     return score
 
@@ -58,7 +58,7 @@ def error_rate(counts: States) -> float:
     return float(wrong / length) if length else 0.0 if wrong == 0 else math.inf
 
 
-def truth_and_text(answer: Answer, options: Mapping[str, str]) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
+def truth_and_text(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
     """The symbols that are right (labels, or the reference's) and those of the candidate.
 
     Raises:
@@ -82,11 +82,11 @@ def symbols_of(array: np.ndarray, options: Mapping[str, str], where: str) -> Seq
         ParityError: the array is none of these, or a symbol is not in the charset.
     """
     if array.dtype.kind in "OUS":
-        return "\n".join(_text(item) for item in array.ravel().tolist())
+        return "\n".join(_item_as_text(item) for item in array.ravel().tolist())
     if array.dtype.kind in "iu":
         numbers = [int(number) for number in array.ravel().tolist()]
     elif array.ndim >= 2 and array.shape[-1] > 1:
-        numbers = _greedy(array, int(number_option(options, "blank", 0)))
+        numbers = _greedy_decode(array, int(number_option(options, "blank", 0)))
     else:
         raise ParityError(
             f"an array of {array.dtype} of shape {list(array.shape)} is no text: neither strings, token numbers nor CTC scores",
@@ -95,7 +95,7 @@ def symbols_of(array: np.ndarray, options: Mapping[str, str], where: str) -> Seq
         )
     if not options.get("charset"):
         return numbers
-    table = _charset(options["charset"])
+    table = _read_charset(options["charset"])
     first = 0 if int(number_option(options, "blank", 0)) > 0 else 1
     places = [number - first for number in numbers]
     if places and not 0 <= min(places) <= max(places) < len(table):
@@ -129,7 +129,7 @@ def words_of(symbols: Sequence[Hashable], options: Mapping[str, str]) -> list[Ha
     return [tuple(word) for word in words if word]
 
 
-def edits(truth: Sequence[Hashable], text: Sequence[Hashable]) -> int:
+def edit_distance(truth: Sequence[Hashable], text: Sequence[Hashable]) -> int:
     """The least number of insertions, deletions and substitutions that make `truth` of `text`."""
     row = list(range(len(text) + 1))
     for i, expected in enumerate(truth, start=1):
@@ -139,7 +139,7 @@ def edits(truth: Sequence[Hashable], text: Sequence[Hashable]) -> int:
     return row[-1]
 
 
-def _greedy(scores: np.ndarray, blank: int) -> list[int]:
+def _greedy_decode(scores: np.ndarray, blank: int) -> list[int]:
     """Greedy CTC decoding of (..., steps, symbols), in order of the steps; a step with a NaN is a symbol of its own."""
     rows = scores.reshape(-1, scores.shape[-1]).astype(np.float64)
     chosen = np.where(np.isnan(rows).any(axis=1), -1, rows.argmax(axis=1))
@@ -148,11 +148,11 @@ def _greedy(scores: np.ndarray, blank: int) -> list[int]:
     return [int(number) for number in chosen[kept] if number != blank]
 
 
-def _text(item: object) -> str:
+def _item_as_text(item: object) -> str:
     return item.decode("utf-8", "replace") if isinstance(item, bytes) else str(item)
 
 
 @functools.cache
-def _charset(path: str) -> tuple[str, ...]:
+def _read_charset(path: str) -> tuple[str, ...]:
     lines = read_text_file(path, "the charset", limit=_CHARSET_NBYTES).split("\n")
     return tuple(lines[:-1] if lines[-1] == "" else lines)

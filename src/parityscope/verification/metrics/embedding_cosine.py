@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.verification.task_metrics import Answer, TaskMetric, mean, output_name
+from parityscope.verification.task_metrics import TaskAnswer, TaskMetric, mean_of_numbers, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["TASK_METRIC"]
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
-    return np.array([_cosine(answer, output_name(answer, options)) for answer in answers])
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
+    return np.array([_mean_cosine(answer, output_name(answer, options)) for answer in answers])
 
 
-def _cosine(answer: Answer, name: str) -> float:
-    mine, its = (np.atleast_1d(side[name]).astype(np.float64) for side in (answer.reference, answer.outputs))
-    mine, its = mine.reshape(-1, mine.shape[-1]), its.reshape(-1, its.shape[-1])
-    whole = np.isfinite(mine).all(axis=1) & np.isfinite(its).all(axis=1)
-    found = np.full(len(mine), -1.0)
-    first, second = _unit(mine[whole]), _unit(its[whole])
+def _mean_cosine(answer: TaskAnswer, name: str) -> float:
+    reference, candidate = (np.atleast_1d(side[name]).astype(np.float64) for side in (answer.reference, answer.outputs))
+    reference, candidate = reference.reshape(-1, reference.shape[-1]), candidate.reshape(-1, candidate.shape[-1])
+    whole = np.isfinite(reference).all(axis=1) & np.isfinite(candidate).all(axis=1)
+    found = np.full(len(reference), -1.0)
+    first, second = _normalize_rows(reference[whole]), _normalize_rows(candidate[whole])
     product = np.clip((first * second).sum(axis=1), -1.0, 1.0)
     empty = ~first.any(axis=1) & ~second.any(axis=1)
     found[whole] = np.where(empty, 1.0, product)
     return float(found.mean()) if len(found) else 1.0
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
+def _normalize_rows(rows: np.ndarray) -> np.ndarray:
     """Rows of length 1; zero rows stay zero."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(np.divide(rows, length, out=np.zeros_like(rows), where=length > 0))
@@ -47,6 +47,6 @@ TASK_METRIC = TaskMetric(
     title="Cosine of embeddings with the reference's",
     better="higher",
     score=_score,
-    combine=mean,
+    combine=mean_of_numbers,
     uses_labels=False,
 )

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.metrics._boxes import overlaps
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, number_option, output_name
+from parityscope.verification.metrics._boxes import overlap_matrix
+from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,31 +46,33 @@ class _Class:
     truths: int
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> list[Any]:
-    return [_image(answer, options) for answer in answers]
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> list[Any]:
+    return [_match_image(answer, options) for answer in answers]
 
 
-def _image(answer: Answer, options: Mapping[str, str]) -> dict[int, _Class]:
-    boxes, scores, classes = _detections(answer, answer.outputs, options)
-    right, kinds, crowd = _truths(answer, options)
+def _match_image(answer: TaskAnswer, options: Mapping[str, str]) -> dict[int, _Class]:
+    boxes, scores, classes = _read_detections(answer, answer.outputs, options)
+    right, kinds, crowd = _read_truths(answer, options)
     return {
-        int(kind): _matched(boxes[classes == kind], scores[classes == kind], right[kinds == kind], crowd[kinds == kind])
+        int(kind): _match_class(
+            boxes[classes == kind], scores[classes == kind], right[kinds == kind], crowd[kinds == kind]
+        )
         for kind in np.union1d(classes, kinds)
     }
 
 
-def _matched(boxes: np.ndarray, scores: np.ndarray, right: np.ndarray, crowd: np.ndarray) -> _Class:
+def _match_class(boxes: np.ndarray, scores: np.ndarray, right: np.ndarray, crowd: np.ndarray) -> _Class:
     """One class of one image: detections take truths, best score first; crowds come last."""
     order = np.argsort(-scores, kind="stable")[:_MOST]
     last = np.argsort(crowd, kind="stable")
     boxes, scores, right, crowd = boxes[order], scores[order], right[last], crowd[last]
-    shares = overlaps(boxes, right, crowd)
+    shares = overlap_matrix(boxes, right, crowd)
     hits = np.zeros((len(_OVERLAPS), len(boxes)), bool)
     ignored = np.zeros_like(hits)
     for level, least in enumerate(_OVERLAPS):
         free = np.ones(len(right), bool)
         for detection in range(len(boxes)):
-            at = _taken(shares[detection], free, crowd, least)
+            at = _choose_truth(shares[detection], free, crowd, least)
             if at >= 0:
                 hits[level, detection] = True
                 ignored[level, detection] = crowd[at]
@@ -78,7 +80,7 @@ def _matched(boxes: np.ndarray, scores: np.ndarray, right: np.ndarray, crowd: np
     return _Class(scores=scores, hits=hits, ignored=ignored, truths=int((~crowd).sum()))
 
 
-def _taken(shares: np.ndarray, free: np.ndarray, crowd: np.ndarray, least: float) -> int:
+def _choose_truth(shares: np.ndarray, free: np.ndarray, crowd: np.ndarray, least: float) -> int:
     """The truth that a detection takes: of equal overlaps the last; a crowd only if no other is there. -1 for none."""
     for allowed in (free & ~crowd, crowd):
         best = np.where(allowed, shares, -1.0)
@@ -87,14 +89,14 @@ def _taken(shares: np.ndarray, free: np.ndarray, crowd: np.ndarray, least: float
     return -1
 
 
-def _precision(images: States) -> float:
+def _mean_average_precision(images: States) -> float:
     kinds = sorted({kind for image in images for kind in image})
-    found = [_average([image[kind] for image in images if kind in image]) for kind in kinds]
+    found = [_average_precision([image[kind] for image in images if kind in image]) for kind in kinds]
     counted = [value for value in found if value is not None]
     return float(np.mean(counted)) if counted else 1.0
 
 
-def _average(parts: Sequence[_Class]) -> float | None:
+def _average_precision(parts: Sequence[_Class]) -> float | None:
     """The mean over overlaps and recalls of one class; None without truths."""
     truths = sum(part.truths for part in parts)
     if truths == 0:
@@ -116,11 +118,11 @@ def _average(parts: Sequence[_Class]) -> float | None:
     return total / len(_OVERLAPS)
 
 
-def _detections(
-    answer: Answer, outputs: Mapping[str, np.ndarray], options: Mapping[str, str]
+def _read_detections(
+    answer: TaskAnswer, outputs: Mapping[str, np.ndarray], options: Mapping[str, str]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (n, 4) and scores (n,) in float64, classes int64 (n,); those with a NaN left out."""
-    names = {key: _named(answer, options, key) for key in ("boxes", "scores", "classes")}
+    names = {key: _chosen_output(answer, options, key) for key in ("boxes", "scores", "classes")}
     boxes = outputs[names["boxes"]].astype(np.float64)
     if boxes.shape[-1:] != (4,) or boxes.size // 4 != outputs[names["scores"]].size:
         raise ParityError(
@@ -141,10 +143,10 @@ def _detections(
     return boxes[whole], scores[whole], classes[whole].astype(np.int64)
 
 
-def _truths(answer: Answer, options: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read_truths(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (m, 4), classes (m,) and whether each is a crowd."""
     if answer.labels is None:
-        boxes, scores, classes = _detections(answer, answer.reference, options)
+        boxes, scores, classes = _read_detections(answer, answer.reference, options)
         sure = scores >= number_option(options, "threshold", 0.5)
         return boxes[sure], classes[sure], np.zeros(int(sure.sum()), bool)
     if not {"boxes", "classes"} <= answer.labels.keys():
@@ -165,7 +167,7 @@ def _truths(answer: Answer, options: Mapping[str, str]) -> tuple[np.ndarray, np.
     return boxes, classes, crowd
 
 
-def _named(answer: Answer, options: Mapping[str, str], key: str) -> str:
+def _chosen_output(answer: TaskAnswer, options: Mapping[str, str], key: str) -> str:
     return output_name(answer, {key: options.get(key, key)}, key)
 
 
@@ -174,7 +176,7 @@ TASK_METRIC = TaskMetric(
     title="Mean average precision (COCO)",
     better="higher",
     score=_score,
-    combine=_precision,
+    combine=_mean_average_precision,
     options={
         "boxes": "the output of boxes (boxes)",
         "scores": "the output of scores (scores)",

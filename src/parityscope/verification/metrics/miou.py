@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, label_of, number_option, output_name
+from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, label_of, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,20 +27,20 @@ _IGNORED = 255
 _MOST_CLASSES = 4096  # a table of counts of 4096 x 3 numbers a sample; more classes are no segmentation
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     """Per sample: shared pixels, those of the truth, those of the candidate, by class; float64 (n, 3, classes)."""
     threshold = number_option(options, "threshold", 0.5)
     ignored = int(number_option(options, "ignore", _IGNORED))
-    counted = [_count(answer, options, threshold, ignored) for answer in answers]
+    counted = [_count_pixels(answer, options, threshold, ignored) for answer in answers]
     classes = max(table.shape[1] for table in counted)
     return np.stack([np.pad(table, ((0, 0), (0, classes - table.shape[1]))) for table in counted])
 
 
-def _count(answer: Answer, options: Mapping[str, str], threshold: float, ignored: int) -> np.ndarray:
+def _count_pixels(answer: TaskAnswer, options: Mapping[str, str], threshold: float, ignored: int) -> np.ndarray:
     name = output_name(answer, options)
     label = label_of(answer, options, name)
-    expected = _classes(answer.reference[name], threshold)
-    found = _classes(answer.outputs[name], threshold)
+    expected = _class_numbers(answer.reference[name], threshold)
+    found = _class_numbers(answer.outputs[name], threshold)
     kept = np.ones(expected.size, bool)
     if label is not None:
         if label.dtype.kind not in "iub" or label.size != expected.size:
@@ -51,14 +51,16 @@ def _count(answer: Answer, options: Mapping[str, str], threshold: float, ignored
             )
         expected = label.astype(np.int64)
         kept = expected.ravel() != ignored
-    mine, its = expected.ravel()[kept], found.ravel()[kept]
-    if mine.size and max(mine.max(), its.max()) >= _MOST_CLASSES:
-        raise ParityError(f"{name!r} holds class {max(mine.max(), its.max())}", fix="give class numbers below 4096")
-    size = int(max(mine.max(initial=0), its.max(initial=0))) + 1
-    return np.stack([_tally(part, size) for part in (mine[mine == its], mine, its)])
+    reference, candidate = expected.ravel()[kept], found.ravel()[kept]
+    if reference.size and max(reference.max(), candidate.max()) >= _MOST_CLASSES:
+        raise ParityError(
+            f"{name!r} holds class {max(reference.max(), candidate.max())}", fix="give class numbers below 4096"
+        )
+    size = int(max(reference.max(initial=0), candidate.max(initial=0))) + 1
+    return np.stack([_tally_classes(part, size) for part in (reference[reference == candidate], reference, candidate)])
 
 
-def _classes(array: np.ndarray, threshold: float) -> np.ndarray:
+def _class_numbers(array: np.ndarray, threshold: float) -> np.ndarray:
     """Class numbers: int64; -1 where there is none."""
     if array.dtype.kind in "iub":
         return array.astype(np.int64)
@@ -68,13 +70,13 @@ def _classes(array: np.ndarray, threshold: float) -> np.ndarray:
     return np.where(np.isnan(scores).any(axis=1), -1, scores.argmax(axis=1))
 
 
-def _tally(classes: np.ndarray, size: int) -> np.ndarray:
+def _tally_classes(classes: np.ndarray, size: int) -> np.ndarray:
     return np.bincount(classes[classes >= 0], minlength=size).astype(np.float64)
 
 
 def _mean_iou(tables: States) -> float:
-    shared, mine, its = np.asarray(tables).sum(axis=0)
-    union = mine + its - shared
+    shared, reference, candidate = np.asarray(tables).sum(axis=0)
+    union = reference + candidate - shared
     present = union > 0
     return float((shared[present] / union[present]).mean()) if present.any() else 1.0
 

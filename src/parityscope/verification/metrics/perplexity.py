@@ -17,7 +17,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.verification.metrics._ranking import targets_of
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, label_of, number_option, output_name
+from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, label_of, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ __all__ = ["TASK_METRIC"]
 _IGNORED = -100  # the label that PyTorch's cross entropy leaves out
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     """(sum of negative log-likelihoods, rows) of each sample: float64 (n, 2)."""
     shift = int(number_option(options, "shift", 0))
-    return np.array([_loss(answer, options, shift) for answer in answers])
+    return np.array([_sum_losses(answer, options, shift) for answer in answers])
 
 
-def _loss(answer: Answer, options: Mapping[str, str], shift: int) -> tuple[float, float]:
+def _sum_losses(answer: TaskAnswer, options: Mapping[str, str], shift: int) -> tuple[float, float]:
     name = output_name(answer, options)
     label = label_of(answer, options, name)
     targets = targets_of(answer, label, name)
@@ -62,7 +62,7 @@ def _log_softmax(rows: np.ndarray) -> np.ndarray:
         return np.asarray(lowered - np.log(np.exp(lowered).sum(axis=1, keepdims=True)))
 
 
-def _perplexity(losses: States) -> float:
+def _perplexity_of_losses(losses: States) -> float:
     total, rows = np.asarray(losses).sum(axis=0)
     if not rows:
         return 1.0
@@ -75,6 +75,6 @@ TASK_METRIC = TaskMetric(
     title="Perplexity",
     better="lower",
     score=_score,
-    combine=_perplexity,
+    combine=_perplexity_of_losses,
     options={"shift": "labels are input ids: the target of a row is so many tokens later (0)"},
 )

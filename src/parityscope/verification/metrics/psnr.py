@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.verification.metrics._images import image_pair, range_of
-from parityscope.verification.task_metrics import Answer, States, TaskMetric
+from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["TASK_METRIC"]
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     """Mean squared error over range^2 of each sample."""
     return np.array([_relative_error(answer, options) for answer in answers])
 
 
-def _relative_error(answer: Answer, options: Mapping[str, str]) -> float:
+def _relative_error(answer: TaskAnswer, options: Mapping[str, str]) -> float:
     truth, image, dtype = image_pair(answer, options)
     peak = range_of(options, dtype)
     if not np.isfinite(image[np.isfinite(truth)]).all():
@@ -35,7 +35,7 @@ def _relative_error(answer: Answer, options: Mapping[str, str]) -> float:
     return float((error**2).mean()) / peak**2 if np.isfinite(error).all() else math.inf
 
 
-def _decibels(errors: States) -> float:
+def _errors_to_decibels(errors: States) -> float:
     mean = float(np.mean(errors))
     return math.inf if mean == 0.0 else -math.inf if math.isinf(mean) else -10.0 * math.log10(mean)
 
@@ -45,6 +45,6 @@ TASK_METRIC = TaskMetric(
     title="Peak signal-to-noise ratio (dB)",
     better="higher",
     score=_score,
-    combine=_decibels,
+    combine=_errors_to_decibels,
     options={"range": "the largest value of a pixel (1 for floats, 255 for uint8)"},
 )

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.task_metrics import Answer, TaskMetric, label_of, mean, number_option, output_name
+from parityscope.verification.task_metrics import (
+    TaskAnswer,
+    TaskMetric,
+    label_of,
+    mean_of_numbers,
+    number_option,
+    output_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,28 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["TASK_METRIC"]
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     k = int(number_option(options, "k", 1, least=1))
-    mine, its, labels = [], [], []
+    reference, candidate, labels = [], [], []
     for answer in answers:
         name = output_name(answer, options)
-        mine.append(answer.reference[name].astype(np.float64).ravel())
-        its.append(answer.outputs[name].astype(np.float64).ravel())
-        labels.append(_label(answer, label_of(answer, options, name)))
-    if len(its) <= k or len({row.size for row in (*mine, *its)}) > 1:
+        reference.append(answer.reference[name].astype(np.float64).ravel())
+        candidate.append(answer.outputs[name].astype(np.float64).ravel())
+        labels.append(_single_label(answer, label_of(answer, options, name)))
+    if len(candidate) <= k or len({row.size for row in (*reference, *candidate)}) > 1:
         raise ParityError(
-            f"{len(its)} embeddings cannot be searched for the {k} nearest of equal length",
+            f"{len(candidate)} embeddings cannot be searched for the {k} nearest of equal length",
             fix="give more samples than k, whose embeddings have one length",
         )
-    found = _nearest(np.stack(its), k)
+    found = _nearest_rows(np.stack(candidate), k)
     if labels[0] is None:
-        wanted = _nearest(np.stack(mine), k)
+        wanted = _nearest_rows(np.stack(reference), k)
         shared = (wanted[:, :, None] == found[:, None, :]) & (wanted[:, :, None] >= 0)
         return np.asarray(shared.any(axis=2).mean(axis=1))
     return np.array([any(at >= 0 and labels[at] == labels[i] for at in row) for i, row in enumerate(found)], float)
 
 
-def _nearest(rows: np.ndarray, k: int) -> np.ndarray:
+def _nearest_rows(rows: np.ndarray, k: int) -> np.ndarray:
     """The k nearest others of each row by cosine: int64 (n, k), -1 where there is none."""
     whole = np.isfinite(rows).all(axis=1)
     finite = np.where(whole[:, None], rows, 0.0)
@@ -60,7 +67,7 @@ def _nearest(rows: np.ndarray, k: int) -> np.ndarray:
     return np.where(reachable, order, -1)
 
 
-def _label(answer: Answer, label: np.ndarray | None) -> object:
+def _single_label(answer: TaskAnswer, label: np.ndarray | None) -> object:
     if label is None:
         return None
     if label.size != 1:
@@ -77,6 +84,6 @@ TASK_METRIC = TaskMetric(
     title="Retrieval recall at k",
     better="higher",
     score=_score,
-    combine=mean,
+    combine=mean_of_numbers,
     options={"k": "how many neighbours (1)"},
 )

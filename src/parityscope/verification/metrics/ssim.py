@@ -18,7 +18,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.verification.metrics._images import image_pair, range_of
-from parityscope.verification.task_metrics import Answer, TaskMetric, mean
+from parityscope.verification.task_metrics import TaskAnswer, TaskMetric, mean_of_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,11 +29,11 @@ _SIZE, _SIGMA = 11, 1.5
 _K1, _K2 = 0.01, 0.03
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
-    return np.array([_similarity(answer, options) for answer in answers])
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
+    return np.array([_similarity_of_sample(answer, options) for answer in answers])
 
 
-def _similarity(answer: Answer, options: Mapping[str, str]) -> float:
+def _similarity_of_sample(answer: TaskAnswer, options: Mapping[str, str]) -> float:
     truth, image, dtype = image_pair(answer, options)
     layout = options.get("layout", "nchw")
     if layout not in {"nchw", "nhwc"}:
@@ -54,16 +54,16 @@ def _similarity(answer: Answer, options: Mapping[str, str]) -> float:
 def _mean_similarity(truth: np.ndarray, image: np.ndarray, peak: float) -> float:
     """SSIM of float64 (..., height, width)."""
     c1, c2 = (_K1 * peak) ** 2, (_K2 * peak) ** 2
-    mean_r, mean_c = _smooth(truth), _smooth(image)
-    var_r = _smooth(truth * truth) - mean_r**2
-    var_c = _smooth(image * image) - mean_c**2
-    covariance = _smooth(truth * image) - mean_r * mean_c
+    mean_r, mean_c = _smooth_images(truth), _smooth_images(image)
+    var_r = _smooth_images(truth * truth) - mean_r**2
+    var_c = _smooth_images(image * image) - mean_c**2
+    covariance = _smooth_images(truth * image) - mean_r * mean_c
     top = (2 * mean_r * mean_c + c1) * (2 * covariance + c2)
     bottom = (mean_r**2 + mean_c**2 + c1) * (var_r + var_c + c2)
     return float((top / bottom).mean())
 
 
-def _smooth(images: np.ndarray) -> np.ndarray:
+def _smooth_images(images: np.ndarray) -> np.ndarray:
     """Weighted means under the window, where it lies inside: (..., h, w) -> (..., h - 10, w - 10)."""
     distance = np.arange(_SIZE) - _SIZE // 2
     weights = np.exp(-(distance**2) / (2 * _SIGMA**2))
@@ -77,6 +77,6 @@ TASK_METRIC = TaskMetric(
     title="Structural similarity",
     better="higher",
     score=_score,
-    combine=mean,
+    combine=mean_of_numbers,
     options={"range": "the largest value of a pixel (1 for floats, 255 for uint8)", "layout": "nchw (default) or nhwc"},
 )

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.metrics._boxes import component_boxes, overlaps, paired
-from parityscope.verification.task_metrics import Answer, States, TaskMetric, label_of, number_option, output_name
+from parityscope.verification.metrics._boxes import component_boxes, count_pairs, overlap_matrix
+from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, label_of, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 __all__ = ["TASK_METRIC"]
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     """(pairs, right boxes, candidate's boxes) of each sample: float64 (n, 3)."""
-    return np.array([_count(answer, options) for answer in answers], np.float64)
+    return np.array([_count_boxes(answer, options) for answer in answers], np.float64)
 
 
-def _count(answer: Answer, options: Mapping[str, str]) -> tuple[int, int, int]:
+def _count_boxes(answer: TaskAnswer, options: Mapping[str, str]) -> tuple[int, int, int]:
     name = output_name(answer, options)
     label = label_of(answer, options, name)
     least = number_option(options, "iou", 0.5)
-    found = _boxes(answer.outputs[name], options, answer.name)
+    found = _boxes_of_maps(answer.outputs[name], options, answer.name)
     if label is not None:
         if label.ndim != 2 or label.shape[1] != 4:
             raise ParityError(
@@ -47,18 +47,18 @@ def _count(answer: Answer, options: Mapping[str, str]) -> tuple[int, int, int]:
             )
         right = [label.astype(np.float64)]
     else:
-        right = _boxes(answer.reference[name], options, answer.name)
+        right = _boxes_of_maps(answer.reference[name], options, answer.name)
     if len(right) != len(found):
         raise ParityError(
             "boxes can be given for one map a sample, and this sample holds several",
             where=answer.name,
             fix="give samples of a batch of 1",
         )
-    pairs = sum(paired(overlaps(mine, its), least) for mine, its in zip(right, found, strict=True))
+    pairs = sum(count_pairs(overlap_matrix(mine, its), least) for mine, its in zip(right, found, strict=True))
     return pairs, sum(map(len, right)), sum(map(len, found))
 
 
-def _boxes(array: np.ndarray, options: Mapping[str, str], where: str) -> list[np.ndarray]:
+def _boxes_of_maps(array: np.ndarray, options: Mapping[str, str], where: str) -> list[np.ndarray]:
     """The boxes of every map of a sample."""
     if array.ndim < 2 or array.dtype.kind not in "fV":
         raise ParityError(
@@ -72,7 +72,7 @@ def _boxes(array: np.ndarray, options: Mapping[str, str], where: str) -> list[np
     return [component_boxes(one > threshold, least) for one in maps]
 
 
-def _f1(counts: States) -> float:
+def _f1_score(counts: States) -> float:
     pairs, right, found = np.asarray(counts).sum(axis=0)
     return float(2.0 * pairs / (right + found)) if right + found else 1.0
 
@@ -82,7 +82,7 @@ TASK_METRIC = TaskMetric(
     title="Agreement of text boxes (F1)",
     better="higher",
     score=_score,
-    combine=_f1,
+    combine=_f1_score,
     options={
         "threshold": "of the probability (0.3)",
         "iou": "overlap at which boxes agree (0.5)",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.metrics._ranking import best
-from parityscope.verification.task_metrics import Answer, TaskMetric, mean, number_option, output_name
+from parityscope.verification.metrics._ranking import best_classes
+from parityscope.verification.task_metrics import TaskAnswer, TaskMetric, mean_of_numbers, number_option, output_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["TASK_METRIC"]
 
 
-def _score(answers: Iterable[Answer], options: Mapping[str, str]) -> np.ndarray:
+def _score(answers: Iterable[TaskAnswer], options: Mapping[str, str]) -> np.ndarray:
     wanted = int(number_option(options, "k", 5, least=1))
-    return np.array([_share(answer, options, wanted) for answer in answers])
+    return np.array([_share_agreed(answer, options, wanted) for answer in answers])
 
 
-def _share(answer: Answer, options: Mapping[str, str], wanted: int) -> float:
+def _share_agreed(answer: TaskAnswer, options: Mapping[str, str], wanted: int) -> float:
     name = output_name(answer, options)
     expected = answer.reference[name]
     if expected.ndim == 0:
@@ -36,9 +36,9 @@ def _share(answer: Answer, options: Mapping[str, str], wanted: int) -> float:
             where=answer.name,
             fix="give a smaller k",
         )
-    mine, its = best(expected, wanted), best(answer.outputs[name], wanted)
-    shared = (mine[:, :, None] == its[:, None, :]) & (mine[:, :, None] >= 0)
-    return float(shared.any(axis=2).mean()) if mine.size else 1.0
+    reference, candidate = best_classes(expected, wanted), best_classes(answer.outputs[name], wanted)
+    shared = (reference[:, :, None] == candidate[:, None, :]) & (reference[:, :, None] >= 0)
+    return float(shared.any(axis=2).mean()) if reference.size else 1.0
 
 
 TASK_METRIC = TaskMetric(
@@ -46,7 +46,7 @@ TASK_METRIC = TaskMetric(
     title="Top-k agreement with the reference",
     better="higher",
     score=_score,
-    combine=mean,
+    combine=mean_of_numbers,
     options={"k": "how many classes (5)"},
     uses_labels=False,
 )

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.plugins import discover
+from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.matching import Region
+    from parityscope.arithmetic.fusion.matching import MatchedRegion
 
-    Match = Callable[[ir.Node, dict[ir.Node, int]], Region | None]
+    Match = Callable[[ir.Node, dict[ir.Node, int]], MatchedRegion | None]
 
-__all__ = ["Pattern", "activations", "fused_by", "patterns", "regions"]
+__all__ = ["Pattern", "activation_kinds", "find_regions", "fused_by", "known_patterns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,26 +38,26 @@ class Pattern:
     is_activation: bool = False
 
 
-def patterns() -> dict[str, Pattern]:
+def known_patterns() -> dict[str, Pattern]:
     """Every pattern by its kind, in the order in which they are tried."""
-    found = [one for value, _ in discover(__name__, "PATTERNS", tuple).values() for one in value]
+    found = [one for value, _ in discover_plugins(__name__, "PATTERNS", tuple).values() for one in value]
     return {one.kind: one for one in sorted(found, key=lambda one: (one.place, one.kind))}
 
 
 def fused_by(engine: str) -> tuple[str, ...]:
     """The kinds that an engine runs as one kernel, in the order in which they are tried."""
-    return tuple(one.kind for one in patterns().values() if engine in one.engines)
+    return tuple(one.kind for one in known_patterns().values() if engine in one.engines)
 
 
-def activations() -> frozenset[str]:
+def activation_kinds() -> frozenset[str]:
     """The kinds that are one function of each element."""
-    return frozenset(one.kind for one in patterns().values() if one.is_activation)
+    return frozenset(one.kind for one in known_patterns().values() if one.is_activation)
 
 
-def regions(order: dict[ir.Node, int], kinds: Sequence[str]) -> list[Region]:
+def find_regions(order: dict[ir.Node, int], kinds: Sequence[str]) -> list[MatchedRegion]:
     """The regions of `kinds` in the graph of `order`, none overlapping another: of two that would, the kind named first wins."""
-    known = patterns()
-    found: list[Region] = []
+    known = known_patterns()
+    found: list[MatchedRegion] = []
     taken: set[ir.Node] = set()
     for kind in kinds:
         for node in order:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion.matching import POINTWISE, Region, closed, data_inputs, is_static
+from parityscope.arithmetic.fusion.matching import POINTWISE, MatchedRegion, data_inputs, is_closed, is_static
 from parityscope.arithmetic.fusion.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ __all__ = ["PATTERNS", "match"]
 _MOVES = frozenset({"Identity", "Dropout"})
 
 
-def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The attention whose product with the values is `node`."""
     weights = node.inputs[0] if node.op_type == "MatMul" else None
     softmax = None if weights is None else weights.producer()
@@ -26,18 +26,18 @@ def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
     if softmax is None or softmax.op_type != "Softmax" or softmax.inputs[0] is None:
         return None
     nodes.append(softmax)
-    scores = _scores(softmax.inputs[0], order)
+    scores = _score_nodes(softmax.inputs[0], order)
     if scores is None:
         return None
     members = tuple(sorted((*nodes, *scores), key=lambda each: order[each]))
-    if not closed(members, node.outputs[0]):
+    if not is_closed(members, node.outputs[0]):
         return None
     inside = {value for each in members for value in each.outputs}
     entries = dict.fromkeys(value for each in members for value in data_inputs(each) if value not in inside)
-    return Region(kind="Attention", nodes=members, entries=tuple(entries), output=node.outputs[0])
+    return MatchedRegion(kind="Attention", nodes=members, entries=tuple(entries), output=node.outputs[0])
 
 
-def _scores(value: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node] | None:
+def _score_nodes(value: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node] | None:
     """The nodes from the product of queries and keys to `value`; a mask comes from outside."""
     nodes: list[ir.Node] = []
     while True:

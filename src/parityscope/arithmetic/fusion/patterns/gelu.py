@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion.matching import scalar
+from parityscope.arithmetic.fusion.matching import scalar_constant
 from parityscope.arithmetic.fusion.patterns import Pattern
-from parityscope.arithmetic.fusion.patterns._diamonds import diamond, scaled
+from parityscope.arithmetic.fusion.patterns._diamonds import include_factor, match_diamond
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.matching import Region
+    from parityscope.arithmetic.fusion.matching import MatchedRegion
 
 __all__ = ["PATTERNS", "match", "match_inner", "match_products"]
 
@@ -23,36 +23,38 @@ _ERF = {"Add", "Div", "Erf", "Mul"}
 _TANH = {"Add", "Mul", "Pow", "Tanh"}
 
 
-def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The GELU whose last product of two things is `node`, its cube as Pow, and 1/2 outside `1 + Erf` or `1 + Tanh`."""
-    found = _any(node, order)
+    found = _match_any(node, order)
     return None if found is None or _halves_inside(found) else found
 
 
-def match_inner(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match_inner(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The GELU whose last product of two things is `node`, `x · (1/2 · (1 + Erf))`; the cube as Pow."""
-    found = _any(node, order)
+    found = _match_any(node, order)
     return found if found is not None and _halves_inside(found) else None
 
 
-def match_products(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match_products(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The GELU whose last product of two things is `node`, its cube written as products."""
     # One Add for x + 0.044715 x³, one for 1 + Tanh.
-    found = diamond(node, order, "Gelu", _TANH - {"Pow"}, lambda ops: ops.count("Tanh") == 1 and ops.count("Add") == 2)
-    return None if found is None else scaled(found, (0.5,))
+    found = match_diamond(
+        node, order, "Gelu", _TANH - {"Pow"}, lambda ops: ops.count("Tanh") == 1 and ops.count("Add") == 2
+    )
+    return None if found is None else include_factor(found, (0.5,))
 
 
-def _any(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
-    found = diamond(node, order, "Gelu", _ERF, lambda ops: ops.count("Erf") == 1 and "Add" in ops)
+def _match_any(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
+    found = match_diamond(node, order, "Gelu", _ERF, lambda ops: ops.count("Erf") == 1 and "Add" in ops)
     if found is None:
-        found = diamond(node, order, "Gelu", _TANH, lambda ops: "Tanh" in ops and "Pow" in ops)
-    return None if found is None else scaled(found, (0.5,))
+        found = match_diamond(node, order, "Gelu", _TANH, lambda ops: "Tanh" in ops and "Pow" in ops)
+    return None if found is None else include_factor(found, (0.5,))
 
 
-def _halves_inside(region: Region) -> bool:
+def _halves_inside(region: MatchedRegion) -> bool:
     for node in region.nodes:
-        made = [value.producer() for value in node.inputs if value is not None and scalar(value) is None]
-        halves = node.op_type == "Mul" and any(scalar(value) == 0.5 for value in node.inputs)
+        made = [value.producer() for value in node.inputs if value is not None and scalar_constant(value) is None]
+        halves = node.op_type == "Mul" and any(scalar_constant(value) == 0.5 for value in node.inputs)
         if halves and len(made) == 1 and made[0] is not None and made[0].op_type == "Add" and made[0] in region.nodes:
             return True
     return False

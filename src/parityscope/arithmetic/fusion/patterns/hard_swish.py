@@ -5,28 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.patterns import Pattern
-from parityscope.arithmetic.fusion.patterns._diamonds import diamond, scaled
+from parityscope.arithmetic.fusion.patterns._diamonds import include_factor, match_diamond
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.matching import Region
+    from parityscope.arithmetic.fusion.matching import MatchedRegion
 
 __all__ = ["PATTERNS", "match"]
 
 _NODES = {"Add", "Clip", "Div", "HardSigmoid", "Mul"}
 
 
-def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The HardSwish whose product of two things is `node`."""
-    found = diamond(
+    found = match_diamond(
         node,
         order,
         "HardSwish",
         _NODES,
         lambda ops: ops.count("Clip") + ops.count("HardSigmoid") == 1 and len(ops) <= 5,
     )
-    return None if found is None else scaled(found, (1 / 6,))
+    return None if found is None else include_factor(found, (1 / 6,))
 
 
 PATTERNS = (

@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion.patterns import Pattern
-from parityscope.arithmetic.fusion.patterns._diamonds import diamond
+from parityscope.arithmetic.fusion.patterns._diamonds import match_diamond
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.arithmetic.fusion.matching import Region
+    from parityscope.arithmetic.fusion.matching import MatchedRegion
 
 __all__ = ["PATTERNS", "match"]
 
 _NODES = {"Add", "Exp", "Log", "Mul", "Softplus", "Tanh"}
 
 
-def match(node: ir.Node, order: dict[ir.Node, int]) -> Region | None:
+def match(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The Mish that ends in `node`."""
-    return diamond(
+    return match_diamond(
         node,
         order,
         "Mish",
