@@ -39,6 +39,7 @@ OWN = {
     "arithmetic/fusion/patterns/normalization.py": (1, "the nodes of a normalization"),
     "arithmetic/fusion/patterns/softmax.py": (1, "the nodes of a Softmax"),
     "checks/range_activation.py": (1, "where normalizations, GELU and Softmax overflow when exporters take them apart"),
+    "lint/tensorrt_operators.py": (3, "what TensorRT's release notes and tables restrict"),
     "lint/_steps.py": (1, "the nodes of a normalization"),
     "lint/square_overflow.py": (1, "the words for four patterns"),
     "repairs/fused_operator.py": (1, "the four operators that it puts in"),

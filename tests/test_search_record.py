@@ -258,7 +258,8 @@ def test_a_killed_command_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path)
             record = (folder / "fixed.search.jsonl").read_text(encoding="utf-8")
             assert kind in record
         done = subprocess.run(mixed_command(folder), cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 3, done.stderr  # a held-out sample misses the budget
+        assert done.returncode == 0, done.stderr  # within budget on every sample, too few to certify more
+        assert json.loads(done.stdout)["certificate"]["failures"] == 0
         assert ("taken over" in done.stderr) == (folder.name == "other")
         assert not (folder / "fixed.search.jsonl").exists()
         document = json.loads(done.stdout)
