@@ -259,7 +259,7 @@
     }
     drawing.replaceChildren(svg);
     const shape = drawing.clientWidth / drawing.clientHeight || 2, [x, y] = at.get(open);
-    const seen = Math.min(Math.max(wide, high * shape), Math.max(BOX * 3, drawing.clientWidth * 1.15));
+    const seen = Math.min(Math.max(wide, high * shape), Math.max(BOX * 1.5, drawing.clientWidth * 1.15));
     view = [x + BOX / 2 - seen / 2, y + HIGH / 2 - seen / shape / 2, seen, seen / shape];
     if (wide <= seen) view[0] = (wide - seen - GAP) / 2;
     if (high <= seen / shape) view[1] = (high - DOWN - seen / shape) / 2;
