@@ -32,6 +32,9 @@ _ENDS = {".": "。", ":": "："}
 # What stands before a text and is no word of it: a mark, the code of a check or an experiment, the number of an item.
 _LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
 _FEW_WORDS = 3  # what may fill a light pattern; chosen
+_MARK = re.compile(r"[.;:] ")
+_ENGLISH = re.compile(r"(?<![\w'/._-])[a-z]{2,}(?![\w'/._-])")
+_MOST_TRIED = 4  # patterns whose words are compared; chosen
 _LEAST_WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -55,16 +58,36 @@ def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
     """What the language says, None where it has nothing for it."""
     if (whole := held.whole.get(text)) is not None:
         return whole
-    for pattern in _candidate_patterns(text, held):
-        filled = _fill_places(text, pattern.literals)
-        if filled is not None and not (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
-            return _fill_pattern(pattern, filled, code)
+    if (said := _best_told(text, held, code)) is not None:
+        return said
     if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
         return f"{lead.group()}{translate(rest, code)}"
     body, end, _ = _END.fullmatch(text).groups()  # type: ignore[union-attr]
     if end and body and (whole := held.whole.get(body)) is not None:
         return f"{whole}{_ENDS[end]}"
     return _in_parts(text, code)
+
+
+def _best_told(text: str, held: Catalogue, code: str) -> str | None:
+    """What the first patterns that fit say, or the text part by part: whichever leaves the fewest English words.
+
+    A pattern that begins with a place to fill in may swallow a sentence in front of its own.
+    """
+    fitting: list[tuple[bool, str]] = []
+    for pattern in _candidate_patterns(text, held):
+        filled = _fill_places(text, pattern.literals)
+        if filled is None or (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
+            continue
+        swallows = not pattern.literals[0] and bool(_MARK.search(filled[0]))
+        fitting.append((swallows, _fill_pattern(pattern, filled, code)))
+        if pattern.literals[0] and not _MARK.search(filled[-1]):
+            break
+        if len(fitting) == _MOST_TRIED:
+            break
+    if fitting and _MARK.search(text) and (parts := _in_parts(text, code)) is not None:
+        fitting.append((False, parts))
+    _, said = min(fitting, key=lambda one: (len(_ENGLISH.findall(one[1])), one[0]), default=(False, None))
+    return said
 
 
 def _candidate_patterns(text: str, held: Catalogue) -> Sequence[SentencePattern]:

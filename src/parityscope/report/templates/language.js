@@ -57,7 +57,7 @@ const words = (text, ...values) => {
     };
   };
   name_button();
-  document.querySelector("header .wide, header, main").prepend(button);
+  (document.querySelector("header .wide") ?? document.querySelector("header, main")).prepend(button);
   new MutationObserver((seen) => {
     if (tongue.now !== tongue.own) for (const { addedNodes } of seen) addedNodes.forEach(change);
   }).observe(document.body, { childList: true, subtree: true });
