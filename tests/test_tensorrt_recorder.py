@@ -26,6 +26,7 @@ from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 from proving.tensorrt_replay.__main__ import RECORDER, load_recorder
 from proving.tensorrt_replay.host import Cudart
+from proving.tensorrt_replay.inspecting import inspected
 from proving.tensorrt_replay.module import open_replay
 from proving.tensorrt_replay.scenes import Region, make_scene
 
@@ -287,3 +288,86 @@ def test_old_interpreters_write_the_same(model: Path, tmp_path: Path) -> None:
                     name: ours[name].tobytes() for name in ours
                 }
         shutil.rmtree(there)
+
+
+PROGRAM = r"""
+#include "parityscope_tensorrt.hpp"
+
+#include <iterator>
+
+struct Inspector final : nvinfer1::IEngineInspector {
+    std::string words;
+    char const* getEngineInformation(nvinfer1::LayerInformationFormat) const noexcept override { return words.c_str(); }
+};
+
+struct Engine final : nvinfer1::ICudaEngine {
+    std::string words;
+    nvinfer1::IEngineInspector* createEngineInspector() const noexcept override {
+        auto* made = new Inspector;
+        made->words = words;
+        return made;
+    }
+};
+
+int main(int, char** words) {
+    std::ifstream file(words[1], std::ios::binary);
+    Engine engine;
+    engine.words.assign(std::istreambuf_iterator<char>(file), {});
+    parityscope::Recorder recording("recording");
+    parityscope::DebugListener listener;
+    const auto device = nvinfer1::TensorLocation::kDEVICE;
+    for (int number = 0; number < 2; ++number) {
+        const float x[4] = {1, 0, 0, static_cast<float>(number)};
+        recording.input("x", x, {1, 4});
+        const std::uint16_t halves[4] = {0x3C00, 0x4000, 0x4200, 0x4400}; // 1, 2, 3, 4
+        listener.processDebugTensor(halves, device, nvinfer1::DataType::kHALF, {2, {1, 4}}, words[2], nullptr);
+        const unsigned char bytes[2] = {0x38, 0xC0}; // float8: 1, -2
+        listener.processDebugTensor(bytes, device, nvinfer1::DataType::kFP8, {1, {2}}, "odd", nullptr);
+        const unsigned char nibbles[2] = {0x98, 0x07}; // int4: -8, -7, 7
+        listener.processDebugTensor(nibbles, device, nvinfer1::DataType::kINT4, {1, {3}}, "odd", nullptr);
+        const float y[4] = {1, 1, 1, 1};
+        recording.output("y", y, {1, 4});
+        listener.record(recording);
+        recording.commit();
+    }
+    if (listener.processDebugTensor(nullptr, device, nvinfer1::DataType::kHALF, {1, {2}}, "lost", nullptr)) return 3;
+    try {
+        listener.record(recording);
+        return 4;
+    } catch (const std::runtime_error& error) {
+        if (!std::strstr(error.what(), "fix: ")) return 5;
+    }
+    parityscope::record_engine(engine, listener, "recording");
+}
+"""
+
+
+def test_a_program_in_cpp_tells_what_its_engine_shows(model: Path, tmp_path: Path) -> None:
+    """Compiled against a stand-in of NvInfer.h; the engine's words are the stand-in's, the values the program's own."""
+    compiler = next((found for name in ("g++", "clang++", "c++") if (found := shutil.which(name))), "")
+    if not compiler:
+        pytest.skip("no C++ compiler (g++, clang++, c++) on PATH")
+    trt = open_replay(str(make_scene(tmp_path / "scene", model, "10.13.0.35", FUSED)))
+    text = inspected(trt.scene, {"debug": [], "outputs": [], "unfused": True, "detailed": True})
+    (tmp_path / "layers.json").write_text(text, encoding="utf-8")
+    first = json.loads(text, strict=False)["Layers"][0]["Outputs"][0]["Name"]
+    (tmp_path / "main.cpp").write_text(PROGRAM, encoding="utf-8")
+    strict = ("-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+    folders = ("-I", str(ROOT / "recorder"), "-isystem", str(ROOT / "proving" / "tensorrt_replay" / "include"))
+    subprocess.run([compiler, *strict, *folders, "main.cpp", "-o", "main"], cwd=tmp_path, check=True, timeout=300)
+    done = subprocess.run([str(tmp_path / "main"), "layers.json", first], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 0
+    folder = tmp_path / "recording"
+    kept = np.load(folder / "outputs" / "000001.npz")
+    assert (kept["odd"].tolist(), kept["odd#1"].tolist()) == ([1.0, -2.0], [-8, -7, 7])
+    case = load_model(model)
+    inputs = load_inputs(case, folder / "inputs", spool=tmp_path)
+    with open_target(case, parse_target(f"saved:f16?path={folder}"), Capture(tensors=("a", "b"))) as session:
+        found = session.run(inputs.sample(1))
+        assert session.executed is not None
+        assert session.executed.layers[0].nodes == ("product", "cut")
+        # What no value of the model is called by is told too.
+        assert {skip.what for skip in session.absent} == {"tensor a", "tensor odd", "tensor odd#1"}
+        assert session.environment["gpu"] == "stand-in GPU"
+        assert session.disturbs == "unfused tensors shown"
+    assert found["b"].tolist() == [[1.0, 2.0, 3.0, 4.0]]

@@ -97,10 +97,10 @@ def main() -> int:
         try:
             texts = _fetched(Path(scratch))
         except subprocess.CalledProcessError as error:
-            print(
-                f"skipped: tensorrt-stubs cannot be fetched: {(error.stderr or 'pip fails').strip().splitlines()[-1]}"
-            )
-            return 0
+            said = (error.stderr or "pip fails").strip().splitlines()[-1].strip()
+            other = said.startswith("Got ")  # what came is not what was pinned
+            print(f"{'refused' if other else 'skipped'}: tensorrt-stubs cannot be fetched: {said}")
+            return int(other)
         found = {version: disagreements(text, version) for version, text in texts.items()}
         problem = conforms(texts, Path(scratch))
     for version, wrong in found.items():

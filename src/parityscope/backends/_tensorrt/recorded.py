@@ -169,7 +169,9 @@ def _is_part(held: object) -> bool:
 
 
 def _read_part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _GraphNames, pair: str) -> _RecordedPart:
-    where = folder / "inside" / f"{int(facts['number']):03d}"
+    # A C++ program has one engine: what it showed lies beside its outputs.
+    beside = bool(facts.get("beside"))
+    where = folder / "outputs" if beside else folder / "inside" / f"{int(facts['number']):03d}"
     files = tuple(sorted(where.glob("*.npz")))
     if not files:
         raise ParityError(
@@ -178,7 +180,7 @@ def _read_part(folder: Path, facts: Mapping[str, Any], model: Model, graph: _Gra
             fix="copy the whole folder again",
         )
     stored = open_npz(files, f"{len(files)} files in {where}")
-    layers = _read_layers(where / "layers.json", model, graph)
+    layers = _read_layers((folder / "engine" if beside else where) / "layers.json", model, graph)
     told = {**border_values(layers, model.sites), **dict(facts.get("names", {}))}
     theirs = stored.names(0)
     names = {value: name for name, value in told.items() if name in theirs and value in model.sites}
