@@ -17,16 +17,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic._graphs import Names
-from parityscope.arithmetic.detyping import retype_to_float
+from parityscope.arithmetic.detyping import is_wide, retype_to_float
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
 from parityscope.arithmetic.fusion import GraphFusion, profile_named
 from parityscope.arithmetic.fusion.planning import plan_fusion
 from parityscope.arithmetic.fusion.static import fold_moved_constants
-from parityscope.arithmetic.maxima import propagate_nans
+from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
-from parityscope.arithmetic.recurrent import opset_for, recurrence_of_format, take_apart, values_in_registers
+from parityscope.arithmetic.recurrent import (
+    is_recurrent,
+    opset_for,
+    recurrence_of_format,
+    take_apart,
+    values_in_registers,
+)
 from parityscope.arithmetic.sites import RoundingPlan, leave_tables_unrounded, skips_of_not_simulated, uniform_plan
 from parityscope.errors import ParityError
 
@@ -37,10 +43,11 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion import FusionProfile
     from parityscope.arithmetic.integers import Quantizer
+    from parityscope.arithmetic.recurrent import TakenApart
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
-__all__ = ["PRECISIONS", "Arrangement", "arrange_everywhere", "arrange_precision"]
+__all__ = ["PRECISIONS", "Arrangement", "Ground", "arrange_everywhere", "arrange_precision", "ground_of", "is_ground"]
 
 PRECISIONS = ("tf32", "f16", "bf16", "f8e4m3", "f8e5m2")  # that can be simulated
 
@@ -67,6 +74,39 @@ class Arrangement:
     notes: tuple[Skip, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ground:
+    """A graph of FP32 nodes, of which any number of formats may say what they round, and in which none writes.
+
+    `taken` is what recurrent operators became, `typed` the values that the model itself keeps in a lower format, `settled`
+    those of them that hold rounded numbers already; `notes` say what keeps its type.
+    """
+
+    model: ir.Model
+    taken: tuple[TakenApart, ...] = ()
+    typed: Mapping[ir.Value, Format] = field(default_factory=lambda: MappingProxyType({}))
+    settled: frozenset[ir.Value] = frozenset()
+    notes: tuple[Skip, ...] = ()
+
+
+def is_ground(model: ir.Model) -> bool:
+    """Whether a graph that is `prepare_copy`, with its types inferred, is its own ground, whatever the format."""
+    changed = any(is_recurrent(node) or node.op_type in NAN_DEPENDENT for node in model.graph.all_nodes())
+    return not changed and is_wide(model)
+
+
+def ground_of(model: ir.Model, number_format: Format | None) -> Ground:
+    """A copy of `model` that a format is said of; which one matters only where there are recurrent operators."""
+    copy = prepare_copy(model, opset_for(model, OLDEST))
+    infer_types(copy)
+    names = Names(copy)
+    rounds = recurrence_of_format("f16" if number_format is None else number_format.name)
+    taken = take_apart(copy, names, terms=rounds.terms, typed=number_format is None)
+    propagate_nans(copy, names)
+    typed, settled, kept = retype_to_float(copy, names)
+    return Ground(model=copy, taken=taken, typed=typed, settled=settled, notes=tuple(kept))
+
+
 def arrange_precision(
     model: ir.Model,
     precision: Format | str | None,
@@ -74,6 +114,7 @@ def arrange_precision(
     overflow: Overflow = "infinity",
     bounded: bool = True,
     profile: FusionProfile | GraphFusion | str = "none",
+    ground: Ground | None = None,
 ) -> Arrangement:
     """What is rounded in `model` in a uniform precision; `model` itself is only put in topological order.
 
@@ -91,12 +132,13 @@ def arrange_precision(
         profile: Which engine's fusion is simulated: a profile or its name, or the `GraphFusion` that an engine was seen to
             use (`fusion.following.follow_executed`). "none" rounds behind every operator. TF32 rounds at products alone, where
             fusion changes nothing.
+        ground: What `ground_of` gives for the model and the format, where it is known.
 
     Raises:
         ParityError: the format cannot be simulated, there is no such profile, or the opset cannot be converted up.
     """
     if precision is None:
-        return arrange_everywhere(model, None, bounded=bounded)
+        return arrange_everywhere(model, None, bounded=bounded, ground=ground)
     number_format = format_named(precision) if isinstance(precision, str) else precision
     if number_format.name not in PRECISIONS:
         raise ParityError(
@@ -106,7 +148,7 @@ def arrange_precision(
     rounded = number_format if bounded or number_format.name != "f16" else format_named("tf32")
     fusion = _fusion_of_profile(model, number_format.name, profile)
     if fusion is None or number_format.name == "tf32":
-        return arrange_everywhere(model, number_format, overflow=overflow, bounded=bounded)
+        return arrange_everywhere(model, number_format, overflow=overflow, bounded=bounded, ground=ground)
     formats = {**FORMATS, number_format.name: rounded}
     return _arrange_fused(model, fusion, rounded, formats, overflow, bounded=bounded)
 
@@ -139,7 +181,8 @@ def _arrange_fused(
     taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
     if fusion.keeps_nan:
         propagate_nans(copy, names)
-    typed, settled, kept = _retype_bounded(copy, names, bounded=bounded)
+    half, settled, kept = retype_to_float(copy, names)
+    typed = _ranged(half, bounded=bounded)
     notes = [*kept, *skips_of_not_simulated(copy, number_format)]
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
     held = values_in_registers(taken, rounds.stored if rounds else ())
@@ -163,19 +206,18 @@ def arrange_everywhere(
     *,
     overflow: Overflow = "infinity",
     bounded: bool = True,
+    ground: Ground | None = None,
 ) -> Arrangement:
     """What `arrange_precision` finds without a profile."""
     narrow = number_format is not None and number_format.name == "f16" and not bounded
     rounded = format_named("tf32") if narrow else number_format
-    copy = prepare_copy(model, opset_for(model, OLDEST))
-    infer_types(copy)
-    names = Names(copy)
-    rounds = recurrence_of_format("f16" if number_format is None else number_format.name)
-    taken = take_apart(copy, names, terms=rounds.terms, typed=number_format is None)
-    held = values_in_registers(taken, rounds.stored)
-    propagate_nans(copy, names)
-    typed, settled, kept = _retype_bounded(copy, names, bounded=bounded)
-    notes = (*kept, *skips_of_not_simulated(copy, rounded))
+    ground = ground_of(model, number_format) if ground is None else ground
+    copy, taken, settled = ground.model, ground.taken, ground.settled
+    held = values_in_registers(
+        taken, recurrence_of_format("f16" if number_format is None else number_format.name).stored
+    )
+    typed = _ranged(ground.typed, bounded=bounded)
+    notes = (*ground.notes, *skips_of_not_simulated(copy, rounded))
     plan = uniform_plan(copy, rounded, typed, stored=narrow, registers=held)
     settled |= already_rounded(copy, plan)
     if overflow == "infinity":  # what is rounded in a run is not saturated
@@ -192,11 +234,8 @@ def arrange_everywhere(
     )
 
 
-def _retype_bounded(
-    copy: ir.Model, names: Names, *, bounded: bool
-) -> tuple[dict[ir.Value, Format], frozenset[ir.Value], list[Skip]]:
-    """What `retype_to_float` gives; where the range is to be left aside, float16's is too."""
-    typed, settled, kept = retype_to_float(copy, names)
-    if not bounded:
-        typed = {value: format_named("tf32") if held.name == "f16" else held for value, held in typed.items()}
-    return typed, settled, kept
+def _ranged(typed: Mapping[ir.Value, Format], *, bounded: bool) -> Mapping[ir.Value, Format]:
+    """The values that are typed in a lower format; where the range is to be left aside, float16's is too."""
+    if bounded:
+        return typed
+    return {value: format_named("tf32") if held.name == "f16" else held for value, held in typed.items()}

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends.targets import count_of
 from parityscope.errors import ParityError
-from parityscope.records import Skip
+from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.arithmetic.simulation import Arrangement
+    from parityscope.arithmetic.simulation import Arrangement, Ground
     from parityscope.case import Model, Sample
+    from parityscope.evaluation.program import Program
     from parityscope.evaluation.worlds import World
-    from parityscope.records import Target
 
 __all__ = ["BACKEND", "arrangement_of", "prepare_world"]
 
@@ -119,7 +119,39 @@ def _world_of(asked: _Simulation) -> tuple[World, tuple[Skip, ...]]:
     from parityscope.evaluation.simulating import simulated_world
 
     found = arrangement_of(asked.model, asked.target)
-    return simulated_world(asked.target.precision or "as typed", found), found.notes
+    shared = _ground_for(asked)
+    # A program of its own is a course of its own: where other worlds have to stop is nothing to this one.
+    program = replace(shared[1]) if shared is not None and shared[0].model is found.model else None
+    return simulated_world(asked.target.precision or "as typed", found, program), found.notes
+
+
+def _ground_for(asked: _Simulation) -> tuple[Ground, Program] | None:
+    """What any number of targets say their roundings of, and its program, neither to be changed; None where they write."""
+    from parityscope.arithmetic.quantized import QUANTIZED
+    from parityscope.arithmetic.recurrent import is_recurrent
+    from parityscope.evaluation.program import prepared_graph
+
+    target = asked.target
+    if target.precision in QUANTIZED or target.option("profile", "none") != "none":
+        return None
+    # Only recurrent operators are taken apart in another way for another format.
+    differs = any(is_recurrent(node) for node in prepared_graph(asked.model).graph.all_nodes())
+    return _ground(
+        _Simulation(model=asked.model, target=Target(backend="sim", precision=target.precision if differs else ""))
+    )
+
+
+@functools.lru_cache(maxsize=2)  # of a model, and the corrected copy that is examined after it
+def _ground(asked: _Simulation) -> tuple[Ground, Program]:
+    from parityscope.arithmetic.formats import format_named
+    from parityscope.arithmetic.simulation import Ground, ground_of, is_ground
+    from parityscope.evaluation.program import compile_program, prepared_graph, program_of
+
+    graph, precision = prepared_graph(asked.model), asked.target.precision
+    if is_ground(graph):
+        return Ground(model=graph), program_of(asked.model)
+    ground = ground_of(graph, format_named(precision) if precision else None)
+    return ground, compile_program(ground.model)
 
 
 def arrangement_of(model: Model, target: Target) -> Arrangement:
@@ -137,6 +169,8 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
         raise ParityError(f"overflow={overflow!r} is not known", fix=f"use overflow={'|'.join(_OVERFLOW)}")
     if target.precision in QUANTIZED:
         return _quantized_arrangement(model, target)
+    shared = _ground_for(_Simulation(model=model, target=target))
+    ground = None if shared is None else shared[0]
     if target.precision:
         bounded = target.option("range", "format")
         if bounded not in {"format", "unbounded"}:
@@ -147,12 +181,13 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
             overflow=_OVERFLOW[overflow],
             bounded=bounded == "format",
             profile=target.option("profile", "none"),
+            ground=ground,
         )
     if "profile" in dict(target.options):
         raise ParityError("a fusion profile needs a precision", fix="add :f16 or :bf16, or leave profile= out")
     if "overflow" in dict(target.options):
         raise ParityError("a model that runs as it is typed rounds no weights", fix="leave overflow= out, or add :f16")
-    return arrange_precision(prepared_graph(model), None)
+    return arrange_precision(prepared_graph(model), None, ground=ground)
 
 
 def _quantized_arrangement(model: Model, target: Target) -> Arrangement:

@@ -143,7 +143,7 @@ def generated_shapes(model: Model, shapes: Mapping[str, tuple[int, ...]]) -> dic
 
 def table_rows(model: Model) -> dict[str, int]:
     """For each input that looks up rows of tables: the number of rows of the smallest one."""
-    graph = model.graph().graph
+    graph = model.shared_graph().graph
     found = {}
     for value in graph.inputs:
         rows = _rows_behind(value)

@@ -7,6 +7,7 @@ external weights stay on disk (memory-mapped), so that models over 2 GB cost not
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
 _BLOCK = 1 << 20
+_SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
 _MESSAGE = 300  # characters of what a library says
 
 
@@ -56,6 +58,19 @@ class Model:
     def graph(self) -> ir.Model:
         """A fresh, editable copy of the graph; weights in external files stay there until they are asked for."""
         return read_graph(self.path)
+
+    def shared_graph(self) -> ir.Model:
+        """The graph in topological order, for those who only read it: of a small file one for all of them."""
+        is_small = self.path.stat().st_size <= _SMALL
+        return (_shared_graph if is_small else _shared_graph.__wrapped__)(self.path, self.sha256)
+
+
+# Of each two: the model, and what it is compared with.
+@functools.lru_cache(maxsize=2)
+def _shared_graph(path: Path, _sha256: str) -> ir.Model:
+    model = read_graph(path)
+    model.graph.sort()
+    return model
 
 
 def load_model(path: str | Path) -> Model:

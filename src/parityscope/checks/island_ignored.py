@@ -55,10 +55,10 @@ _ALONE = 8  # chosen: islands that are tried one by one
 
 def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     model = scene.model
-    found = find_islands(model.graph())
+    found = find_islands(model.shared_graph())
     if not found and scene.candidate.option("model"):
         model = load_model(Path(scene.candidate.option("model")))
-        found = find_islands(model.graph())
+        found = find_islands(model.shared_graph())
     if not found:
         return
     yield Claim(
@@ -145,7 +145,7 @@ def _name_first_tensor(trial: MixedFile, ignored: Sequence[Island], tensors: lis
 
 def _layer_name(model: Model, tensor: str) -> str:
     """What TensorRT's parser calls the node that makes `tensor`: by its name, or after its first output."""
-    node = next(node for node in model.graph().graph if any(value.name == tensor for value in node.outputs))
+    node = next(node for node in model.shared_graph().graph if any(value.name == tensor for value in node.outputs))
     return node.name or f"node_of_{node.outputs[0].name}"
 
 

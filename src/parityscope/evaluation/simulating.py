@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.formats import Format
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.arithmetic.simulation import Arrangement
+    from parityscope.evaluation.program import Program
     from parityscope.evaluation.worlds import Change, Input
 
 __all__ = ["open_simulation", "rounding_of", "simulated_world"]
 
 
-def simulated_world(name: str, found: Arrangement) -> World:
-    """The world that computes as `found` says; its program is that of `found.model`."""
-    program = compile_program(found.model)
+def simulated_world(name: str, found: Arrangement, program: Program | None = None) -> World:
+    """The world that computes as `found` says; its program is that of `found.model`, compiled if it is not given."""
+    program = compile_program(found.model) if program is None else program
     plan = found.plan
     stored: dict[str, Change] = {}
     for value, number_format in plan.storage.items():

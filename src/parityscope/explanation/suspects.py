@@ -44,7 +44,7 @@ def explain_suspects(
         declared: The format that the candidate was seen to execute, or declares: "f32", "tf32", "f16" or "bf16".
         most: So many suspects are explained at most.
     """
-    graph = sides.model.graph()
+    graph = sides.model.shared_graph()
     observed = frozenset(sides.observed())
     sample = sides.reference.samples[0]
     options = ExplanationOptions(declared=declared)

@@ -184,7 +184,7 @@ def _entrance_layers(copy: Copy) -> set[str]:
     inputs = {value.name for value in copy.case.model.inputs}
     return {
         node_name(node, index)
-        for index, node in enumerate(computing_nodes(copy.case.model.graph()))
+        for index, node in enumerate(computing_nodes(copy.case.model.shared_graph()))
         if any(value is not None and value.name in inputs for value in node.inputs)
     }
 

@@ -224,7 +224,7 @@ def _worth_grading(case: Case, layers: Layers) -> list[str]:
     inputs = {value.name for value in case.model.inputs}
     readers = [
         str(output.name)
-        for node in computing_nodes(case.model.graph())
+        for node in computing_nodes(case.model.shared_graph())
         if any(value is not None and value.name in inputs for value in node.inputs)
         for output in node.outputs
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.graph import computed_values, consumers_of, node_name
+from parityscope.case.graph import consumers_of, node_name
 from parityscope.comparison import to_plain
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def graph_views(model: Model, suspects: tuple[Suspect, ...]) -> dict[str, Any]:
     """The graph around each leading suspect, by tensor."""
     if not suspects:
         return {}
-    graph = model.graph()
-    computed_values(graph)
+    graph = model.shared_graph()
     computing = [node for node in graph.graph if node.op_type != "Constant"]
     order = {id(node): index for index, node in enumerate(computing)}
     by_tensor = {suspect.site.tensor: suspect for suspect in suspects}
@@ -114,8 +113,7 @@ def _neighbours_of(center: ir.Node, order: Mapping[int, int]) -> list[ir.Node]:
 
 def graph_wiring(model: Model) -> dict[str, Any]:
     """The whole graph for a map of it: of each node in order its name, its operator, and the nodes that it reads."""
-    graph = model.graph()
-    computed_values(graph)
+    graph = model.shared_graph()
     computing = [node for node in graph.graph if node.op_type != "Constant"]
     order = {id(node): index for index, node in enumerate(computing)}
     reads = [

@@ -32,7 +32,7 @@ def scene_of(known: Examination) -> Scene:
     case, run, layers = known.case, known.compared, known.layers
     return Scene(
         model=case.model,
-        graph=case.model.graph(),
+        graph=case.model.shared_graph(),
         places=case.model.sites,
         inputs=case.inputs,
         candidate=known.candidate,

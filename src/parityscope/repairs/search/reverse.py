@@ -12,7 +12,7 @@ It is first order: it knows nothing of what overflows on the way, of quantizatio
 one that cannot be differentiated are left out; nodes inside bodies and those with bodies are too.
 
 A run with k directions computes the network once as it is, once rounded, and once backwards, where each direction costs about
-as much as two inferences: `cost_of_passes(k)` = 2 + 2 k.
+as much as two inferences: `cost_of_passes(k)` = 2 + 2 k. As many directions are carried at once as `--memory` has room for.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.evaluation.backward import Sweep
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.switching import Switchboard
+from parityscope.memory import allowed_memory, relieve_memory
 from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ __all__ = ["PASSES", "Estimate", "Reverse", "cost_of_passes"]
 
 # Chosen: with four samples the mean of sixteen squares, off by a third; sensitivities differ by factors of thousands.
 PASSES = 4
+# What a direction holds, in sizes of the largest tensor: adjoints that wait for others, a step's results, a copy. Chosen.
+_HELD = 8
+_BLOCK = 1 << 18  # elements of a tensor that are multiplied in float64 at once. Chosen
 _MEMORY = 4 << 30  # bytes of activations that are kept at once, in files beyond their share of the memory. Chosen
 
 
@@ -93,7 +97,7 @@ class Reverse:
             changes = _changes_of_rounding(board, sample) if seeds is not None else None
             if seeds is None or changes is None:
                 return None
-            found, lost = _project_changes(board, sweep, changes, seeds)
+            found, lost = _projected_in_groups(board, sweep, changes, seeds)
             known -= lost
             if len(known) < needed:
                 return None
@@ -169,9 +173,29 @@ def _changes_of_rounding(board: Switchboard, sample: Sample) -> _Changes | None:
                     with np.errstate(invalid="ignore"):
                         changes.setdefault(name, {})[site] = keeper.keep(rounded - values[site])
                     held += rounded.nbytes
+        relieve_memory()
         if held > _MEMORY:
             return None
     return _Changes(values=values, changes=changes)
+
+
+def _projected_in_groups(
+    board: Switchboard, sweep: Sweep, found: _Changes, seeds: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], set[str]]:
+    """As `_project_changes`, in as many sweeps as it takes for the adjoints of each to fit into the memory."""
+    passes = next((seed.shape[-1] for seed in seeds.values()), 1)
+    largest = max((array.nbytes for array in found.values.values()), default=1)
+    together = min(max(1, allowed_memory() // (_HELD * max(1, largest))), passes)
+    groups = [slice(at, at + together) for at in range(0, passes, together)]
+    each = [
+        _project_changes(board, sweep, found, {name: seed[..., part] for name, seed in seeds.items()})
+        for part in groups
+    ]
+    names = {name: None for products, _ in each for name in products}
+    return (
+        {name: np.concatenate([products[name] for products, _ in each if name in products]) for name in names},
+        set().union(*(lost for _, lost in each)),
+    )
 
 
 def _project_changes(
@@ -195,6 +219,7 @@ def _project_changes(
     for step, adjoints, complete in sweep.run(
         value, {name: seed for name, seed in seeds.items() if name in program.steps_of}
     ):
+        relieve_memory()
         for name in names.get(step.key, ()):
             if not complete:
                 lost.add(name)
@@ -208,6 +233,11 @@ def _project_changes(
 def _project_by_site(changes: Mapping[str, np.ndarray], adjoints: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
     for site, change in changes.items():
         adjoint = adjoints.get(site)
-        if adjoint is not None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                yield change.reshape(-1).astype(np.float64) @ adjoint.reshape(change.size, -1).astype(np.float64)
+        if adjoint is None:
+            continue
+        flat, rows = change.reshape(-1), adjoint.reshape(change.size, -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.zeros(rows.shape[1])
+            for at in range(0, flat.size, _BLOCK):
+                total += flat[at : at + _BLOCK].astype(np.float64) @ rows[at : at + _BLOCK].astype(np.float64)
+        yield total
