@@ -148,3 +148,39 @@ def test_no_two_of_at_most_three_advices_have_one_command() -> None:
     document["findings"][0]["repairs"] = [first, *others]
     found = [row for row in view_study(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
     assert [row["text"][:4] for row in found] == ["Fold", "do 0", "do 2"]
+
+
+def test_a_fix_is_told_for_other_tools_behind_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = NETWORK.replace("network (", "network (").replace("h = Mul", "[scaled] h = Mul").replace("1e6", "1e5")
+    onnx.save(onnx.parser.parse_model(text), "m.onnx")
+    np.savez("x.npz", x=np.full((4, 10), 2.0, np.float32))
+    assert exit_status("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "sim:f16", "--study", "s") == 1
+    short = capsys.readouterr().out
+    assert "--layerPrecisions" not in short
+    assert exit_status("report", "s", "--all") == 0
+    told = capsys.readouterr().out
+    for said in (
+        "--precisionConstraints=obey --layerPrecisions=scaled:fp32",
+        "layer.precision = getattr(trt, kept)",
+        "--layer-precisions scaled:float32",
+        "node_block_list=['scaled']",
+        "--nodes_to_exclude 'scaled$'",
+        '<attribute name="precise"',
+    ):
+        assert said in told
+
+
+def test_tf32_is_switched_off_in_the_runtime_at_hand() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    finding = document["findings"][0]
+    finding["details"] = {"runtime": "onnxruntime-cuda", "change": "tf32_off"}
+    finding["repairs"] = [{"repair": "runtime_settings", "text": "switch TF32 off", "command": "", "trial": None}]
+    found = view_study(document)
+    (fix,) = [row for row in found["first_screen"]["rows"] if row["label"] == "Fix"]
+    assert fix["command"] == 'providers = [("CUDAExecutionProvider", {"use_tf32": "0"})]'
+    tools = {row["tool"]: row["lines"] for row in found["repairs"][0]["tools"]}
+    assert tools["tensorrt"] == "config.clear_flag(trt.BuilderFlag.TF32)"
+    assert "--noTF32" in tools["trtexec"]

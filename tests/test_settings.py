@@ -56,7 +56,15 @@ def imported(text: Text, folder: Path) -> ModuleType:
 
 
 def test_kinds() -> None:
-    assert sorted(known_exporters()) == ["modelopt", "openvino", "ort-float16", "polygraphy", "tensorrt", "trtexec"]
+    assert sorted(known_exporters()) == [
+        "modelopt",
+        "nncf",
+        "openvino",
+        "ort-float16",
+        "polygraphy",
+        "tensorrt",
+        "trtexec",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["tensorrt", "trtexec", "polygraphy", "openvino", "modelopt", "ort-float16"])
@@ -179,3 +187,15 @@ def test_openvino_says_what_it_did_not_find(path: Path, tmp_path: Path) -> None:
     module = imported(text, tmp_path)
     module.KEPT.add("folded")
     assert module.mark(str(path), str(tmp_path / "marked.xml")) == ["folded"]
+
+
+def test_each_kind_says_it_in_a_few_lines_too(path: Path) -> None:
+    name = next(node.name for node in onnx.load(path).graph.node if node.name and not set(node.name) & set(",:"))
+    for kind in known_exporters():
+        brief = written(kind, {name: "f32"}, path).brief
+        assert 1 <= len(brief.splitlines()) <= 4
+        if kind != "openvino":  # which is told the tensor
+            assert name in brief
+    scope = written("nncf", {name: "f32"}, path)
+    assert f"nncf.IgnoredScope(names=[{name!r}])" in scope.brief
+    compile(scope.text, scope.filename, "exec")

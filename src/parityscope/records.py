@@ -37,6 +37,7 @@ __all__ = [
     "Suspect",
     "Target",
     "Tolerance",
+    "ToolLines",
     "Trial",
     "ValueInfo",
     "Verdict",
@@ -333,12 +334,25 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedRepair:
-    """A repair in words, and as a command where one exists. `trial` is filled in when it was tried on a copy."""
+    """A repair in words, and as a command where one exists. `trial` is filled in when it was tried on a copy.
+
+    `tools` says the same to other tools.
+    """
 
     repair: str
     text: str
     command: str = ""
     trial: Trial | None = None
+    tools: tuple[ToolLines, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLines:
+    """A repair as another tool takes it: an option of its command line, or lines that go into somebody's own build."""
+
+    tool: str
+    title: str
+    lines: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from parityscope.repairs import Advice
 if TYPE_CHECKING:
     from parityscope.records import Finding
 
-__all__ = ["ADVICE"]
+__all__ = ["ADVICE", "settings_of"]
 
 _BEFORE_11 = "# TensorRT 8 to 10; TensorRT 11 follows the types of the ONNX model: convert those instead\n"
 _SETTINGS = MappingProxyType(
@@ -68,6 +68,11 @@ _SETTINGS = MappingProxyType(
         ("cuda", "tf32_off"): "NVIDIA_TF32_OVERRIDE=0 python serve.py",
     }
 )
+
+
+def settings_of(change: str) -> dict[str, str]:
+    """The lines of every runtime that has a setting for a change ("tf32_off"), by runtime."""
+    return {runtime: lines for (runtime, wanted), lines in _SETTINGS.items() if wanted == change}
 
 
 def _write_settings(finding: Finding) -> str | None:

@@ -304,7 +304,7 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> It
     """
     told: set[str] = set()
     for repair in offered:
-        command = str(repair["command"]).splitlines()[0] if repair["command"] else ""
+        command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
         text = _cut_text(repair["text"], _LINE if told else _SHORTER)
@@ -317,6 +317,12 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> It
         told.add(command or repair["text"])
     if len(told) == 1 and searching and searching not in told:
         yield _make_row("or", "search the smallest change that meets a budget:", command=searching)
+
+
+def _one_line(written: Mapping[str, str]) -> str:
+    """What an advice wrote, where that is one line: the setting that switches something off."""
+    lines = [line for line in written.get("lines", "").splitlines() if not line.startswith("#")]
+    return lines[0] if len(lines) == 1 else ""
 
 
 def _shown_effect(repair: Mapping[str, Any]) -> str:

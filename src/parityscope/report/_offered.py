@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import shlex
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target, parse_target, with_option
 from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
+from parityscope.report._for_tools import tool_rows
 from parityscope.report.words import as_number, clean, format_percent, format_ratio
 
 if TYPE_CHECKING:
@@ -115,6 +117,7 @@ def _view_repair(
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
     }
     shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
+    shown["tools"] = partial(tool_rows, repair, finding)
     if trial:
         after = as_number(trial.get("after"))
         shown["trial"] = {
@@ -134,11 +137,14 @@ def _view_repair(
 def _with_file(shown: dict[str, Any], document: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """The repair whose copy was kept names it by its path; where that is within, running it is what is to be done next."""
     trial = shown["trial"]
+    declared = clean((document.get("policy") or {}).get("declared") or "")
     if not trial or not trial["file"]:
-        return shown
+        return {**shown, "tools": shown["tools"](declared, "")}
     path = str(PurePath(folder, trial["file"]))
-    command = verify_command(document, path) if trial["verdict"] == "within" else ""
-    return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"]}
+    within = trial["verdict"] == "within"
+    command = verify_command(document, path) if within else ""
+    tools = shown["tools"](declared, path if within else "")
+    return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"], "tools": tools}
 
 
 def _format_trial_error(value: object) -> str:

@@ -192,6 +192,12 @@ def _print_repairs(console: Console, model: Mapping[str, Any]) -> None:
         for line in repair["command"].splitlines():
             command_line(console, line)
         _print_advice_lines(console, repair["code_lines"])
+        if repair["tools"]:
+            print_paragraph(console, "for your tool:", "dim", indent=1)
+        for row in repair["tools"]:
+            print_paragraph(console, row["tool"], "dim", indent=2)
+            for line in row["lines"].splitlines():
+                command_line(console, line, indent=3)
 
 
 def _print_advice_lines(console: Console, found: Mapping[str, str]) -> None:

@@ -21,6 +21,7 @@ from parityscope.study._opening import load_real
 from parityscope.study._repair_trials import try_repairs
 from parityscope.study._scene import scene_of
 from parityscope.study._simulated_nonfinite import add_simulated
+from parityscope.study._tool_lines import tell_tools
 from parityscope.study._triangle import measure_triangle, peer_of
 from parityscope.study._unoptimized_run import second_run
 
@@ -105,4 +106,4 @@ def test_repairs(known: Examination) -> Examination:
     """With the offered repairs tried on copies of the model, each run on the same candidate and judged."""
     if known.verdict == "within" or known.only is not None:
         return known
-    return replace(known, diagnosis=try_repairs(known))
+    return replace(known, diagnosis=tell_tools(known, try_repairs(known)))

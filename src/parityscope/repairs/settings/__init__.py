@@ -27,21 +27,29 @@ __all__ = ["Exporter", "Text", "known_exporters", "settings_for"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """What an exporter wrote: the text, the file name that suits it, and what could not be said in it."""
+    """What an exporter wrote: the text, the file name that suits it, and what could not be said in it.
+
+    `brief` is the same for somebody who has a build of their own already: the option, or the lines that go into it.
+    """
 
     kind: str
     filename: str
     text: str
+    brief: str
     notes: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exporter:
-    """A kind of settings: `write(kept, model, low)` gives them, `low` being the format of all other nodes."""
+    """A kind of settings: `write(kept, model, low)` gives them, `low` being the format of all other nodes.
+
+    `formats` are those that the tool brings a network to by itself.
+    """
 
     name: str
     title: str
     write: Callable[[Mapping[str, str], ir.Model, str], Text]
+    formats: tuple[str, ...] = ("f16", "bf16")
 
 
 def known_exporters() -> dict[str, Exporter]:
@@ -56,7 +64,7 @@ def settings_for(kind: str, kept: Mapping[str, str], model: ir.Model, *, low: st
     """The settings of a kind for an assignment.
 
     Args:
-        kind: "tensorrt", "trtexec", "polygraphy", "openvino", "modelopt" or "ort-float16".
+        kind: "tensorrt", "trtexec", "polygraphy", "openvino", "modelopt", "nncf" or "ort-float16".
         kept: Names of nodes, as `case.graph.node_name` gives them, with "f32", "bf16" or "f16".
         model: The model that the settings are for.
         low: The format of all other nodes, "f16" or "bf16".

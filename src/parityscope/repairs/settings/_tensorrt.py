@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from parityscope.repairs.settings._nodes import Placed
 
-__all__ = ["REMOVED", "precision_function"]
+__all__ = ["NUMPY", "REMOVED", "precision_function"]
 
 REMOVED = """TensorRT 8 to 10 only. TensorRT 11 removed the precision of layers with all of weak typing: there the ONNX model
 itself has to say it, with Casts and typed weights. Parityscope writes such a model, and TensorRT 10 takes it as well
@@ -58,10 +58,10 @@ def owner_of(layer):
             return name
     return None
 '''
-_NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+NUMPY = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 
 def precision_function(nodes: Iterable[Placed]) -> str:
     """Python that defines KEPT, `set_precisions(network)` and `owner_of(layer)`; it needs `re`."""
-    kept = "\n".join(f"    {placed.layer!r}: {_NUMPY[placed.format_name]!r}," for placed in nodes)
+    kept = "\n".join(f"    {placed.layer!r}: {NUMPY[placed.format_name]!r}," for placed in nodes)
     return _FUNCTION.format(kept=kept)

@@ -32,7 +32,8 @@ def _write_modelopt(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     words += ["--data_max", "inf", "--init_max", "inf"]
     if nodes:
         words += ["--nodes_to_exclude", *(f"{re.escape(placed.own)}$" for placed in nodes)]
-    return Text(kind="modelopt", filename="autocast.sh", text=shlex.join(words) + "\n", notes=tuple(notes))
+    line = shlex.join(words)
+    return Text(kind="modelopt", filename="autocast.sh", text=f"{line}\n", brief=line, notes=tuple(notes))
 
 
 EXPORTER = Exporter(name="modelopt", title="ModelOpt AutoCast, nodes to exclude", write=_write_modelopt)

@@ -97,7 +97,11 @@ def _write_openvino_marks(kept: Mapping[str, str], model: ir.Model, low: str) ->
         for placed in nodes
         if not placed.outputs
     ]
-    return Text(kind="openvino", filename=filename, text=text, notes=tuple(notes))
+    brief = (
+        f"# in the .xml, into each layer that gives one of {tensors}:\n"
+        '<rt_info><attribute name="precise" version="0"/></rt_info>'
+    )
+    return Text(kind="openvino", filename=filename, text=text, brief=brief, notes=tuple(notes))
 
 
 EXPORTER = Exporter(name="openvino", title="OpenVINO, marks that keep precision", write=_write_openvino_marks)

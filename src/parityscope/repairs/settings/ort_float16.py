@@ -57,7 +57,11 @@ def _write_ort_float16(kept: Mapping[str, str], model: ir.Model, low: str) -> Te
     names = "\n".join(f"    {placed.own!r}," for placed in nodes)
     filename = "to_float16.py"
     text = _SCRIPT.format(filename=filename, kept=names)
-    return Text(kind="ort-float16", filename=filename, text=text, notes=tuple(notes))
+    kept_names = [placed.own for placed in nodes]
+    brief = f"convert_float_to_float16(model, keep_io_types=True, node_block_list={kept_names})"
+    return Text(kind="ort-float16", filename=filename, text=text, brief=brief, notes=tuple(notes))
 
 
-EXPORTER = Exporter(name="ort-float16", title="ONNX Runtime's float16 converter, block list", write=_write_ort_float16)
+EXPORTER = Exporter(
+    name="ort-float16", title="ONNX Runtime's float16 converter, block list", write=_write_ort_float16, formats=("f16",)
+)

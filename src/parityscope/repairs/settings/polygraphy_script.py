@@ -8,11 +8,12 @@ Source: Polygraphy 0.53.6, polygraphy/tools/args/backend/trt/loader.py and backe
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from parityscope.repairs.settings import Exporter, Text
 from parityscope.repairs.settings._nodes import locate_nodes
-from parityscope.repairs.settings._tensorrt import REMOVED, precision_function
+from parityscope.repairs.settings._tensorrt import NUMPY, REMOVED, precision_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +45,11 @@ def postprocess(network):
 def _write_polygraphy(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     filename = "precisions.py"
     flag = {"f16": "--fp16", "bf16": "--bf16"}[low]
-    text = _SCRIPT.format(
-        filename=filename, removed=REMOVED, flag=flag, function=precision_function(locate_nodes(kept, model))
-    )
-    return Text(kind="polygraphy", filename=filename, text=text)
+    nodes = locate_nodes(kept, model)
+    text = _SCRIPT.format(filename=filename, removed=REMOVED, flag=flag, function=precision_function(nodes))
+    words = ["polygraphy", "convert", "MODEL.onnx", flag, "--precision-constraints", "obey", "--layer-precisions"]
+    words += [f"{placed.layer}:{NUMPY[placed.format_name]}" for placed in nodes]
+    return Text(kind="polygraphy", filename=filename, text=text, brief=shlex.join([*words, "-o", "ENGINE.plan"]))
 
 
 EXPORTER = Exporter(name="polygraphy", title="Polygraphy, network postprocessing script", write=_write_polygraphy)

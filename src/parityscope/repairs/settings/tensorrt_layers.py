@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.repairs.settings import Exporter, Text
 from parityscope.repairs.settings._nodes import locate_nodes
-from parityscope.repairs.settings._tensorrt import REMOVED, precision_function
+from parityscope.repairs.settings._tensorrt import NUMPY, REMOVED, precision_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,13 +63,22 @@ if __name__ == "__main__":
 
 def _write_tensorrt_layers(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     filename = "build_with_precisions.py"
+    nodes = locate_nodes(kept, model)
+    flag = {"f16": "FP16", "bf16": "BF16"}[low]
+    wanted = {placed.layer: NUMPY[placed.format_name] for placed in nodes}
+    brief = (
+        f"config.set_flag(trt.BuilderFlag.{flag}); config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)\n"
+        "for layer in map(network.get_layer, range(network.num_layers)):\n"
+        f"    if kept := {wanted}.get(layer.name):\n"
+        "        layer.precision = getattr(trt, kept); layer.set_output_type(0, getattr(trt, kept))"
+    )
     text = _SCRIPT.format(
         filename=filename,
         removed=REMOVED,
-        function=precision_function(locate_nodes(kept, model)),
-        flag={"f16": "FP16", "bf16": "BF16"}[low],
+        function=precision_function(nodes),
+        flag=flag,
     )
-    return Text(kind="tensorrt", filename=filename, text=text)
+    return Text(kind="tensorrt", filename=filename, text=text, brief=brief)
 
 
 EXPORTER = Exporter(name="tensorrt", title="TensorRT 8-10, layer precisions in Python", write=_write_tensorrt_layers)

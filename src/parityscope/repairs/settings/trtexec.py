@@ -45,6 +45,7 @@ def _write_trtexec(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
         kind="trtexec",
         filename="build_with_precisions.sh",
         text=comment + " \\\n  ".join(shlex.quote(word) for word in words) + "\n",
+        brief=shlex.join(words),
         notes=tuple(_skip_of_unsaid(placed) for placed in nodes if placed not in said),
     )
 
