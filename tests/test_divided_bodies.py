@@ -228,7 +228,7 @@ def test_single_nodes_of_a_body_are_kept(kind: str, tmp_path: Path, capsys: pyte
     words = case_of(tmp_path, kind)
     fixed, data = tmp_path / "fixed.onnx", tmp_path / "data"
     code, document = told(capsys, *words, "-o", str(fixed))
-    assert code == 3  # two held-out samples prove little
+    assert code == 0  # within budget on every sample tried; two held-out ones certify little
     kept = {one["node"] for one in document["kept"]}
     assert {"shifted", "back"} <= kept <= {"bounded", "shifted", "back", "scaled"}
     assert document["all_low"] > 1
@@ -256,7 +256,7 @@ def test_single_nodes_of_a_body_are_kept(kind: str, tmp_path: Path, capsys: pyte
     # The plan that was written says it again; edited to keep the border of the body in the place of a node, it misses.
     plan = tmp_path / "fixed.plan.toml"
     again = tmp_path / "again.onnx"
-    assert told(capsys, *words, "--plan", str(plan), "-o", str(again))[0] == 3
+    assert told(capsys, *words, "--plan", str(plan), "-o", str(again))[0] == 0
     assert again.read_bytes() == fixed.read_bytes()
     only = tmp_path / "around.toml"
     only.write_text(plan.read_text(encoding="utf-8").replace('node = "shifted"', 'node = "around"'), encoding="utf-8")

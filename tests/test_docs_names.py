@@ -58,7 +58,7 @@ def test_every_option_is_one_of_somebody() -> None:
     scripts = "".join(
         path.read_text("utf-8") for name in ("bench", "proving", "recorder") for path in (ROOT / name).rglob("*.py")
     )
-    known = {"--help", "--version"}.union(*options().values(), f"{TRTEXEC} {POLYGRAPHY} {OTHERS}".split())
+    known = {"--help", "--version", "--lang"}.union(*options().values(), f"{TRTEXEC} {POLYGRAPHY} {OTHERS}".split())
     seen = [(place, match[0]) for place, match in found(OPTION)]
     assert len(seen) > 100
     assert [(place, word) for place, word in seen if word not in known and f'"{word}"' not in scripts] == []
@@ -73,7 +73,7 @@ def test_every_command_takes_the_options_that_are_shown_with_it() -> None:
         for word in OPTION.findall(match[2])
     ]
     assert len(shown) > 50
-    assert [one for one in shown if one[2] not in known[one[1]] | {"--help"}] == []
+    assert [one for one in shown if one[2] not in known[one[1]] | {"--help", "--lang"}] == []
 
 
 def test_every_target_has_the_options_and_the_precision_that_are_shown() -> None:
