@@ -279,14 +279,19 @@ def test_weights_in_a_file_of_their_own(package: Package, tmp_path: Path) -> Non
     assert network_view(path, package).problem == ""
 
 
-def test_engines_that_cannot_be_loaded(package: Package, tmp_path: Path) -> None:
-    path = saved(tmp_path, "g (float[2,4] x) => (float[2,4] y) { y = Relu(x) }")
+def build_plan(package: Package, path: Path) -> bytes:
+    """An engine of the model; its builder and logger end here, since TensorRT keeps the first logger as long as it lives."""
     trt = package.module
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     assert trt.OnnxParser(network, logger).parse_from_file(str(path))
-    plan = bytes(memoryview(builder.build_serialized_network(network, builder.create_builder_config())))
+    return bytes(memoryview(builder.build_serialized_network(network, builder.create_builder_config())))
+
+
+def test_engines_that_cannot_be_loaded(package: Package, tmp_path: Path) -> None:
+    path = saved(tmp_path, "g (float[2,4] x) => (float[2,4] y) { y = Relu(x) }")
+    plan = build_plan(package, path)
     assert plan_version(plan) == ("rtx", ".".join(package.version.split(".")[:4]))
     check_plan(plan, path, package)
     other = plan[:24] + bytes([2, 0, 0, 0]) + plan[28:]
