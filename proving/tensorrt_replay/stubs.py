@@ -25,10 +25,10 @@ __all__ = ["PINNED", "conforms", "disagreements", "main"]
 PINNED = Path(__file__).with_name("stubs.txt")
 _PAIRS = {
     "Engine": "ICudaEngine",
-    "Context": "IExecutionContext",
+    "ExecutionContext": "IExecutionContext",
     "TypedLayer": "ILayer",
-    "Network": "INetworkDefinition",
-    "Profile": "IOptimizationProfile",
+    "NetworkDefinition": "INetworkDefinition",
+    "OptimizationProfile": "IOptimizationProfile",
     "BuilderConfig": "IBuilderConfig",
     "Builder": "Builder",
     "Registry": "IPluginRegistry",
