@@ -15,9 +15,10 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["tool_rows"]
+__all__ = ["FORMAT_FLAGS", "tool_rows"]
 
-_TRTEXEC = {"f16": " --fp16", "bf16": " --bf16", "int8": " --int8", "f32": " --noTF32"}
+# What trtexec and Polygraphy (to TensorRT 10) are told of a format.
+FORMAT_FLAGS = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
 
 
 def tool_rows(repair: Mapping[str, Any], finding: Mapping[str, Any], declared: str, file: str) -> list[dict[str, str]]:
@@ -40,10 +41,10 @@ def _settings(repair: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _of_file(file: str, declared: str) -> Iterator[tuple[str, str]]:
     """How a repaired file is built and opened; types that TensorRT 11 wants in the file are what `parityscope repair` writes."""
     path = shlex.quote(file)
-    flag = _TRTEXEC.get(declared, "")
-    yield "trtexec (TensorRT 8 to 10)", f"trtexec --onnx={path}{flag} --saveEngine=repaired.plan"
-    converted = "" if declared == "f32" else flag
-    yield "Polygraphy (TensorRT 8 to 10)", f"polygraphy convert {path}{converted} -o repaired.plan"
+    flag = f" {FORMAT_FLAGS[declared]}" if declared in FORMAT_FLAGS else ""
+    exact = " --noTF32" if declared == "f32" else ""  # Polygraphy has TF32 off by itself
+    yield "trtexec (TensorRT 8 to 10)", f"trtexec --onnx={path}{flag}{exact} --saveEngine=repaired.plan"
+    yield "Polygraphy (TensorRT 8 to 10)", f"polygraphy convert {path}{flag} -o repaired.plan"
     yield "ONNX Runtime", f"session = onnxruntime.InferenceSession({file!r})"
     hint = f', {{"INFERENCE_PRECISION_HINT": "{declared}"}}' if declared in {"f16", "bf16", "f32"} else ""
     yield "OpenVINO", f'compiled = openvino.Core().compile_model({file!r}, "CPU"{hint})'

@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parityscope.backends import known_backend
+from parityscope.report._for_tools import FORMAT_FLAGS
 from parityscope.report._offered import repair_command
 from parityscope.report.words import clean
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["deploys_with_tensorrt", "view_nvidia_commands"]
 
-_FLAG = {"f16": "--fp16", "bf16": "--bf16", "int8": "--int8"}
 _BLOBS, _JSON = "for-trtexec", "for-polygraphy"
 _FIRST = "0000000000.args"
 _BEFORE_11, _FROM_10, _FROM_11, _ALL = "8.6 to 10", "10 and 11", "11", "8.6 to 11"
@@ -58,7 +58,7 @@ def view_nvidia_commands(document: Mapping[str, Any]) -> list[dict[str, str]]:
         stem=PurePath(path).stem,
         inputs=_inputs_option(document),
         outputs=tuple(clean(output.get("name", "")) for output in (document.get("model") or {}).get("outputs", ())),
-        flag=_FLAG.get(declared, ""),
+        flag=FORMAT_FLAGS.get(declared, ""),
         tf32=declared == "tf32",
         repair=repair_command(document),
     )

@@ -15,7 +15,7 @@ from parityscope.report._for_tools import tool_rows
 from parityscope.report.words import as_number, clean, format_percent, format_ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 __all__ = ["repair_command", "verify_command", "view_repairs"]
 
@@ -36,11 +36,15 @@ def view_repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str
     written = repair_command(document)
     steps = _steps_by_code(document)
     offered = [
-        _view_repair(repair, finding, written, steps.get(str(finding.get("code", ""))))
+        _with_file(
+            _view_repair(repair, finding, written, steps.get(str(finding.get("code", "")))),
+            partial(tool_rows, repair, finding),
+            document,
+            folder,
+        )
         for finding in _findings_to_advise(document.get("findings", ()))
         for repair in finding.get("repairs", ())
     ]
-    offered = [_with_file(one, document, folder) for one in offered]
     # Several findings may ask for the same in the same words: that is said once, with how often.
     told: dict[str, list[dict[str, Any]]] = {}
     for repair in offered:
@@ -117,7 +121,6 @@ def _view_repair(
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
     }
     shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
-    shown["tools"] = partial(tool_rows, repair, finding)
     if trial:
         after = as_number(trial.get("after"))
         shown["trial"] = {
@@ -134,16 +137,24 @@ def _view_repair(
     return shown
 
 
-def _with_file(shown: dict[str, Any], document: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """The repair whose copy was kept names it by its path; where that is within, running it is what is to be done next."""
+def _with_file(
+    shown: dict[str, Any],
+    rows_for: Callable[[str, str], list[dict[str, str]]],
+    document: Mapping[str, Any],
+    folder: str,
+) -> dict[str, Any]:
+    """The repair with its lines for other tools, by the declared format and its file.
+
+    One whose copy was kept names it by its path; where that is within, running it is what is to be done next.
+    """
     trial = shown["trial"]
     declared = clean((document.get("policy") or {}).get("declared") or "")
     if not trial or not trial["file"]:
-        return {**shown, "tools": shown["tools"](declared, "")}
+        return {**shown, "tools": rows_for(declared, "")}
     path = str(PurePath(folder, trial["file"]))
     within = trial["verdict"] == "within"
     command = verify_command(document, path) if within else ""
-    tools = shown["tools"](declared, path if within else "")
+    tools = rows_for(declared, path if within else "")
     return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"], "tools": tools}
 
 

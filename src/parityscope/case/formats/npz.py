@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["open_npz", "read_only_array", "read_stacked_npz", "write_npz"]
+__all__ = ["open_npz", "read_only_array", "read_stacked_npz", "write_members", "write_npz"]
 
 _SUFFIX = ".npy"
 # What compression may save: zeros become a thousandth, so whoever has larger arrays of nothing stores them as they are.
@@ -106,9 +106,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                with archive.open(name + _SUFFIX, "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, array, allow_pickle=False)
+            write_members(archive, arrays)
         temporary.replace(path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -118,6 +116,13 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         raise ParityError(
             f"{path.name} cannot be written: {error}", where=str(path), fix="free some space, or use another folder"
         ) from error
+
+
+def write_members(archive: zipfile.ZipFile, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes each array as a member of an open archive; any tensor name will do."""
+    for name, array in arrays.items():
+        with archive.open(name + _SUFFIX, "w", force_zip64=True) as file:
+            np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 @contextlib.contextmanager

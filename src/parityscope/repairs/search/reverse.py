@@ -97,7 +97,7 @@ class Reverse:
             changes = _changes_of_rounding(board, sample) if seeds is not None else None
             if seeds is None or changes is None:
                 return None
-            found, lost = _projected_in_groups(board, sweep, changes, seeds)
+            found, lost = _project_in_groups(board, sweep, changes, seeds)
             known -= lost
             if len(known) < needed:
                 return None
@@ -179,7 +179,7 @@ def _changes_of_rounding(board: Switchboard, sample: Sample) -> _Changes | None:
     return _Changes(values=values, changes=changes)
 
 
-def _projected_in_groups(
+def _project_in_groups(
     board: Switchboard, sweep: Sweep, found: _Changes, seeds: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], set[str]]:
     """As `_project_changes`, in as many sweeps as it takes for the adjoints of each to fit into the memory."""

@@ -7,8 +7,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from parityscope.case.formats.npz import write_members
 from parityscope.case.intake import external_files, read_message
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ def _pack_arrays(arrays: Arrays) -> bytes:
     """An .npz of arrays by any name."""
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, array in arrays.items():
-            with packed.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array, order="C"))
+        # Text is packed as text: objects could only be read back by whoever lets them run code.
+        write_members(packed, {name: one.astype(str) if one.dtype == object else one for name, one in arrays.items()})
     return held.getvalue()

@@ -49,13 +49,15 @@ def smaller_shapes(piece: Piece, trials: PieceTrials, folder: Path) -> Piece:
     """The piece with the sizes of its samples and weights cut down, one after the other."""
     number = 0
     for size in _sizes_of(piece):
+        ranked: list[int] = []
         for kept in _KEPT:
             if kept >= size or not trials.may_go_on():
                 continue
             number += 1
             what = f"{kept} of {size} entries along each axis of {size}"
             try:
-                smaller = _cut_down(piece, size, _entries_that_differ(piece, size, kept), folder / f"shapes-{number}")
+                ranked = ranked or _entries_by_difference(piece, size)
+                smaller = _cut_down(piece, size, sorted(ranked[:kept]), folder / f"shapes-{number}")
                 run_side(smaller, smaller.reference)
             except (ParityError, ValueError, IndexError) as error:
                 told = error.problem if isinstance(error, ParityError) else str(error)
@@ -104,8 +106,8 @@ def _weights_of_model(model: Model) -> list[np.ndarray]:
     return [value.const_value.numpy() for value in values if value.const_value is not None]
 
 
-def _entries_that_differ(piece: Piece, size: int, kept: int) -> list[int]:
-    """The entries along the axes of this size at which both sides differ most."""
+def _entries_by_difference(piece: Piece, size: int) -> list[int]:
+    """The entries along the axes of this size, those first at which both sides differ most."""
     total = np.zeros(size)
     reference, candidate = run_side(piece, piece.reference), run_side(piece, piece.candidate)
     for mine, its in zip(reference, candidate, strict=True):
@@ -118,7 +120,7 @@ def _entries_that_differ(piece: Piece, size: int, kept: int) -> list[int]:
             for axis, length in enumerate(apart.shape):
                 if length == size:
                     total += apart.sum(axis=tuple(other for other in range(apart.ndim) if other != axis))
-    return sorted(np.argsort(-total, kind="stable")[:kept].tolist())
+    return [int(entry) for entry in np.argsort(-total, kind="stable")]
 
 
 def _cut_down(piece: Piece, size: int, entries: Sequence[int], folder: Path) -> Piece:
