@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import replace
+import shutil
+import subprocess
+import sys
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +23,8 @@ from parityscope.checks.asking import ask_check
 from parityscope.cli._catalogue import whole_catalogue
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
+from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect
+from parityscope.study.schema import study_schema
 from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
@@ -50,6 +56,56 @@ PATTERNS = (Pattern(kind="MySoftsign", match=match, engines=frozenset({"tensorrt
 _NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) <float one = {1.0}> {
   m = Abs(x) a = Add(m, one) y = Div(x, a)
 }"""
+# The kurtosis of the error, from a moment that no metric had before.
+_TAIL = '''"""How heavy the tail of the error is: E[e^4] / E[e^2]^2."""
+
+from parityscope.comparison import Metric
+from parityscope.records import Measurement
+
+
+def _finish(statistics):
+    floats = statistics.floats
+    if floats is None:
+        return None
+    square, fourth = floats.moments.error2, floats.moments.error4
+    value = float("inf") if floats.disagreeing else floats.finite * fourth / square**2 if square else 0.0
+    return Measurement(metric="error_tail", value=value, unit="ratio", count=floats.finite)
+
+
+METRIC = Metric(name="error_tail", unit="ratio", better="lower", perfect=0.0, finish=_finish)
+'''
+_NEW_MOMENT = (
+    ("    product: float = _sum_of(2)\n", "    product: float = _sum_of(2)\n    error4: float = _sum_of(4)\n"),
+    ("    sums[7] += (r * c).sum()\n", "    sums[7] += (r * c).sum()\n    sums[8] += (e**4).sum()\n"),
+    ("        rc += r * c\n", "        rc += r * c\n        e4 += e * e * e * e\n"),
+    ("c2 = rc = 0.0\n", "c2 = rc = e4 = 0.0\n"),
+    ("    sums[7] += rc\n", "    sums[7] += rc\n    sums[8] += e4\n"),
+)
+_MEASURES_TAIL = """
+import numpy as np
+from parityscope.comparison import from_plain, measure_all, measure_pair, merge_statistics, to_plain
+from parityscope.comparison.moments import SUMS, loop_over_moments
+reference, candidate = np.zeros(5), np.array([1.0, 1, 1, 1, 3])  # squares: 4 + 9; fourth powers: 4 + 81
+pair = measure_pair(reference, candidate, channel_axis=None)
+huge = measure_pair(reference, candidate * 2.0**500, channel_axis=None)
+both = from_plain(to_plain(merge_statistics(pair, pair)))
+sums = np.zeros(SUMS)
+loop_over_moments(reference, candidate, candidate, sums)
+print([measure_all(one)["error_tail"].value for one in (pair, huge, both)], sums[-1])
+"""
+# What a user reports -> the file in which it is to be mended, to be found from ARCHITECTURE.md and the listing of the tree alone.
+TEN_THINGS = {
+    "the worst channel is off by infinity: it is zero, and one rounding error is in it": "comparison/_channels.py",
+    "the trtexec line that builds the repaired file lacks --stronglyTyped": "report/_nvidia.py",
+    "the strip of all nodes is drawn from right to left; the page's data are in order": "report/templates/map.js",
+    "images resized by area differ from OpenCV's at the border": "case/imaging/kernels.py",
+    "the line of a log that says who switched TF32 off is not explained": "logs/_meanings_tf32.py",
+    "a study written with --redact still holds the seed": "study/study.schema.json",
+    "LSTM's recurrent weight is told to be no weight": "operators/products.py",
+    "what the candidate's program started outlives a killed parityscope": "backends/_guardian.py",
+    "an error 40 times what FP16's rounding makes has the grade f16": "expectation/grades.py",
+    "a tensor that two low nodes read is charged for two Casts": "repairs/search/cut.py",
+}
 _OLD_CHECK = """from parityscope.checks import Check, Example, Proposal, Result
 """
 
@@ -80,6 +136,44 @@ def test_a_fused_pattern_is_one_file(install: Callable[[str, str, str], None]) -
     assert [set(kernel.values) for kernel in fusion.kernels] == [{"m", "a", "y"}]
     assert [kernel.kind for kernel in fusion.kernels] == ["MySoftsign"]
     assert profile_named("openvino").predict(model, "bf16") == alone
+
+
+def test_a_moment_that_no_metric_had_is_one_file_beside_its_metric(tmp_path: Path) -> None:
+    package = tmp_path / "parityscope"
+    package.mkdir()
+    for part in (ROOT / "src" / "parityscope").iterdir():
+        if part.name == "comparison":
+            shutil.copytree(part, package / part.name)
+        else:
+            (package / part.name).symlink_to(part)
+    moments = package / "comparison" / "moments.py"
+    text = moments.read_text(encoding="utf-8")
+    for line, with_more in _NEW_MOMENT:
+        assert text.count(line) == 1
+        text = text.replace(line, with_more)
+    moments.write_text(text, encoding="utf-8")
+    (package / "comparison" / "metrics" / "error_tail.py").write_text(_TAIL, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURES_TAIL], env=environment, capture_output=True, text=True, check=False
+    )
+    tail = 5 * 85 / 13**2
+    assert done.stdout.split() == [*f"[{tail}, {tail}, {tail}]".split(), "85.0"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("record", [Suspect, Finding, Evidence, Experiment, Site, Skip])
+def test_a_record_that_the_document_holds_whole_stands_in_the_schema(record: type) -> None:
+    form = study_schema()["definitions"][record.__name__.lower()]
+    assert {one.name for one in fields(record)} <= set(form["properties"])
+
+
+@pytest.mark.parametrize("report", TEN_THINGS)
+def test_where_ten_things_are_to_be_mended(report: str) -> None:
+    """The file is there, and its folder is told of in ARCHITECTURE.md."""
+    path = Path("src/parityscope") / TEN_THINGS[report]
+    assert (ROOT / path).is_file()
+    tree = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert f"{path.parts[2]}/" in tree
 
 
 def test_a_check_of_the_old_form_is_told_the_new_one(install: Callable[[str, str, str], None]) -> None:

@@ -30,7 +30,7 @@ def compile_loop(*, reassociate: bool = False, kept: bool = False) -> Callable[[
         reassociate: Sums may be taken in any order, and products added without rounding between; never with the "no NaN" or
             "no infinity" flags.
         kept: The machine code is kept on disk, so that the next process need not compile. Loops that only others call
-            are part of these.
+            are part of these, so that it is made again when any file of the loop's folder has changed.
     """
     fastmath: set[str] = {"reassoc", "contract", "nsz"} if reassociate else set()
     # numpy's model of errors: a division by zero raises nothing, so that no code for raising is made.
@@ -43,11 +43,20 @@ def compile_loop(*, reassociate: bool = False, kept: bool = False) -> Callable[[
             except RuntimeError:  # numba found no directory that it may write its cache to
                 made = None
             if made is not None and is_private(Path(made.stats.cache_path or "")):
+                _stamp_folder(made, Path(function.__code__.co_filename).parent)
                 _load_alone(made)
                 return cast("F", made)
         return cast("F", njit(**options)(function))
 
     return decorate
+
+
+def _stamp_folder(dispatcher: Any, folder: Path) -> None:  # numba's, whose parts have no types
+    """Lets the machine code hold for the files of this folder as they are: numba looks at the loop's own file alone."""
+    index = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        files = sorted(folder.glob("*.py"))
+        vars(index)["_source_stamp"] = [(file.name, file.stat().st_mtime, file.stat().st_size) for file in files]
 
 
 def _load_alone(dispatcher: Any) -> None:  # numba's, whose parts have no types

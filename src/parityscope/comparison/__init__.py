@@ -20,8 +20,9 @@ from parityscope.comparison._metric import Metric, all_metrics, measure_all
 from parityscope.comparison._plain import from_plain, to_plain
 from parityscope.comparison._scores import Scores, can_be_scores, likely_scores
 from parityscope.comparison.measure import measure_pair
+from parityscope.comparison.moments import Moments, scale_by_power
 from parityscope.comparison.replayed import ReplayStatistics, measure_replay
-from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics, scale_by_power
+from parityscope.comparison.statistics import Exact, Floats, Statistics
 
 __all__ = [
     "CHANNEL_FLOOR",

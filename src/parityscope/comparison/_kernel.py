@@ -36,12 +36,14 @@ from parityscope.comparison._loops import (
     is_nonfinite,
     largest_bits,
 )
+from parityscope.comparison.moments import loop_over_moments
 from parityscope.compiling import compile_loop
 
 __all__ = ["measure_block"]
 
 _SHIFT = 52 - MANTISSA_BITS
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
+_add_sums = compile_loop(reassociate=True)(loop_over_moments)
 
 
 @compile_loop()
@@ -54,31 +56,6 @@ def _widen_block(source: np.ndarray, wide: np.ndarray) -> None:
 def _subtract_blocks(candidate: np.ndarray, reference: np.ndarray, error: np.ndarray) -> None:
     for i in range(error.shape[0]):
         error[i] = candidate[i] - reference[i]
-
-
-@compile_loop(reassociate=True)
-def _add_sums(reference: np.ndarray, candidate: np.ndarray, error: np.ndarray, moments: np.ndarray) -> None:
-    e1 = a1 = e2 = r1 = c1 = r2 = c2 = rc = 0.0
-    for i in range(error.shape[0]):
-        r = reference[i]
-        c = candidate[i]
-        e = error[i]
-        e1 += e
-        a1 += abs(e)
-        e2 += e * e
-        r1 += r
-        c1 += c
-        r2 += r * r
-        c2 += c * c
-        rc += r * c
-    moments[0] += e1
-    moments[1] += a1
-    moments[2] += e2
-    moments[3] += r1
-    moments[4] += c1
-    moments[5] += r2
-    moments[6] += c2
-    moments[7] += rc
 
 
 @compile_loop()
@@ -97,7 +74,7 @@ def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:
 
 @compile_loop(reassociate=True)
 def _add_ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
-    """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
+    """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[0], largest to [1]."""
     total = 0.0
     largest = np.uint64(0)
     for i in range(reference.shape[0]):
@@ -110,8 +87,8 @@ def _add_ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: 
         distance = np.uint64(max(r, c)) - np.uint64(min(r, c))
         total += np.float64(distance)
         largest = max(largest, distance)
-    moments[8] += total
-    moments[9] = max(moments[9], np.float64(largest))
+    moments[0] += total
+    moments[1] = max(moments[1], np.float64(largest))
 
 
 @compile_loop()
@@ -180,7 +157,7 @@ def measure_block(
         mask: the magnitude bits of a key.
         first: flat index of element 0 in the whole tensor.
         inner: elements between one channel and the next.
-        moments: float64, (10,): sums of e, |e|, e^2, r, c, r^2, c^2, r c, ULPs; largest ULP.
+        moments: float64, (2 + SUMS,): sum of the ULPs, the largest ULP, and the sums of `moments`.
         counts: int64, (7,): non-finite in the reference only, the candidate only, both but different, agreeing;
             finite pairs; exact zeros among the errors; lowest flat index that disagrees.
         extremes: int64, (8,): range of the reference (ordered keys), lowest and highest sketch bin used, bits of the
@@ -243,7 +220,7 @@ def measure_block(
             _add_ulps(kept_reference[:m], kept_candidate[:m], mask, moments)
         counts[4] += m
         bits = e.view(np.int64)
-        _add_sums(r, c, e, moments)
+        _add_sums(r, c, e, moments[2:])
         if largest > extremes[4]:
             extremes[4] = largest
             found = first_with(bits, largest)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from parityscope.comparison._channels import merge_channels
 from parityscope.comparison._histogram import merge_histograms, merge_sketches
 from parityscope.comparison._scores import merge_scores
-from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Moments, Statistics, scale_by_power
+from parityscope.comparison.moments import Moments, merge_moments, scale_by_power
+from parityscope.comparison.statistics import NO_STATES, Exact, Floats, Statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +67,7 @@ def merge_floats(first: Floats, second: Floats) -> Floats:
         conflicting=first.conflicting + second.conflicting,
         agreeing=first.agreeing + second.agreeing,
         first_disagreeing=second.first_disagreeing if first.first_disagreeing is None else first.first_disagreeing,
-        moments=_merge_moments(first.moments, second.moments),
+        moments=merge_moments(first.moments, second.moments),
         ulp=first.ulp + second.ulp,
         ulp_max=max(first.ulp_max, second.ulp_max),
         max_abs=larger.max_abs,
@@ -79,30 +80,9 @@ def merge_floats(first: Floats, second: Floats) -> Floats:
     )
 
 
-def _merge_moments(first: Moments, second: Moments) -> Moments:
-    """Sums over both, in the larger unit of those that hold anything but zeros."""
-    unit = max((moments.exponent for moments in (first, second) if _holds_values(moments)), default=0)
-    one, two = first.at(unit), second.at(unit)
-    return Moments(
-        error=one.error + two.error,
-        abs_error=one.abs_error + two.abs_error,
-        error2=one.error2 + two.error2,
-        reference=one.reference + two.reference,
-        candidate=one.candidate + two.candidate,
-        reference2=one.reference2 + two.reference2,
-        candidate2=one.candidate2 + two.candidate2,
-        product=one.product + two.product,
-        exponent=unit,
-    )
-
-
-def _holds_values(moments: Moments) -> bool:
-    return moments.reference2 > 0 or moments.candidate2 > 0
-
-
 def _unit_factor(moments: Moments, unit: int) -> float:
     """What sums of squares are multiplied by to be in `unit`; sums of nothing but zeros stay as they are."""
-    return scale_by_power(1.0, 2 * (moments.exponent - unit)) if _holds_values(moments) else 1.0
+    return scale_by_power(1.0, 2 * (moments.exponent - unit)) if moments.holds_values else 1.0
 
 
 def _merge_ranges(

@@ -24,7 +24,8 @@ from parityscope.comparison._bins import VALUE_OFFSET
 from parityscope.comparison._channels import Channels, summarize_channels, trim_channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._scores import Scores
-from parityscope.comparison.statistics import Exact, Floats, Moments, Statistics
+from parityscope.comparison.moments import Moments
+from parityscope.comparison.statistics import Exact, Floats, Statistics
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

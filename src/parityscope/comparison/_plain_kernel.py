@@ -9,6 +9,7 @@ import numpy as np
 
 from parityscope.comparison._bins import BINS_PER_OCTAVE, MANTISSA_BITS, OCTAVES, SKETCH_WIDTH, VALUE_BINS
 from parityscope.comparison._layout import STRETCH
+from parityscope.comparison.moments import add_moments
 
 __all__ = ["measure_block", "replay_block"]
 
@@ -70,7 +71,7 @@ def _measure_part(
         squares[0] += np.bincount(at, e * e, channels)
         squares[1] += np.bincount(at, r * r, channels)
     counts[4] += r.size
-    _add_moments(r, c, e, moments)
+    add_moments(r, c, e, moments[2:])
     _add_distances(*keys, mask, moments)
     _add_range(r.view(np.int64), extremes[0:2])
     _add_range(c.view(np.int64), extremes[6:8])
@@ -94,27 +95,16 @@ def _count_nonfinite(r: np.ndarray, c: np.ndarray, counts: np.ndarray) -> np.nda
     return np.flatnonzero((in_reference | in_candidate) & ~agreeing)
 
 
-def _add_moments(r: np.ndarray, c: np.ndarray, e: np.ndarray, moments: np.ndarray) -> None:
-    moments[0] += e.sum()
-    moments[1] += np.abs(e).sum()
-    moments[2] += (e * e).sum()
-    moments[3] += r.sum()
-    moments[4] += c.sum()
-    moments[5] += (r * r).sum()
-    moments[6] += (c * c).sum()
-    moments[7] += (r * c).sum()
-
-
 def _add_distances(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
-    """Distances in ULPs of two sign-and-magnitude integers; both zeros are one point. Sum to moments[8], largest to [9]."""
+    """Distances in ULPs of two sign-and-magnitude integers; both zeros are one point. Sum to moments[0], largest to [1]."""
     sides = []
     for keys in (reference, candidate):
         wide = keys.astype(np.int64)
         sign = wide >> 63
         sides.append(((wide & mask) ^ sign) - sign)
     distances = np.maximum(*sides).view(np.uint64) - np.minimum(*sides).view(np.uint64)
-    moments[8] += distances.astype(np.float64).sum()
-    moments[9] = max(moments[9], float(distances.max()))
+    moments[0] += distances.astype(np.float64).sum()
+    moments[1] = max(moments[1], float(distances.max()))
 
 
 def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:

@@ -26,7 +26,8 @@ from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._layout import Layout, blocks_of_rows
 from parityscope.comparison._ulp import magnitude_mask, ulp_keys, ulp_unit
-from parityscope.comparison.statistics import Floats, Moments, scale_by_power
+from parityscope.comparison.moments import SUMS, read_moments, scale_by_power
+from parityscope.comparison.statistics import Floats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +68,7 @@ _IDLE: list[_Tables] = []  # list.pop and list.append are atomic, so that thread
 def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels | None]:
     """Statistics of the elements from flat index `start` to `stop`."""
     channels = rows.layout.channels
-    moments = np.zeros(10)
+    moments = np.zeros(2 + SUMS)
     counts = np.zeros(7, np.int64)
     counts[6] = NOWHERE
     extremes = np.array([_MAGNITUDE, -_MAGNITUDE, SKETCH_WIDTH, 0, 0, NOWHERE, _MAGNITUDE, -_MAGNITUDE], np.int64)
@@ -106,19 +107,9 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
         conflicting=int(counts[2]),
         agreeing=int(counts[3]),
         first_disagreeing=index_in(rows.shape, int(counts[6]), rows.parts),
-        moments=Moments(
-            error=float(moments[0]),
-            abs_error=float(moments[1]),
-            error2=float(moments[2]),
-            reference=float(moments[3]),
-            candidate=float(moments[4]),
-            reference2=float(moments[5]),
-            candidate2=float(moments[6]),
-            product=float(moments[7]),
-            exponent=rows.exponent,
-        ),
-        ulp=float(moments[8]) / unit,
-        ulp_max=float(moments[9]) / unit,
+        moments=read_moments(moments[2:], rows.exponent),
+        ulp=float(moments[0]) / unit,
+        ulp_max=float(moments[1]) / unit,
         max_abs=scale_by_power(float(extremes[4:5].view(np.float64)[0]), rows.exponent),
         max_index=index_in(rows.shape, int(extremes[5]), rows.parts),
         reference_range=_read_range(extremes[0:2], rows.exponent, int(counts[4])),

@@ -28,7 +28,7 @@ from parityscope.comparison._channels import Channels, merge_channels
 from parityscope.comparison._exact import compare_exact, compare_text
 from parityscope.comparison._layout import Layout, blocks_of_rows, exponent_of, flat_row, layout_of, working_dtype
 from parityscope.comparison.measure import kind_of_pair, real_and_imaginary, work_in_stretches
-from parityscope.comparison.statistics import scale_by_power
+from parityscope.comparison.moments import scale_by_power
 
 if TYPE_CHECKING:
     from parityscope.comparison.statistics import Exact

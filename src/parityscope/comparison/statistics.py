@@ -21,44 +21,11 @@ if TYPE_CHECKING:
     from parityscope.comparison._channels import Channels
     from parityscope.comparison._histogram import Histogram, Sketch
     from parityscope.comparison._scores import Scores
+    from parityscope.comparison.moments import Moments
 
-__all__ = ["NO_STATES", "Exact", "Floats", "Moments", "Statistics", "scale_by_power"]
+__all__ = ["NO_STATES", "Exact", "Floats", "Statistics"]
 
 NO_STATES: Mapping[str, Any] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
-    """Float64 sums over the pairs whose values are both finite; r the reference, c the candidate, e = c - r.
-
-    Values were divided by 2^exponent first: sums of values are in that unit, sums of squares in its square. It is 0
-    for everything but float64 tensors with magnitudes beyond 2^100 or all below 2^-100.
-    """
-
-    error: float = 0.0
-    abs_error: float = 0.0
-    error2: float = 0.0
-    reference: float = 0.0
-    candidate: float = 0.0
-    reference2: float = 0.0
-    candidate2: float = 0.0
-    product: float = 0.0
-    exponent: int = 0
-
-    def at(self, exponent: int) -> Moments:
-        """The same sums in the unit 2^exponent."""
-        one, two = self.exponent - exponent, 2 * (self.exponent - exponent)
-        return Moments(
-            error=scale_by_power(self.error, one),
-            abs_error=scale_by_power(self.abs_error, one),
-            error2=scale_by_power(self.error2, two),
-            reference=scale_by_power(self.reference, one),
-            candidate=scale_by_power(self.candidate, one),
-            reference2=scale_by_power(self.reference2, two),
-            candidate2=scale_by_power(self.candidate2, two),
-            product=scale_by_power(self.product, two),
-            exponent=exponent,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -168,11 +135,3 @@ class Statistics:
     def nonfinite_agreeing(self) -> int:
         """Elements that are NaN on both sides, or the same infinity."""
         return 0 if self.floats is None else self.floats.agreeing
-
-
-def scale_by_power(value: float, exponent: int) -> float:
-    """Gives value * 2^exponent; infinite where float64 ends."""
-    try:
-        return math.ldexp(value, exponent)
-    except OverflowError:
-        return math.copysign(math.inf, value)

@@ -36,8 +36,8 @@ from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.backends.sim import prepare_world
+from parityscope.comparison.moments import scale_by_power
 from parityscope.comparison.rows import Align, align_as_given
-from parityscope.comparison.statistics import scale_by_power
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import Program, wide_program

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.comparison.statistics import scale_by_power
+from parityscope.comparison.moments import scale_by_power
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
