@@ -22,8 +22,8 @@ Data flows one way through these modules, first to last:
 * `report`, `cli`: how it is shown;
 * `api`          : the same for Python.
 
-The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `verify`; `assert_parity` is for
-tests, and `load_study` reads a study again. Nothing is imported before one of them is asked for.
+The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `verify`, `diff`;
+`assert_parity` is for tests, and `load_study` reads a study again. Nothing is imported before one of them is asked for.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from parityscope.api.asserting import assert_parity
     from parityscope.api.failing import ParityFailure
     from parityscope.api.results import Result
-    from parityscope.api.verbs import compare, diagnose, load_study, localize, predict, verify
+    from parityscope.api.verbs import compare, diagnose, diff, load_study, localize, predict, verify
 
 __all__ = [
     "ParityError",
@@ -47,6 +47,7 @@ __all__ = [
     "assert_parity",
     "compare",
     "diagnose",
+    "diff",
     "load_study",
     "localize",
     "predict",
@@ -56,7 +57,7 @@ _HOMES = {
     "ParityFailure": "failing",
     "Result": "results",
     "assert_parity": "asserting",
-    **dict.fromkeys(("compare", "diagnose", "load_study", "localize", "predict", "verify"), "verbs"),
+    **dict.fromkeys(("compare", "diagnose", "diff", "load_study", "localize", "predict", "verify"), "verbs"),
 }
 
 

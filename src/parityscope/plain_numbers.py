@@ -1,11 +1,15 @@
-"""Numbers that somebody typed: plain decimal ones, so that `1_0`, full-width digits, nan and 1e400 are mistakes and no limits."""
+"""Numbers as they are written: by somebody who typed them, and in documents.
+
+Typed ones are plain decimal numbers, so that `1_0`, full-width digits, nan and 1e400 are mistakes and no limits. Documents are
+strict JSON, in which a number that is not finite is one of the strings "NaN", "Infinity" and "-Infinity".
+"""
 
 from __future__ import annotations
 
 import math
 import re
 
-__all__ = ["plain_number"]
+__all__ = ["as_number", "plain_number"]
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST = 400  # characters; chosen: more than the digits of any double
@@ -16,3 +20,19 @@ def plain_number(text: str) -> float:
     text = text.strip()
     value = float(text) if len(text) <= _LONGEST and _DECIMAL.fullmatch(text) else math.nan
     return value if math.isfinite(value) else math.nan
+
+
+def as_number(value: object) -> float | None:
+    """A number of a document as a float; None when it is absent.
+
+    Raises:
+        ValueError: it is a string, but none of the three that stand for a number.
+        TypeError: it is neither a number nor a string.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) and value not in {"NaN", "Infinity", "-Infinity"}:
+        raise ValueError(f"{value!r} is not a number of a study document")
+    if not isinstance(value, str | int | float):
+        raise TypeError(f"{value!r} is not a number of a study document")
+    return float(value)

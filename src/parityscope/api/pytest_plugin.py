@@ -4,8 +4,8 @@
         parity("model.onnx", candidate="trt:f16", inputs="samples/")
 
 It fails as `assert_parity` does, with the first screen. `--parity-update` writes what was measured into
-`parity/<file>-<test>.json` beside the test; from then on the test fails, too, where an output's error has grown to more than
-`GROWTH` times that, though it may still be within. Of a test that fails the whole study is written below `--parity-reports`
+`parity/<file>-<test>.json` beside the test; from then on the test fails, too, where an output's error has grown beyond noise,
+though it may still be within. Of a test that fails the whole study is written below `--parity-reports`
 (by default `parity-reports`), and its `report.html` is named among the properties of the test, which JUnit's XML carries.
 """
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
     from parityscope.api.results import Result
 
-__all__ = ["GROWTH", "Parity", "parity", "pytest_addoption"]
+__all__ = ["Parity", "parity", "pytest_addoption"]
 
-GROWTH = 2.0  # chosen: errors of rounding in another order differ by a factor of two at the most in 59 of 100 cases
 _PROPERTY = "parity_report"
 _LARGEST = 1 << 20  # bytes of a baseline: a line an output. Chosen
 
@@ -132,11 +131,11 @@ def _read_baseline(path: Path) -> Mapping[str, float]:
 
 
 def _errors_grown(before: Mapping[str, float], now: Mapping[str, float]) -> list[tuple[str, float, float]]:
-    """The outputs whose error has grown by more than `GROWTH` and by more than one rounding of FP32."""
-    from parityscope.expectation import FLOAT32_ROUNDING
+    """The outputs whose error has grown beyond noise."""
+    from parityscope.study.changes.noise import direction_beyond_noise
 
     return [
         (name, before[name], error)
         for name, error in now.items()
-        if name in before and not error <= max(GROWTH * before[name], FLOAT32_ROUNDING)
+        if name in before and direction_beyond_noise(before[name], error) > 0
     ]

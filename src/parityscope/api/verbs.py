@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from parityscope.api.given import Candidate, Data, Network
     from parityscope.expectation.forecasts import Forecast
     from parityscope.records import Budget, Policy
+    from parityscope.study.changes.comparing import StudyChanges
     from parityscope.verification import Verification
 
-__all__ = ["compare", "diagnose", "load_study", "localize", "predict", "verify"]
+__all__ = ["compare", "diagnose", "diff", "load_study", "localize", "predict", "verify"]
 
 _MEMORY = 512 << 20  # bytes, as on the command line
 
@@ -176,6 +177,20 @@ def load_study(folder: str | Path) -> Result:
 
     found = study.load_study(Path(folder))
     return Result(document=found.document, folder=found.folder)
+
+
+def diff(before: str | Path | Result, after: str | Path | Result) -> StudyChanges:
+    """What became better or worse between two studies, beyond noise, and which versions and settings changed.
+
+    Raises:
+        ParityError: a folder holds no study, or they have no output in common.
+    """
+    from parityscope.study import as_written
+    from parityscope.study.changes.comparing import compare_studies
+
+    results = [one if isinstance(one, Result) else load_study(one) for one in (before, after)]
+    with as_written():
+        return compare_studies(results[0].document, results[1].document)
 
 
 def _answer_request(

@@ -30,7 +30,13 @@ __all__ = [
     "terminal_width",
 ]
 
-_FORMATS_OF_SUFFIXES = {".html": "html", ".json": "json", ".txt": "text"}
+_SUFFIXES = {
+    ".html": "html",
+    ".json": "json",
+    ".md": "markdown",
+    ".txt": "text",
+}  # of a file, and the format it is written in
+_COMMON = ("html", "json", "text")
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
 _claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
 
@@ -57,14 +63,16 @@ def check_model_file(path: Path) -> None:
     read_message(path)
 
 
-def claim_report(path: Path | None, option: str) -> None:
-    """Claims, before the work is done, the file that `option` gives for a report, if it gives one.
+def claim_report(path: Path | None, option: str, forms: Forms | None = None) -> None:
+    """Claims, before the work is done, the file that `option` gives for a report of these forms, if it gives one.
 
     Raises:
         ParityError: its suffix says no format, or as `claim_file`.
     """
-    if path is not None and path.suffix not in _FORMATS_OF_SUFFIXES:
-        raise ParityError(f"{option} {path} has no suffix that says how to write it", fix="use .html, .json or .txt")
+    known = [suffix for suffix, name in _SUFFIXES.items() if name in (forms.names if forms else _COMMON)]
+    if path is not None and path.suffix not in known:
+        fix = f"use {', '.join(known[:-1])} or {known[-1]}"
+        raise ParityError(f"{option} {path} has no suffix that says how to write it", fix=fix)
     claim_file(path, option)
 
 
@@ -132,7 +140,7 @@ def _lock_marker(marker: Path) -> int | None:
 def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:
     """Prints a document in one of its formats, and writes it to `report` as well if that is given."""
     if report is not None:
-        write_whole(report, forms.render(document, _FORMATS_OF_SUFFIXES[report.suffix]))
+        write_whole(report, forms.render(document, _SUFFIXES[report.suffix]))
     width, color = terminal_width()
     text = forms.render(document, format_name, width=width, color=color)
     if color and format_name == "text":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-from parityscope.languages import say_in_language
+from parityscope.languages import columns_of, say_in_language
 from parityscope.visible import visible_data
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "VERDICT_STYLES",
     "command_line",
     "print_heading",
+    "print_labelled",
     "print_not_examined",
     "print_paragraph",
     "print_rows_left",
@@ -75,6 +76,22 @@ def print_paragraph(console: Console, text: str, style: str = "", *, indent: int
 def command_line(console: Console, line: str, *, indent: int = 2) -> None:
     """A line of a command or of code, never wrapped: it is there to be copied."""
     console.print(f"{INDENT * indent}{line}", style="cyan", soft_wrap=True)
+
+
+def print_labelled(console: Console, rows: Sequence[tuple[str, str]]) -> None:
+    """Rows of a label and what it is about, both in the language that is spoken, set in."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    labels = [say_in_language(label) for label, _ in rows]
+    grid.add_column(width=max(map(columns_of, labels), default=0), no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, (_, text) in zip(labels, rows, strict=True):
+        grid.add_row(Text(label, style="bold"), Text(say_in_language(text)))
+    if rows:
+        console.print(Padding(grid, (0, 0, 0, len(INDENT))))
 
 
 def print_table(

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
+from parityscope.report._markup import escape_markup
 from parityscope.report._tensors import GRADES
 from parityscope.report.as_text import plain_first_screen
 from parityscope.report.words import as_number, clean, format_percent
@@ -26,7 +27,7 @@ def render_markdown(document: Mapping[str, Any]) -> str:
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     title, *rest = plain_first_screen(document, width=1000).splitlines()
-    yield f"### {_escape_markup(title)}"
+    yield f"### {escape_markup(title)}"
     yield ""
     if rest:
         yield from _fence_lines(rest)
@@ -56,8 +57,8 @@ def _table_of_outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         verdict, grade = str(one.get("verdict")), str(one.get("grade") or "")
         named = "" if verdict == "beyond" and grade == "beyond" else GRADES.get(grade, clean(grade))
         yield (
-            f"| {_SYMBOLS.get(verdict, '?')} | {_escape_markup(clean(one.get('name', '')))} | "
-            f"{_escape_markup(told)} | {_escape_markup(named)} |"
+            f"| {_SYMBOLS.get(verdict, '?')} | {escape_markup(clean(one.get('name', '')))} | "
+            f"{escape_markup(told)} | {escape_markup(named)} |"
         )
     if len(outputs) > _MOST:
         yield f"\n{len(outputs) - _MOST} more outputs are in the report."
@@ -65,16 +66,11 @@ def _table_of_outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _list_causes(findings: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in findings:
-        claim = _escape_markup(clean(one.get("claim") or one.get("title") or ""))
+        claim = escape_markup(clean(one.get("claim") or one.get("title") or ""))
         share = as_number(one.get("share"))
         explains = "" if share is None else f" It explains {format_percent(share)} of the output error."
         yield ""
-        yield f"- **{_escape_markup(clean(one.get('code', '')))}** {claim}{explains}"
-
-
-def _escape_markup(text: str) -> str:
-    """`text` in which nothing is taken for markup."""
-    return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
+        yield f"- **{escape_markup(clean(one.get('code', '')))}** {claim}{explains}"
 
 
 RENDERER = Renderer(name="markdown", suffix=".md", render=render_markdown)

@@ -1,13 +1,14 @@
 """How numbers and names are written for people: three significant digits, one unit per quantity, nothing hidden.
 
-Documents are strict JSON, so a non-finite number is one of the strings "NaN", "Infinity" and "-Infinity"; `as_number` is
-the only place that reads them. A value that is absent (None) is written as a dash and is never taken for NaN.
+Numbers of documents are read by `as_number`. A value that is absent (None) is written as a dash and is never taken for NaN.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+
+from parityscope.plain_numbers import as_number
 
 __all__ = [
     "ABSENT",
@@ -33,22 +34,6 @@ _LARGEST_WRITTEN_OUT = 5
 _SMALLEST_PERCENTAGE = (
     1e-4  # chosen: nobody acts on less than a hundredth of a percent, and 4.07e-4 % has to be read twice
 )
-
-
-def as_number(value: object) -> float | None:
-    """A number of the document as a float; None when it is absent.
-
-    Raises:
-        ValueError: it is a string, but none of the three that stand for a number.
-        TypeError: it is neither a number nor a string.
-    """
-    if value is None:
-        return None
-    if isinstance(value, str) and value not in {"NaN", "Infinity", "-Infinity"}:
-        raise ValueError(f"{value!r} is not a number of a study document")
-    if not isinstance(value, str | int | float):
-        raise TypeError(f"{value!r} is not a number of a study document")
-    return float(value)
 
 
 def format_figure(value: object) -> str:

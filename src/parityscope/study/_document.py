@@ -55,6 +55,7 @@ def document_of(known: Examination) -> dict[str, Any]:
             "candidate": {
                 **_plain_side(known.candidate, run.candidate_environment, run.candidate_seconds),
                 "executed": run.executed.executed if run.executed else "",
+                "nbytes": model_of(case.model, known.candidate).nbytes,
                 "declared": case.policy.declared,
                 "spread": run.spread,
                 "changing": run.changing,

@@ -1,0 +1,30 @@
+"""What changed for a terminal: one line of answer, then what, since what, and where, in labelled rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from parityscope.languages import say_in_language
+from parityscope.report._console import VERDICT_STYLES, print_labelled, print_paragraph, write_to_console
+from parityscope.report.diff.view import view_changes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+__all__ = ["changes_as_text"]
+
+
+def changes_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
+    return write_to_console(_print_changes, view_changes(document), width=width, color=color)
+
+
+def _print_changes(console: Console, model: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    told = f"{model['symbol']} {model['model']}: {say_in_language(model['title'])}"
+    console.print(Text(told, style=VERDICT_STYLES[model["css"]]))
+    print_paragraph(console, model["basis"], "dim", indent=1)
+    print_labelled(console, [(row["label"], row["text"]) for row in model["rows"]])

@@ -1,0 +1,224 @@
+"""The view model of what changed: a title, labelled rows of the first screen, and whole tables for the page."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from parityscope.report.words import (
+    ABSENT,
+    as_number,
+    clean,
+    format_bytes,
+    format_count,
+    format_percent,
+    format_ratio,
+    format_seconds,
+    shorten_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["view_changes"]
+
+_SYMBOLS = {
+    "worse": ("\N{MULTIPLICATION X}", "beyond"),
+    "better": ("\N{CHECK MARK}", "within"),
+    "same": ("\N{CHECK MARK}", "within"),
+    "incomplete": ("?", "incomplete"),
+}
+_MOST_FACTS = 3  # named on the first screen; chosen
+_MOST_OUTPUTS = 4
+_NAME = 60  # characters of a name in a row
+
+
+def view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What a terminal, a page and a comment show of a diff."""
+    symbol, css = _SYMBOLS[document["verdict"]]
+    before, after = document["before"], document["after"]
+    outputs = sorted(map(_view_output, document["outputs"]), key=lambda one: _ORDER[one["change"]])
+    return {
+        "verdict": clean(document["verdict"]),
+        "symbol": symbol,
+        "css": css,
+        "title": _describe_verdict(document),
+        "model": clean(after["model"]),
+        "basis": _describe_basis(before, after),
+        "rows": [{"label": label, "text": text} for label, text in _list_rows(document, outputs)],
+        "outputs": outputs,
+        "facts": [_view_fact(one) for one in document["facts"]],
+        "causes": [_view_cause(one) for one in document["causes"]],
+        "layers": [_view_layer(one) for one in document["layers"]],
+        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
+        "command": clean(document["command"]),
+        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
+        "schema": clean(document["schema"]),
+    }
+
+
+_ORDER = {"worse": 0, "better": 1, "same": 2}
+
+
+def _describe_verdict(document: Mapping[str, Any]) -> str:
+    counts = {way: sum(one["change"] == way for one in document["outputs"]) for way in _ORDER}
+    whole = len(document["outputs"])
+    if document["verdict"] == "worse":
+        told = f"worse: {counts['worse']} of {whole} outputs"
+        return f"{told}; better: {counts['better']}" if counts["better"] else told
+    if document["verdict"] == "incomplete":
+        return "nothing worse was found, and something could not be compared"
+    if document["verdict"] == "better":
+        return f"better: {counts['better']} of {whole} outputs, none worse"
+    return "nothing changed beyond noise"
+
+
+def _describe_basis(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    targets = [clean(one["candidate"]) for one in (before, after)]
+    told = targets[0] if targets[0] == targets[1] else f"{targets[0]} → {targets[1]}"
+    return f"{told}, {clean(before['created'])} → {clean(after['created'])}"
+
+
+def _list_rows(document: Mapping[str, Any], outputs: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    changed = [one for one in outputs if one["change"] != "same"]
+    for one in changed[:_MOST_OUTPUTS]:
+        yield one["change"].capitalize(), f"{one['name']!r}: {one['told']}"
+    if len(changed) > _MOST_OUTPUTS:
+        yield "", f"and {len(changed) - _MOST_OUTPUTS} more outputs"
+    yield from _rows_of_facts(document)
+    yield from _rows_of_causes(document["causes"])
+    yield from _rows_of_layers(document)
+    yield from _rows_of_measures(document)
+    for one in document["skipped"]:
+        yield "Not compared", f"{clean(one['what'])}: {clean(one['reason'])}"
+
+
+def _rows_of_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    facts = document["facts"]
+    changed = document["verdict"] in {"worse", "better"}
+    if not facts:
+        if changed:
+            yield "Since", "nothing that the studies tell of changed: run one of them again"
+        return
+    label = "Since" if changed else "Changed"
+    for place, one in enumerate(facts[:_MOST_FACTS]):
+        yield label if place == 0 else "", _describe_fact(one)
+    if len(facts) > _MOST_FACTS:
+        yield "", f"and {len(facts) - _MOST_FACTS} more facts; one of them did it, or several together"
+    elif changed and len(facts) > 1:
+        yield "", "one of these did it, or several together"
+
+
+def _describe_fact(fact: Mapping[str, Any]) -> str:
+    name = shorten_name(fact["name"], _NAME)
+    was, now = (shorten_name(fact[key], _NAME) if fact[key] else "none" for key in ("before", "after"))
+    return f"{clean(fact['place'])} {name}: {was} → {now}"
+
+
+def _rows_of_causes(causes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for change in ("new", "gone"):
+        found = [one for one in causes if one["change"] == change]
+        for one in found[:2]:
+            yield f"{change.capitalize()} cause", _describe_cause(one)
+        if len(found) > 2:
+            yield "", f"and {len(found) - 2} more causes"
+
+
+def _describe_cause(cause: Mapping[str, Any]) -> str:
+    at = f", at {shorten_name(cause['place'], _NAME)}" if cause["place"] else ""
+    return f"{clean(cause['code'])} {clean(cause['title'])}{at}"
+
+
+def _rows_of_layers(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    layers = document["layers"]
+    if layers:
+        first = layers[0]
+        yield "Layers", f"{len(layers)} of {document['layers_compared']} changed, first {_describe_layer(first)}"
+        worst = max(layers, key=_moved_error)
+        if worst is not first:
+            yield "", f"most {_describe_layer(worst)}"
+    precisions = document["precisions"]
+    if precisions:
+        one = precisions[0]
+        named = f"{shorten_name(one['node'], _NAME)}: {clean(one['before'])} → {clean(one['after'])}"
+        yield "Precision", f"{len(precisions)} nodes compute in another, first {named}"
+
+
+def _moved_error(layer: Mapping[str, Any]) -> float:
+    was, now = (as_number(one) or 0.0 for one in layer["errors"])
+    moved = abs(now - was)
+    return math.inf if math.isnan(moved) else moved
+
+
+def _describe_layer(layer: Mapping[str, Any]) -> str:
+    where = f"{shorten_name(layer['node'] or layer['tensor'], _NAME)} ({clean(layer['op_type'])})"
+    was, now = (format_percent(one) for one in layer["errors"])
+    return f"{where}: it introduces {was} → {now}" if layer["measure"] == "introduced" else f"{where}: {was} → {now}"
+
+
+def _rows_of_measures(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    was, now = document["seconds"]
+    ratio = None if not was or not now else as_number(now / was)
+    if ratio is not None and not 1 / 2 <= ratio <= 2:  # measured once: what is less is the machine's
+        yield (
+            "Time",
+            f"{format_seconds(was)} → {format_seconds(now)} a sample; it was measured once, and verify measures it well",
+        )
+    was, now = document["nbytes"]
+    if was and now and was != now:
+        yield "Size", f"{format_bytes(was)} → {format_bytes(now)}"
+
+
+def _view_output(output: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "name": clean(output["name"]),
+        "change": output["change"],
+        "verdicts": _told_change(*map(clean, output["verdicts"])),
+        "errors": _told_change(*(format_percent(one, exact=True) for one in output["errors"])),
+        "nonfinite": _told_change(*map(format_count, output["nonfinite"])),
+        "told": "; ".join(_list_words(output)),
+    }
+
+
+def _list_words(output: Mapping[str, Any]) -> Iterator[str]:
+    was, now = map(clean, output["verdicts"])
+    if was != now:
+        yield f"{was} → {now}"
+    lost, gained = output["nonfinite"]
+    if lost != gained:
+        yield f"{format_count(lost)} → {format_count(gained)} elements are NaN or infinite"
+    old, new = output["errors"]
+    ratio = format_ratio(old, new) if output["change"] != "same" else ""
+    if any(one is not None for one in (old, new)):
+        yield f"{format_percent(old)} → {format_percent(new)}{f', {ratio}' if ratio else ''}"
+
+
+def _told_change(was: str, now: str) -> str:
+    return was if was == now else f"{was} → {now}"
+
+
+def _view_fact(fact: Mapping[str, Any]) -> dict[str, str]:
+    return {key: clean(fact[key]) or ABSENT for key in ("place", "name", "before", "after")} | {
+        "matters": clean(fact["matters"])
+    }
+
+
+def _view_cause(cause: Mapping[str, Any]) -> dict[str, str]:
+    shares = _told_change(*(format_percent(one) for one in cause["shares"]))
+    return {
+        "change": cause["change"],
+        "code": clean(cause["code"]),
+        "title": clean(cause["title"]),
+        "place": clean(cause["place"]) or ABSENT,
+        "share": shares,
+    }
+
+
+def _view_layer(layer: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "change": layer["change"],
+        "node": clean(layer["node"] or layer["tensor"]),
+        "op_type": clean(layer["op_type"]),
+        "measure": "introduced" if layer["measure"] == "introduced" else "rel_l2",
+        "errors": _told_change(*(format_percent(one, exact=True) for one in layer["errors"])),
+    }
