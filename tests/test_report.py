@@ -243,7 +243,36 @@ def test_without_a_cause_the_view_says_so() -> None:
     assert "no cause was looked for" in view_study(documents.within())["no_cause"]
     document = documents.detector(16)
     document["findings"] = []
-    assert "No experiment supported a cause" in view_study(document)["no_cause"]
+    told = view_study(document)["no_cause"]
+    assert (
+        "the smallest region that holds the error is p2o.BatchNormalization.1 (BatchNormalization), which makes 99.8 %"
+        in told
+    )
+    assert (
+        "Ruled out by experiment: The epsilon of the normalisation becomes zero in FP16 (would have shown: the error"
+        in told
+    )
+    assert "Next: reduce the study" in told
+    first = document["suspects"][0]
+    first["explanation"] = {"nearest": [{"words": "index 2 of axis 1 multiplied by 0.26", "share": 0.31}]}
+    first["region"] = ["one", "two", "three"]
+    told = view_study(document)["no_cause"]
+    assert "one of 3 nodes, from one to three" in told
+    assert "which is no cause: index 2 of axis 1 multiplied by 0.26, 31.0 % of" in told
+    assert "record what two gives: whether it is right halves the region" in told
+    document["suspects"] = []
+    assert "any of 672 nodes can hold the error" in view_study(document)["no_cause"]
+
+
+def test_a_comparison_names_the_command_that_asks_why() -> None:
+    document = documents.detector(16)
+    document["findings"] = []
+    document["question"] = {"asked": {"depth": "outputs"}}
+    document["command"] = "parityscope compare page.onnx --candidate 'openvino:f16' --ladder --inputs page.npz"
+    view = view_study(document)
+    assert "this command compares outputs alone and makes no experiments" in view["no_cause"]
+    commands = [row["command"] for row in view["first_screen"]["rows"]]
+    assert "parityscope diagnose page.onnx --candidate 'openvino:f16' --inputs page.npz" in commands
 
 
 def test_nonfinite_values_are_said_and_sort_as_the_worst() -> None:

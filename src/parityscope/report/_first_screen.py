@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
 from parityscope.languages import columns_of, say_in_language
+from parityscope.report._no_cause import next_command
 from parityscope.report._offered import repair_command
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import (
@@ -74,7 +75,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     beyond = document.get("verdict") == "beyond"
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
-        yield _row_of_cause(causes, model)
+        yield _row_of_cause(document, causes, model)
         yield from (
             _row_of_further_cause(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0])
         )
@@ -208,9 +209,9 @@ def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:
     return output.get("verdict") == "beyond", rank
 
 
-def _row_of_cause(causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
+def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
     if not causes:
-        return _make_row("Why", _cut_text(clean(model["no_cause"])))
+        return _make_row("Why", _cut_text(clean(model["no_cause"])), command=next_command(document))
     first = causes[0]
     return _make_row(
         "Why",

@@ -15,6 +15,7 @@ from parityscope.report._findings import view_experiments, view_findings, view_s
 from parityscope.report._first_screen import first_screen
 from parityscope.report._ladder import view_ladder
 from parityscope.report._map import network_map
+from parityscope.report._no_cause import say_no_cause
 from parityscope.report._nvidia import deploys_with_tensorrt, view_nvidia_commands
 from parityscope.report._offered import view_repairs
 from parityscope.report._running import view_running
@@ -30,8 +31,6 @@ __all__ = ["view_study"]
 
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
-# Says what outputs alone tell where no cause is proved (checks/outputs_alone.py).
-_FROM_OUTPUTS = "FUS014"
 
 _SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
@@ -55,7 +54,7 @@ def view_study(document: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
         "map": network_map(document),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
-        "no_cause": _say_no_cause(document),
+        "no_cause": say_no_cause(document),
         "sequence": view_sequence(document),
         "repairs": offered,
         "doing": "What could be done" if document.get("verdict") == "within" else "What to do",
@@ -129,20 +128,6 @@ def _describe_variation(document: Mapping[str, Any]) -> str:
         f"The candidate's answers vary: two runs on one sample differ by {format_figure(spread)} (relative L2).{told} "
         "Nothing below is known more finely than that."
     )
-
-
-def _say_no_cause(document: Mapping[str, Any]) -> str:
-    """What to say where causes would stand, when there is none."""
-    if any(finding.get("role") == "cause" for finding in document.get("findings", ())):
-        return ""
-    if document.get("verdict") == "within":
-        return "The outputs agree, so no cause was looked for."
-    answers = [found.get("claim", "") for found in document.get("findings", ()) if found.get("code") == _FROM_OUTPUTS]
-    if document.get("verdict") == "beyond" and answers:
-        return clean(str(answers[0]))
-    if document.get("verdict") == "beyond":
-        return "No experiment supported a cause. The error is real; its place and what was ruled out are shown."
-    return "No cause was established. What could not be judged, and why, is listed under “What was not examined”."
 
 
 def _describe_localization(document: Mapping[str, Any]) -> str:
