@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.simulation import arrange_precision
+from parityscope.case.graph import constant_value
 from parityscope.evaluation.simulating import open_simulation
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Simulation:
         plan = self.found.plan
         for value, number_format in plan.storage.items():
             used = not value.uses() or value.is_graph_output() or any(plan.reads_rounded(*use) for use in value.uses())
-            if used and (constant_tensor(value) is not None) == constant:
+            if used and (constant_value(value) is not None) == constant:
                 yield str(value.name), number_format.name
 
     def _read(self, *, constant: bool) -> Iterator[tuple[str, str]]:
         for (node, index), number_format in self.found.plan.operands.items():
             value = node.inputs[index]
-            if value is not None and (constant_tensor(value) is not None) == constant:
+            if value is not None and (constant_value(value) is not None) == constant:
                 yield str(value.name), number_format.name
 
 

@@ -12,10 +12,10 @@ import onnxruntime as ort
 import pytest
 
 from parityscope.arithmetic import FORMATS, round_to
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import OLDEST
 from parityscope.arithmetic.simulation import PRECISIONS
+from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
 from parityscope.testing.networks import parse_network
 from simulated import Simulation, detype, simulate
@@ -392,7 +392,7 @@ def test_tensors_that_only_move_numbers_hold_rounded_ones(precision: str) -> Non
         np.testing.assert_array_equal(found[name], round_to(found[name], FORMATS[precision]), err_msg=name)
     # Input, q and y alone are rounded; every other tensor holds rounded numbers anyway.
     plan = simulation.found.plan
-    computed = {str(value.name) for value in plan.storage if constant_tensor(value) is None}
+    computed = {str(value.name) for value in plan.storage if constant_value(value) is None}
     assert computed - {str(value.name) for value in simulation.found.settled} == {"x", "q", "y"}
 
 

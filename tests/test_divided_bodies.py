@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.case import Sample, load_inputs, load_model
+from parityscope.case.graph import bodies_of_node
 from parityscope.case.model import read_graph
 from parityscope.cli import main
 from parityscope.evaluation.switching import Switchboard

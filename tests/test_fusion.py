@@ -11,7 +11,6 @@ import onnx_ir as ir
 import pytest
 
 from parityscope.arithmetic import FORMATS, round_to
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.fusion import FusedKernel, GraphFusion, known_profiles, profile_named
 from parityscope.arithmetic.fusion.following import follow_executed
 from parityscope.arithmetic.fusion.matching import order_of
@@ -24,6 +23,7 @@ from parityscope.backends._ort_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
+from parityscope.case.graph import constant_value
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import ExecutedGraph, ExecutedLayer
@@ -402,7 +402,7 @@ def test_constants_that_are_only_moved_become_constants() -> None:
     flat, square = np.arange(3, dtype=np.float32), np.arange(9, dtype=np.float32).reshape(3, 3)
     model = fold_moved_constants(parse(body, {"flat": flat, "shape": np.array([1, -1]), "square": square}))
     assert [node.op_type for node in model.graph] == ["Add", "MatMul"]
-    held = {name: constant_tensor(value) for name, value in model.graph.initializers.items()}
+    held = {name: constant_value(value) for name, value in model.graph.initializers.items()}
     for name, expected in (("b", flat.reshape(1, 3)), ("w", square.T)):
         tensor = held[name]
         assert tensor is not None

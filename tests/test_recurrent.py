@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic import round_to
-from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.fusion import GraphFusion
 from parityscope.arithmetic.fusion.openvino import PROFILE
+from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.backends._onnxruntime import open_session
 from simulated import detype, simulate

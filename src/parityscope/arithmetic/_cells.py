@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import float_attribute
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.arithmetic._graphs import Names
+    from parityscope.arithmetic.graphs import Names
 
 __all__ = ["ACTIVATIONS", "GATES", "Activation", "Cell", "CellWeights", "activations_of"]
 
@@ -142,7 +141,7 @@ class Cell:
 
     def bounded(self, value: ir.Value) -> ir.Value:
         """A value within the operator's `clip`, if it has one."""
-        limit = float_attribute(self.node, "clip", 0.0)
+        limit = self.node.attributes.get_float("clip", 0.0)
         if limit <= 0.0:
             return value
         return self.add("Min", self.add("Max", value, self.number(-limit)), self.number(limit))

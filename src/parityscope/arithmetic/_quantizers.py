@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute
-from parityscope.arithmetic._graphs import constant_like, constant_tensor, give_back, redirect_uses
+from parityscope.arithmetic.graphs import constant_like, give_back, redirect_uses
+from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
-    from parityscope.arithmetic._graphs import Names
+    from parityscope.arithmetic.graphs import Names
 
 __all__ = ["FLOAT8", "is_float8", "without_float8", "written_out"]
 
@@ -31,7 +31,7 @@ def is_float8(node: ir.Node) -> bool:
     if (
         node.op_type not in _QUANTIZERS
         or node.domain not in {"", "ai.onnx"}
-        or integer_attribute(node, "block_size", 0)
+        or node.attributes.get_int("block_size", 0) != 0
     ):
         return False
     value = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
@@ -77,7 +77,7 @@ def _write_quantize(node: ir.Node, names: Names) -> None:
         "",
         "Cast",
         divided.outputs,
-        [ir.AttrInt64("to", int(output.dtype or 0)), ir.AttrInt64("saturate", integer_attribute(node, "saturate", 1))],
+        [ir.AttrInt64("to", int(output.dtype or 0)), ir.AttrInt64("saturate", node.attributes.get_int("saturate", 1))],
         num_outputs=1,
         name=node.name,
     )
@@ -89,7 +89,7 @@ def _write_dequantize(node: ir.Node, names: Names) -> None:
     value, scale, output = node.inputs[0], node.inputs[1], node.outputs[0]
     if value is None or scale is None:
         return
-    held, factor = constant_tensor(value), constant_tensor(scale)
+    held, factor = constant_value(value), constant_value(scale)
     if held is not None and factor is not None and held.dtype in FLOAT8:
         array = held.numpy().astype(np.float32) * _reshape_along_axis(
             node, factor.numpy().astype(np.float32), held.numpy().ndim
@@ -133,7 +133,7 @@ def _make_float_node(op_type: str, inputs: list[ir.Value], like: ir.Value, names
 
 def _scale_for_broadcast(node: ir.Node, scale: ir.Value, value: ir.Value, names: Names) -> ir.Value:
     """The scale as float32, in a shape that broadcasts over the value; a computed one is of the whole tensor."""
-    tensor = constant_tensor(scale)
+    tensor = constant_value(scale)
     if tensor is None:
         return scale
     rank = len(value.shape) if value.shape is not None else 0
@@ -144,7 +144,7 @@ def _scale_for_broadcast(node: ir.Node, scale: ir.Value, value: ir.Value, names:
 
 
 def _reshape_along_axis(node: ir.Node, scale: np.ndarray, rank: int) -> np.ndarray:
-    axis = integer_attribute(node, "axis", 1)
+    axis = node.attributes.get_int("axis", 1)
     return (
         scale.reshape([-1 if each == axis % rank else 1 for each in range(rank)])
         if scale.size > 1

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer_attribute
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -30,7 +28,7 @@ __all__ = ["has_own_reset", "state_after_step"]
 
 def has_own_reset(node: ir.Node) -> bool:
     """Whether the last gate reads another state than the others: GRU resets it before the product."""
-    return node.op_type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
+    return node.op_type == "GRU" and not node.attributes.get_int("linear_before_reset", 0)
 
 
 def state_after_step(
@@ -61,7 +59,7 @@ def _gru_step(
     from_input = cell.split(cell.product(entering, weights.inputs, weights.input_bias), 3)
     before = state[0]
     outer, inner = activations
-    if integer_attribute(cell.node, "linear_before_reset", 0):
+    if cell.node.attributes.get_int("linear_before_reset", 0):
         from_state = cell.split(cell.product(before, weights.state[0], weights.state_bias[0]), 3)
         update, reset = (
             cell.gate(outer, cell.add("Add", *each)) for each in zip(from_input[:2], from_state[:2], strict=True)
@@ -93,7 +91,7 @@ def _lstm_step(
         entered = cell.add("Add", entered, cell.add("Mul", weights.peephole[0], memory))
         forgotten = cell.add("Add", forgotten, cell.add("Mul", weights.peephole[2], memory))
     opened = cell.gate(outer, entered)
-    if integer_attribute(cell.node, "input_forget", 0):
+    if cell.node.attributes.get_int("input_forget", 0):
         kept = cell.add("Sub", cell.number(1.0), opened)
     else:
         kept = cell.gate(outer, forgotten)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute, required_input, string_attribute
 from parityscope.arithmetic._cells import GATES, Cell, CellWeights, activations_of
-from parityscope.arithmetic._graphs import constant_tensor, give_back, redirect_uses
 from parityscope.arithmetic._recurrences import has_own_reset, state_after_step
+from parityscope.arithmetic.graphs import give_back, redirect_uses
+from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.arithmetic._graphs import Names
+    from parityscope.arithmetic.graphs import Names
 
 __all__ = ["directions_of", "hidden_of", "replace_by_scan"]
 
@@ -64,16 +64,16 @@ class _ScanWork:
 
 def directions_of(node: ir.Node) -> int:
     """1, or 2 for a bidirectional operator."""
-    return 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
+    return 2 if node.attributes.get_string("direction", "forward") == "bidirectional" else 1
 
 
 def hidden_of(node: ir.Node) -> int | None:
     """The size of the state, told by the operator or the shape of R: (directions, gates * hidden, hidden)."""
     weights = node.inputs[2] if len(node.inputs) > 2 else None
-    tensor = None if weights is None else constant_tensor(weights)
+    tensor = None if weights is None else constant_value(weights)
     shape = tensor.shape if tensor is not None else None if weights is None else weights.shape
     size = None if shape is None or len(shape) != 3 else shape[2]
-    return size if isinstance(size, int) else integer_attribute(node, "hidden_size", 0) or None
+    return size if isinstance(size, int) else node.attributes.get_int("hidden_size", 0) or None
 
 
 def replace_by_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> tuple[ir.Node, Cell]:
@@ -85,7 +85,7 @@ def replace_by_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> 
     hidden = hidden_of(node)
     if hidden is None:
         raise ValueError(f"the weights of {node.name} are of unknown shape")
-    dtype = required_input(node, 0).dtype or ir.DataType.FLOAT
+    dtype = _required_input(node, 0).dtype or ir.DataType.FLOAT
     cell = Cell(node=node, hidden=hidden, dtype=dtype, names=names, opset=opset, terms=terms)
     work = _ScanWork(node=node, cell=cell, count=directions_of(node))
     both = range(work.count)
@@ -107,8 +107,8 @@ def replace_by_scan(node: ir.Node, names: Names, opset: int, terms: int = 0) -> 
         opset_imports={"": opset},
         name=f"{node.name or node.op_type}::step",
     )
-    ways = [0, 1] if work.count == 2 else [int(string_attribute(node, "direction", "forward") == "reverse")]
-    scanned = [required_input(node, 0)] * work.count + ([] if mask is None else [mask] * work.count)
+    ways = [0, 1] if work.count == 2 else [int(node.attributes.get_string("direction", "forward") == "reverse")]
+    scanned = [_required_input(node, 0)] * work.count + ([] if mask is None else [mask] * work.count)
     attributes = [
         ir.AttrGraph("body", body),
         ir.AttrInt64("num_scan_inputs", len(scanned)),
@@ -155,7 +155,7 @@ def _initial_state(work: _ScanWork, index: int) -> ir.Value:
     value = work.input(index)
     if value is not None:
         return value
-    sizes = work.ahead("Shape", required_input(work.node, 0), dtype=ir.DataType.INT64)
+    sizes = work.ahead("Shape", _required_input(work.node, 0), dtype=ir.DataType.INT64)
     batch = work.ahead("Gather", sizes, work.number(np.array([1])), dtype=ir.DataType.INT64)
     one = work.number(np.array([1]))
     shape = work.ahead("Concat", one, batch, one, dtype=ir.DataType.INT64, attributes=[ir.AttrInt64("axis", 0)])
@@ -166,7 +166,7 @@ def _initial_state(work: _ScanWork, index: int) -> ir.Value:
 def _step_mask(work: _ScanWork, lengths: ir.Value) -> ir.Value:
     """Whether a step lies within each sequence: bool, (steps, batch, 1)."""
     whole, flag = ir.DataType.INT64, ir.DataType.BOOL
-    sizes = work.ahead("Shape", required_input(work.node, 0), dtype=whole)
+    sizes = work.ahead("Shape", _required_input(work.node, 0), dtype=whole)
     count = work.ahead("Gather", sizes, work.number(np.array(0)), dtype=whole)
     steps = work.ahead("Range", work.number(np.array(0)), count, work.number(np.array(1)), dtype=whole)
     steps = work.ahead("Reshape", steps, work.number(np.array([-1, 1, 1])), dtype=whole)
@@ -183,9 +183,9 @@ def _direction_weights(work: _ScanWork, at: int) -> CellWeights:
     bias = work.input(3)
     peephole = work.input(7) if node.op_type == "LSTM" else None
     return CellWeights(
-        inputs=_rows_of_parameter(work, required_input(node, 1), at, whole),
+        inputs=_rows_of_parameter(work, _required_input(node, 1), at, whole),
         input_bias=None if bias is None else _rows_of_parameter(work, bias, at, whole),
-        state=tuple(_rows_of_parameter(work, required_input(node, 2), at, rows) for rows in pieces),
+        state=tuple(_rows_of_parameter(work, _required_input(node, 2), at, rows) for rows in pieces),
         state_bias=tuple(
             None
             if bias is None
@@ -205,7 +205,7 @@ def _rows_of_parameter(work: _ScanWork, value: ir.Value, at: int, rows: range) -
 
     Of a constant a constant of the body, so that the Scan needs nothing from outside; else it is taken in every step.
     """
-    tensor = constant_tensor(value)
+    tensor = constant_value(value)
     if tensor is not None:
         return work.cell.constant(tensor.numpy()[at, rows.start : rows.stop].T, str(value.name))
     cell, axis = work.cell, [ir.AttrInt64("axis", 0)]
@@ -242,3 +242,15 @@ def _hand_over(work: _ScanWork, scan: ir.Node) -> None:
     for value in parameters:
         if value.is_initializer() and value.graph is not None and not value.uses() and not value.is_graph_output():
             value.graph.initializers.pop(str(value.name))
+
+
+def _required_input(node: ir.Node, index: int) -> ir.Value:
+    """Input `index`, which the operator cannot do without.
+
+    Raises:
+        ValueError: it is left out.
+    """
+    value = node.inputs[index]
+    if value is None:
+        raise ValueError(f"{node.op_type} {node.name} lacks its input {index}")
+    return value

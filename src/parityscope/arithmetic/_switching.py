@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.rounding import changed_by
 from parityscope.arithmetic.standard import SHAPE_READERS
-from parityscope.case.graph import node_name
+from parityscope.case.graph import bodies_of_node, constant_value, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -200,7 +199,7 @@ def _examine_node(node: ir.Node, index: int, search: _SwitchingSearch) -> None:
     operands, captures = _rounded_operands(node, plan), _rounded_captures(node, plan)
     results = {value: plan.storage[value] for value in node.outputs if _is_rounded(value, search)}
     read = {node.inputs[position]: number_format for position, number_format in operands} | dict(captures)
-    computed = [value for value in read if value is not None and constant_tensor(value) is None]
+    computed = [value for value in read if value is not None and constant_value(value) is None]
     before = [search.needs.get(value, _ALWAYS) for value in computed]
     members = frozenset[int]().union(*(each for each in before if each is not None))
     surely = None not in before and not plan.operands
@@ -275,7 +274,7 @@ def _rounds_inside(node: ir.Node, plan: RoundingPlan) -> bool:
 def _reads_changed(read: Mapping[ir.Value | None, Format], search: _SwitchingSearch) -> bool:
     """Whether rounding changes a constant among `read`."""
     for value, number_format in read.items():
-        tensor = constant_tensor(value) if value is not None else None
+        tensor = constant_value(value) if value is not None else None
         if tensor is not None and changed_by(tensor.numpy(), number_format, overflow=search.overflow):
             return True
     return False

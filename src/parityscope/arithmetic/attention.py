@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute
-from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.graphs import Names, add_constant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,11 +86,7 @@ class _Parts:
         return made.outputs[0]
 
     def constant(self, array: np.ndarray, title: str) -> ir.Value:
-        name = self.names.fresh(self.node.outputs[0].name, title)
-        tensor = ir.tensor(array, name=name)
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-        self.model.graph.register_initializer(made)
-        return made
+        return add_constant(self.model.graph, array, self.names.fresh(self.node.outputs[0].name, title))
 
     def moved(self, value: ir.Value, *perm: int) -> ir.Value:
         return self.add("Transpose", value, attributes=(ir.AttrInt64s("perm", perm),))
@@ -105,7 +100,7 @@ def _build_parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Valu
     sources = [value for value in node.inputs[:3] if value is not None]
     sizes = [shapes[str(value.name)] for value in sources]
     flat = len(sizes[0]) == len(("batch", "sequence", "heads and size"))
-    counts = [integer_attribute(node, name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
+    counts = [node.attributes.get_int(name, 1) for name in ("q_num_heads", "kv_num_heads", "kv_num_heads")]
     if flat:
         sizes = [
             (batch, count, length, width // count) for (batch, length, width), count in zip(sizes, counts, strict=True)
@@ -120,7 +115,7 @@ def _build_parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Valu
         sources[1:] = [made.add("Gather", value, which, attributes=(ir.AttrInt64("axis", 1),)) for value in sources[1:]]
     queries, keys, values = sources
     scores = made.add("MatMul", queries, made.moved(keys, 0, 1, 3, 2))
-    scale = float_attribute(node, "scale", 0.0) or 1.0 / math.sqrt(width)
+    scale = node.attributes.get_float("scale", 0.0) or 1.0 / math.sqrt(width)
     scores = made.add("Mul", scores, made.constant(np.array(scale, np.float32), "scale"))
     scores = _mask_scores(made, _cap_scores(made, scores), rows, columns)
     chances = made.add("Softmax", scores, attributes=(ir.AttrInt64("axis", -1),))
@@ -129,7 +124,7 @@ def _build_parts(made: _Parts, shapes: Mapping[str, tuple[int, ...]]) -> ir.Valu
 
 
 def _cap_scores(made: _Parts, scores: ir.Value) -> ir.Value:
-    cap = float_attribute(made.node, "softcap", 0.0)
+    cap = made.node.attributes.get_float("softcap", 0.0)
     if not cap:
         return scores
     limit = made.constant(np.array(cap, np.float32), "cap")
@@ -139,7 +134,7 @@ def _cap_scores(made: _Parts, scores: ir.Value) -> ir.Value:
 def _mask_scores(made: _Parts, scores: ir.Value, rows: int, columns: int) -> ir.Value:
     mask = made.node.inputs[3] if len(made.node.inputs) > 3 else None
     outside = made.constant(np.array(-np.inf, np.float32), "outside")
-    if integer_attribute(made.node, "is_causal", 0):
+    if made.node.attributes.get_int("is_causal", 0):
         seen = made.constant(np.tril(np.ones((rows, columns), np.bool_)), "causal")
         scores = made.add("Where", seen, scores, outside)
     if mask is None:

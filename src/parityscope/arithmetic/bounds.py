@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, constant_tensor, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names, give_back, redirect_uses
+from parityscope.case.graph import constant_value
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _constant_bounds(node: ir.Node) -> tuple[float, float] | None:
         if value is None:
             ends.append(float(node.attributes[name].as_float()) if name in node.attributes else none)
             continue
-        tensor = constant_tensor(value)
+        tensor = constant_value(value)
         if tensor is None or tensor.size != 1:
             return None
         ends.append(float(tensor.numpy().reshape(())))

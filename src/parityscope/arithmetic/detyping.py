@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, all_values, constant_tensor, give_back, prepend_nodes, redirect_uses
 from parityscope.arithmetic._quantizers import FLOAT8, written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT, infer_types
 from parityscope.arithmetic.formats import FORMATS, Format
+from parityscope.arithmetic.graphs import Names, all_values, give_back, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.standard import DOMAINS
 from parityscope.arithmetic.tables import nodes_reading_tables
+from parityscope.case.graph import constant_value
 from parityscope.records import Skip
 
 __all__ = ["HALF", "float32_copy", "is_wide", "retype_to_float"]
@@ -195,7 +196,7 @@ def _skips_of_fenced(foreign: list[ir.Node]) -> list[Skip]:
 
 def _make_float(value: ir.Value) -> None:
     """Gives `value` elements of float32; a constant's own elements are converted, which is exact."""
-    tensor = constant_tensor(value)
+    tensor = constant_value(value)
     if value.type is not None:
         value.type = _float_type(value.type)
     if value.is_initializer() and tensor is not None:

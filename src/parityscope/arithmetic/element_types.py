@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.standard import key_of_schema, schema_called
+from parityscope.case.graph import bodies_of_node
 from parityscope.errors import ParityError
 from parityscope.operators import CONTRIBUTED, STANDARD
 

@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
+from parityscope.case.graph import constant_value
 from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def quantize_and_back(array: np.ndarray, scaling: OperandScaling) -> np.ndarray:
 
 def _operand_scaling(node: ir.Node, index: int, largest: Mapping[str, float]) -> OperandScaling | None:
     value = node.inputs[index]
-    tensor = constant_tensor(value) if value is not None else None
+    tensor = constant_value(value) if value is not None else None
     if value is None or value.dtype != ir.DataType.FLOAT:
         return None
     if tensor is None:
@@ -115,7 +114,7 @@ def _channel_axis(node: ir.Node, index: int, rank: int) -> int:
     if node.op_type == "Conv":
         return 0 if index == 1 else -1
     if node.op_type == "Gemm" and index == 1:
-        return 0 if integer_attribute(node, "transB", 0) else 1
+        return 0 if node.attributes.get_int("transB", 0) else 1
     return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else -1
 
 
@@ -132,14 +131,14 @@ def _is_aligned(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> bool:
     if first is None or second is None or min(len(first), len(second)) < 2:
         return False
     if node.op_type == "Conv":
-        return integer_attribute(node, "group", 1) == 1 and second[0] % _ALIGNED == 0 and second[1] % _ALIGNED == 0
-    depth = first[0] if integer_attribute(node, "transA", 0) else first[-1]
-    width = second[-2] if integer_attribute(node, "transB", 0) else second[-1]
+        return node.attributes.get_int("group", 1) == 1 and second[0] % _ALIGNED == 0 and second[1] % _ALIGNED == 0
+    depth = first[0] if node.attributes.get_int("transA", 0) else first[-1]
+    width = second[-2] if node.attributes.get_int("transB", 0) else second[-1]
     return depth % _ALIGNED == 0 and width % _ALIGNED == 0
 
 
 def _dimensions_of(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> Sequence[int] | None:
-    tensor = constant_tensor(value) if value is not None else None
+    tensor = constant_value(value) if value is not None else None
     if tensor is not None:
         return [int(dim) for dim in tensor.shape.numpy()]
     return shapes.get(str(value.name)) if value is not None else None

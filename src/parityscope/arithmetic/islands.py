@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, bodies_of_node, constant_tensor, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names, add_constant, give_back, redirect_uses
+from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
@@ -112,19 +113,11 @@ def _connected_groups(nodes: list[ir.Node]) -> list[list[ir.Node]]:
 
 def _narrow_value(model: ir.Model, before: ir.Node, value: ir.Value, half: ir.DataType, names: Names) -> ir.Value:
     """`value` in the narrow format: a rounded constant, or what a new Cast in front of `before` makes of it."""
-    constant = constant_tensor(value)
+    constant = constant_value(value)
     if constant is not None:
         with np.errstate(over="ignore"):
             array = constant.numpy().astype(half.numpy())
-        name = names.fresh(value.name, "narrow")
-        made = ir.Value(
-            name=name,
-            type=ir.TensorType(half),
-            shape=ir.Shape(array.shape),
-            const_value=ir.tensor(array, name=name),
-        )
-        model.graph.register_initializer(made)
-        return made
+        return add_constant(model.graph, array, names.fresh(value.name, "narrow"))
     return _insert_cast(model, value, half, names, "narrow", before=before)
 
 

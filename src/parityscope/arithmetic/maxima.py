@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import give_back, redirect_uses
+from parityscope.arithmetic.graphs import add_constant, give_back, redirect_uses
 from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import computing_nodes, node_name
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
-    from parityscope.arithmetic._graphs import Names
+    from parityscope.arithmetic.graphs import Names
 
 __all__ = ["NAN_DEPENDENT", "propagate_nans"]
 
@@ -93,7 +93,5 @@ def _scalar_constant(model: ir.Model, suffix: str, number: np.ndarray) -> ir.Val
     """A constant of the main graph, made once."""
     name = f"parityscope::{suffix}"
     if name not in model.graph.initializers:
-        tensor = ir.tensor(number, name=name)
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)
-        model.graph.register_initializer(made)
+        add_constant(model.graph, number, name)
     return model.graph.initializers[name]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies_of_node
+from parityscope.case.graph import bodies_of_node
 from parityscope.operators import STANDARD, with_trait
 
 if TYPE_CHECKING:

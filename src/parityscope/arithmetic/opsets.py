@@ -12,8 +12,8 @@ import onnx_ir as ir
 from onnx import shape_inference, version_converter
 from onnx_ir.passes import common
 
-from parityscope.arithmetic._graphs import held_tensor
 from parityscope.arithmetic.standard import opset_of
+from parityscope.case.graph import held_tensor
 from parityscope.errors import ParityError
 
 __all__ = ["BATCHED_SCAN", "OLDEST", "prepare_copy", "prepare_in_place"]

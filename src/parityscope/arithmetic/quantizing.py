@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.float8 import quantize_and_back, scalings_of
 from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.simulation import Arrangement, arrange_precision
+from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
 from parityscope.operators import CONTRACTIONS
 from parityscope.records import Skip
@@ -50,7 +49,7 @@ def operands_of(model: ir.Model) -> tuple[str, ...]:
         dict.fromkeys(
             str(value.name)
             for node, index in _operand_uses(model)
-            if (value := node.inputs[index]) is not None and constant_tensor(value) is None
+            if (value := node.inputs[index]) is not None and constant_value(value) is None
         )
     )
 
@@ -95,7 +94,7 @@ def _int8_operands(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[i
     found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
     for node in [one for one in copy.graph if _is_product(one) and _can_be_quantized(one, largest)]:
         for index, value in _operands_read(node):
-            tensor = constant_tensor(value)
+            tensor = constant_value(value)
             if tensor is not None:
                 how = quantization_of(
                     tensor.numpy(), _INT8, axis=_weight_channel_axis(node, index, value), symmetric=True
@@ -118,7 +117,7 @@ def _fp8_operands(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir
     for node in [one for one in names if one.name in scalings]:
         for index, value in _operands_read(node):
             scaling = scalings[str(node.name)][index]
-            tensor = constant_tensor(value)
+            tensor = constant_value(value)
             found[node, index] = (
                 Quantizer(float(scaling.scale), None) if tensor is None else quantize_and_back(tensor.numpy(), scaling)
             )
@@ -139,15 +138,15 @@ def _product_shapes(copy: ir.Model) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
     for node, index in _operand_uses(copy):
         value = node.inputs[index]
-        if value is None or constant_tensor(value) is not None:
+        if value is None or constant_value(value) is not None:
             continue
         dims = list(value.shape) if value.shape is not None else [None, None]
         sizes = [dim if isinstance(dim, int) else 0 for dim in dims]
         second = node.inputs[1]
-        weight = constant_tensor(second) if second is not None else None
+        weight = constant_value(second) if second is not None else None
         if node.op_type in {"Gemm", "MatMul"} and index == 0 and weight is not None and len(sizes) > 1:
-            transposed = node.op_type == "Gemm" and integer_attribute(node, "transB", 0)
-            depth = -2 if node.op_type == "Gemm" and integer_attribute(node, "transA", 0) else -1
+            transposed = node.op_type == "Gemm" and node.attributes.get_int("transB", 0) != 0
+            depth = -2 if node.op_type == "Gemm" and node.attributes.get_int("transA", 0) != 0 else -1
             sizes[depth] = int(weight.shape.numpy()[-1 if transposed else -2])
         found[str(value.name)] = tuple(sizes)
     return found
@@ -159,7 +158,7 @@ def _can_be_quantized(node: ir.Node, largest: Mapping[str, float]) -> bool:
         value = node.inputs[index]
         if value is None or value.dtype != ir.DataType.FLOAT:
             return False
-        if constant_tensor(value) is None and not math.isfinite(largest.get(str(value.name), math.nan)):
+        if constant_value(value) is None and not math.isfinite(largest.get(str(value.name), math.nan)):
             return False
     return True
 
@@ -171,9 +170,9 @@ def _weight_channel_axis(node: ir.Node, index: int, value: ir.Value) -> int | No
         return 0
     if node.op_type == "ConvTranspose" and index == 1:
         # (in, out / groups, ...): with groups a channel is no single index of the axis.
-        return 1 if integer_attribute(node, "group", 1) == 1 else None
+        return 1 if node.attributes.get_int("group", 1) == 1 else None
     if node.op_type == "Gemm" and index == 1:
-        return 0 if integer_attribute(node, "transB", 0) else 1
+        return 0 if node.attributes.get_int("transB", 0) else 1
     return 1 if node.op_type == "MatMul" and index == 1 and rank == 2 else None
 
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic._cells import GATES, activations_of
 from parityscope.arithmetic._steps import directions_of, hidden_of, replace_by_scan
 from parityscope.arithmetic.standard import opset_of
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from parityscope.arithmetic._cells import Cell
-    from parityscope.arithmetic._graphs import Names
+    from parityscope.arithmetic.graphs import Names
 
 __all__ = [
     "Recurrence",
@@ -100,7 +99,7 @@ def why_not_apart(node: ir.Node, opset: int) -> str:
     """Why a recurrent operator cannot be taken apart; empty if it can."""
     if opset < _OPSET:
         return f"opset {opset} has no Scan to take it apart into"
-    if integer_attribute(node, "layout", 0):
+    if node.attributes.get_int("layout", 0):
         return "its batch comes first (layout)"
     if hidden_of(node) is None:
         return "its weights are of unknown shape"

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.detyping import is_wide, retype_to_float
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.formats import FORMATS, Format, format_named
 from parityscope.arithmetic.fusion import GraphFusion, profile_named
 from parityscope.arithmetic.fusion.planning import plan_fusion
 from parityscope.arithmetic.fusion.static import fold_moved_constants
+from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import input_at
-from parityscope.arithmetic._graphs import all_values, bodies_of_node, constant_tensor
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.graphs import all_values
 from parityscope.arithmetic.recurrent import is_recurrent, why_not_apart
 from parityscope.arithmetic.standard import SHAPE_READERS, opset_of
 from parityscope.arithmetic.tables import nodes_reading_tables
+from parityscope.case.graph import bodies_of_node, constant_value, input_at
 from parityscope.operators import OPERATORS, STANDARD, with_trait
 from parityscope.records import Skip
 
@@ -197,6 +197,6 @@ def _nodes_from_shapes(nodes: list[ir.Node]) -> set[ir.Node]:
             found.add(node)
             continue
         inputs = [value for value in node.inputs if value is not None]
-        if inputs and all(constant_tensor(value) is not None or value.producer() in found for value in inputs):
+        if inputs and all(constant_value(value) is not None or value.producer() in found for value in inputs):
             found.add(node)
     return found

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, give_back, redirect_uses
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names, add_constant, give_back, redirect_uses
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
@@ -79,11 +79,7 @@ def _bound_for_nan(model: ir.Model, node: ir.Node, first: str, names: Names) -> 
 
 def _scalar_like(model: ir.Model, like: ir.Value, number: float, names: Names) -> ir.Value:
     dtype = like.dtype or ir.DataType.FLOAT
-    name = names.fresh(like.name, "bound")
-    tensor = ir.tensor(np.asarray(number, dtype.numpy()), name=name)
-    made = ir.Value(name=name, type=ir.TensorType(dtype), shape=ir.Shape([]), const_value=tensor)
-    model.graph.register_initializer(made)
-    return made
+    return add_constant(model.graph, np.asarray(number, dtype.numpy()), names.fresh(like.name, "bound"))
 
 
 def _where_nan(

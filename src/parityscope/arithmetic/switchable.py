@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import divided_nodes
 from parityscope.arithmetic._switching import NodeDecision, Switching, decide_nodes
 from parityscope.arithmetic.formats import Format, format_named
+from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_everywhere
 from parityscope.errors import ParityError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,7 +27,7 @@ def nodes_reading_tables(model: ir.Model, dtypes: Collection[ir.DataType]) -> li
     """
     found: list[ir.Node] = []
     for value in model.graph.initializers.values():
-        tensor = constant_tensor(value)
+        tensor = constant_value(value)
         if tensor is None or tensor.dtype not in dtypes or tensor.nbytes < _LARGE or value.is_graph_input():
             continue
         uses = list(value.uses())

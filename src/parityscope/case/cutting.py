@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.case.graph import closure_of, dependencies_of, node_name
+from parityscope.case.graph import bodies_of_node, closure_of, dependencies_of, node_name
 from parityscope.case.model import Model, load_model
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -117,20 +117,11 @@ def with_borders(model: Model, cut: CutModel, path: Path) -> Model:
 
 def _operators_of_node(node: ir.Node, model: ir.Model) -> Iterator[Operator]:
     """The operator of a node and, at any depth, those of its bodies and of the function that it calls."""
-    import onnx_ir as ir
-
     function = model.functions.get(node.op_identifier())
     if function is None:
         yield ("" if node.domain == "ai.onnx" else node.domain, node.op_type)
     bodies: list[Iterable[ir.Node]] = [] if function is None else [function]
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            bodies.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            bodies.extend(attribute.as_graphs())
-    for body in bodies:
+    for body in [*bodies, *bodies_of_node(node)]:
         for inner in body:
             yield from _operators_of_node(inner, model)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parityscope.case.declaring import scope_of
 from parityscope.records import Site
 
@@ -18,16 +20,32 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Regions",
+    "bodies_of_node",
     "closure_of",
     "computed_values",
     "computing_nodes",
     "constant_value",
     "consumers_of",
     "dependencies_of",
+    "held_tensor",
+    "input_at",
+    "named_bodies",
     "node_name",
     "sites_of_values",
     "value_by_name",
 ]
+
+
+# The attributes of Constant, and the element type where it is a number.
+_HELD_AS = {
+    "value": "",
+    "value_int": "INT64",
+    "value_ints": "INT64",
+    "value_float": "FLOAT",
+    "value_floats": "FLOAT",
+    "value_string": "",
+    "value_strings": "",
+}
 
 
 def computed_values(model: ir.Model) -> list[ir.Value]:
@@ -111,34 +129,62 @@ def consumers_of(value: ir.Value) -> list[ir.Node]:
     return list(dict.fromkeys(node for node, _ in value.uses()))
 
 
+def input_at(node: ir.Node, index: int) -> ir.Value | None:
+    """Input `index`; None where it is left out, or where a damaged file has fewer inputs than it should."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def bodies_of_node(node: ir.Node) -> list[ir.Graph]:
+    """The graphs inside a node; empty for all but control flow."""
+    return [body for _, body in named_bodies(node)]
+
+
+def named_bodies(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
+    """The graphs inside a node, each with the name of its attribute ("then_branch")."""
+    for attribute in node.attributes.values():
+        if attribute.is_ref():
+            continue
+        if attribute.type.name == "GRAPH":
+            yield attribute.name, attribute.as_graph()
+        elif attribute.type.name == "GRAPHS":
+            yield from ((attribute.name, body) for body in attribute.as_graphs())
+
+
 def dependencies_of(node: ir.Node) -> Iterator[ir.Value]:
     """What a node depends on: its inputs, and what the bodies of control flow capture from outside."""
     for value in node.inputs:
         if value is not None:
             yield value
-    for attribute in node.attributes.values():
-        for body in _bodies_of_attribute(attribute):
-            inside = {id(value) for value in body.inputs} | {id(value) for value in body.initializers.values()}
-            inside |= {id(value) for inner in body for value in inner.outputs}
-            for inner in body:
-                yield from (value for value in dependencies_of(inner) if id(value) not in inside)
-            yield from (value for value in body.outputs if id(value) not in inside)
+    for body in bodies_of_node(node):
+        inside = {id(value) for value in body.inputs} | {id(value) for value in body.initializers.values()}
+        inside |= {id(value) for inner in body for value in inner.outputs}
+        for inner in body:
+            yield from (value for value in dependencies_of(inner) if id(value) not in inside)
+        yield from (value for value in body.outputs if id(value) not in inside)
 
 
 def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
     """The tensor of an initializer or of a Constant node's output; None for anything computed."""
-    import onnx_ir as ir
-
     if value is None or value.const_value is not None:
         return None if value is None else value.const_value
     node = value.producer()
-    if node is None or node.op_type != "Constant" or node.domain:
+    return None if node is None or node.op_type != "Constant" or node.domain else held_tensor(node)
+
+
+def held_tensor(node: ir.Node) -> ir.TensorProtocol | None:
+    """The tensor that a Constant node holds, whichever of its attributes says it; None for a sparse one."""
+    name, attribute = next(iter(node.attributes.items()), ("", None))
+    if attribute is None or attribute.is_ref() or name not in _HELD_AS:
         return None
-    held = node.attributes.get("value")
-    if held is None or held.is_ref() or held.type != ir.AttributeType.TENSOR:
-        return ir.convenience.get_const_tensor(value)
-    tensor: ir.TensorProtocol = held.value  # the library asks whether it follows a protocol: 150 microseconds each
-    return tensor
+    if name == "value":  # not `as_tensor`, which asks whether it follows a protocol: 150 microseconds each
+        tensor: ir.TensorProtocol = attribute.value
+        return tensor
+    import onnx_ir as ir
+
+    kind = _HELD_AS[name]
+    if not kind:
+        return ir.StringTensor(np.array(attribute.value, np.bytes_), name=node.outputs[0].name)
+    return ir.tensor(attribute.value, dtype=ir.DataType[kind], name=node.outputs[0].name)
 
 
 def computing_nodes(model: ir.Model) -> list[ir.Node]:
@@ -153,16 +199,6 @@ def value_by_name(model: ir.Model) -> dict[str, ir.Value]:
     known.update((str(value.name), value) for value in graph.inputs)
     known.update((str(value.name), value) for node in graph for value in node.outputs if value.name)
     return known
-
-
-def _bodies_of_attribute(attribute: ir.Attr) -> list[ir.Graph]:
-    import onnx_ir as ir
-
-    if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
-        return [attribute.as_graph()]
-    if attribute.type == ir.AttributeType.GRAPHS and not attribute.is_ref():
-        return list(attribute.as_graphs())
-    return []
 
 
 def _is_sequence(value: ir.Value) -> bool:

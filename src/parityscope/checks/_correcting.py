@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
 from parityscope.checks._readings import misreadings_of
@@ -104,17 +105,10 @@ def correct_constants(constants: Arrays, words: str) -> Correction:
 
 def replace_constants(model: ir.Model, constants: Arrays) -> None:
     """Whatever reads a constant of these names (an initializer, or what a Constant node gives) reads the array from now on."""
-    import onnx_ir as ir
-
     for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
         if value.name not in constants or constant_value(value) is None:
             continue
-        array = np.array(constants[str(value.name)], order="C")
-        tensor = ir.tensor(array, name=f"{value.name}::changed")
-        made = ir.Value(
-            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
-        )
-        model.graph.register_initializer(made)
+        made = add_constant(model.graph, np.array(constants[str(value.name)], order="C"), f"{value.name}::changed")
         for user, index in list(value.uses()):
             user.replace_input_with(index, made)
 
@@ -128,17 +122,17 @@ def correct_range(tensor: str, storage: Format, *, clamped: bool) -> Correction 
         return None
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import add_constant, insert_before, insert_behind
+        from parityscope.hypotheses.arithmetic._edits import insert_before, insert_behind
 
         if clamped:
             low, high = (
-                add_constant(model, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
+                add_constant(model.graph, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
                 for sign in (-1.0, 1.0)
             )
             insert_behind(model, node, "Clip", [low, high])
             return
         # Divided by nought. Not Casts: what a format costs is told of a model as if its own types had FP32's range.
-        old, edge = node.outputs[0], add_constant(model, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
+        old, edge = node.outputs[0], add_constant(model.graph, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
         divided = insert_behind(model, node, "Div", [edge]).producer()
         if divided is not None:
             kept = insert_before(divided, "Less", [insert_before(divided, "Abs", [old]), edge])
@@ -220,10 +214,10 @@ def _append_operator(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> R
     """Puts an operator behind what a node gives."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import add_constant, insert_behind
+        from parityscope.hypotheses.arithmetic._edits import insert_behind
 
         held = [
-            add_constant(model, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
+            add_constant(model.graph, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
             for i, one in enumerate(numbers)
         ]
         insert_behind(model, node, op_type, held)

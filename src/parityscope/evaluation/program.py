@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic.detyping import float32_copy, is_wide
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import OLDEST, prepare_in_place
+from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.operators import of_kind
@@ -234,7 +234,7 @@ class _Compiler:
                 constants[self._name_value(value, scope)] = _array_of_tensor(value.const_value)
         steps: list[ProgramStep] = []
         for node in graph:
-            tensor = constant_tensor(node.outputs[0]) if node.op_type == "Constant" and node.outputs else None
+            tensor = constant_value(node.outputs[0]) if node.op_type == "Constant" and node.outputs else None
             if tensor is not None:
                 constants[self._name_value(node.outputs[0], scope)] = _array_of_tensor(tensor)
             else:

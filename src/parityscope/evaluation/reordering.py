@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.evaluation.worlds import Then, World
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def _summed_axes(step: ProgramStep) -> tuple[int, int] | None:
     if node.domain not in {"", "ai.onnx"}:
         return None
     if node.op_type == "Conv":
-        return (1, 1) if integer_attribute(node, "group", 1) == 1 else None
+        return (1, 1) if node.attributes.get_int("group", 1) == 1 else None
     if node.op_type == "Gemm":
-        return (0 if integer_attribute(node, "transA", 0) else 1, 1 if integer_attribute(node, "transB", 0) else 0)
+        return (0 if node.attributes.get_int("transA", 0) else 1, 1 if node.attributes.get_int("transB", 0) else 0)
     return (-1, -2) if node.op_type == "MatMul" else None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.case.graph import constant_value
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import compile_program, keys_of
@@ -35,7 +35,7 @@ def simulated_world(name: str, found: Arrangement, program: Program | None = Non
     stored: dict[str, Change] = {}
     for value, number_format in plan.storage.items():
         site = program.sites.get(value)
-        constant = constant_tensor(value) is not None
+        constant = constant_value(value) is not None
         if site is not None and (constant or value not in found.settled):
             stored[site] = rounding_of(number_format, found.overflow, constant=constant)
     keys = keys_of(program)
@@ -46,7 +46,7 @@ def simulated_world(name: str, found: Arrangement, program: Program | None = Non
     taken: dict[Input, Change] = {}
     for (node, index), number_format in plan.operands.items():
         operand = node.inputs[index]
-        constant = operand is not None and constant_tensor(operand) is not None
+        constant = operand is not None and constant_value(operand) is not None
         taken[keys[node], index] = rounding_of(number_format, found.overflow, constant=constant)
     taken.update(((keys[node], index), quantizer) for (node, index), quantizer in found.quantizers.items())
     return World(

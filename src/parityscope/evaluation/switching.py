@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic._switching import inner_nodes, inner_values
 from parityscope.arithmetic.float8 import quantize_and_back
 from parityscope.arithmetic.integers import Quantizer
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.arithmetic.switchable import Switchable, make_switchable
+from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.machine import usable_cores
 from parityscope.evaluation.program import compile_program, keys_of
@@ -161,7 +161,7 @@ class _Assignment:
             reads = self.alone or gated.plain is None or not self.opened[gated.plain]
             for index, number_format in gated.operands:
                 value = node.inputs[index]
-                if value is not None and (reads or constant_tensor(value) is not None):
+                if value is not None and (reads or constant_value(value) is not None):
                     self._take_rounded(node, index, value, number_format)
             captured = dict(gated.captures)
             for inner in inner_nodes(node):
@@ -171,7 +171,7 @@ class _Assignment:
                     elif (inner, index) in plan.operands and value is not None:
                         self._take_rounded(inner, index, value, plan.operands[inner, index])
             for value in inner_values(node):
-                if value in plan.storage and (constant_tensor(value) is not None or value not in self.graph.settled):
+                if value in plan.storage and (constant_value(value) is not None or value not in self.graph.settled):
                     self.store(value, plan.storage[value])
             for value, number_format in gated.results.items():
                 self.store(value, number_format)
@@ -214,7 +214,7 @@ class _Assignment:
             value = gated.node.inputs[index]
             if value is None:
                 continue
-            tensor = constant_tensor(value)
+            tensor = constant_value(value)
             if tensor is not None:
                 self.taken.pop((key, index), None)
                 self.constants[key, index] = quantize_and_back(np.asarray(tensor.numpy()), scaling)
@@ -224,4 +224,4 @@ class _Assignment:
                 self.taken[key, index] = quantizer if before is None else Then(before, quantizer)
 
     def _rounding(self, value: ir.Value, number_format: Format) -> FloatRounding:
-        return rounding_of(number_format, self.graph.overflow, constant=constant_tensor(value) is not None)
+        return rounding_of(number_format, self.graph.overflow, constant=constant_value(value) is not None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import string_attribute
 from parityscope.operators import STANDARD, of_exactness
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def ulps_of(node: ir.Node) -> float | None:
 
 
 def _resize_mode(node: ir.Node) -> str:
-    return string_attribute(node, "mode", "nearest")
+    return node.attributes.get_string("mode", "nearest")
 
 
 def _is_root_or_square(node: ir.Node) -> bool:

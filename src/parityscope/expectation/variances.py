@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.expectation.error_model import chain_error, repeated_terms_error
 from parityscope.expectation.ulps import EXACT, ULPS, ulps_of
@@ -100,7 +99,7 @@ def _variance_of_conv(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarr
 def _conv_transpose(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     weights = inputs[1]
     # Groups share the input's channels; with a stride, so many elements share the taps of one input element.
-    shared = prod(integers_attribute(node, "strides", ())) * integer_attribute(node, "group", 1)
+    shared = prod(tuple(node.attributes.get_ints("strides", ()))) * node.attributes.get_int("group", 1)
     return _variance_of_product(weights.size / max(1, weights.shape[1]) / shared, inputs[:2], result, again)
 
 
@@ -109,12 +108,12 @@ def _variance_of_matmul(_: ir.Node, inputs: Sequence[np.ndarray], result: np.nda
 
 
 def _variance_of_gemm(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    axis = 0 if integer_attribute(node, "transA", 0) else 1
+    axis = 0 if node.attributes.get_int("transA", 0) else 1
     return _variance_of_product(inputs[0].shape[axis], inputs[:2], result, again)
 
 
 def _variance_of_einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    operands, arrow, given = string_attribute(node, "equation", "").replace(" ", "").partition("->")
+    operands, arrow, given = node.attributes.get_string("equation", "").replace(" ", "").partition("->")
     labels = operands.split(",")
     if not arrow:  # what occurs once is kept
         joined = operands.replace(",", "").replace(".", "")
@@ -142,7 +141,7 @@ def _reduce_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, ag
 
 def _variance_of_mean(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
     data, *rest = inputs
-    kernel = integers_attribute(node, "kernel_shape", ())
+    kernel = tuple(node.attributes.get_ints("kernel_shape", ()))
     terms = float(prod(kernel)) if kernel else _size_ratio(data, result)
     means = again([_squared_as_typed(data), *(each if each.size else None for each in rest)]).astype(np.float64)
     squares = _squared_float64(result)
@@ -183,7 +182,7 @@ def _instance_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result:
 
 def _group_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, weight = inputs[:2]
-    groups = integer_attribute(node, "num_groups", 1)
+    groups = node.attributes.get_int("num_groups", 1)
     # One scale a group up to opset 20, one a channel since.
     mean = _squared_float64(weight).reshape(groups, -1).mean(axis=-1)
     return _variance_by_rows(node, data, result, (data.shape[0], groups), mean.reshape(1, groups, 1))
@@ -196,7 +195,7 @@ def _rms_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.n
 
 
 def _normalized_axes(node: ir.Node, data: np.ndarray) -> tuple[int, ...]:
-    axis = integer_attribute(node, "axis", -1)
+    axis = node.attributes.get_int("axis", -1)
     return tuple(range(axis % data.ndim, data.ndim))
 
 
@@ -216,7 +215,7 @@ def _centred_errors(
     wide = data.astype(np.float64)
     squares_of_mean = np.square(wide.mean(axis=axes, keepdims=True))
     mean_of_squares = np.square(wide).mean(axis=axes, keepdims=True)
-    spread = np.maximum(mean_of_squares - squares_of_mean, 0.0) + float_attribute(node, "epsilon", DEFAULT_EPSILON)
+    spread = np.maximum(mean_of_squares - squares_of_mean, 0.0) + node.attributes.get_float("epsilon", DEFAULT_EPSILON)
     first = terms / (3.0 * _LANES**2) + (_LANES + 1.0) / 3.0 + 1.0
     second = (_LANES + 4.0) / 6.0 / terms + 1.0 / (2.0 * _LANES)
     error = squares_of_mean * first + mean_of_squares * second
@@ -233,7 +232,9 @@ def _spread_factor(terms: float, roundings: float) -> float:
 def _batch_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
     data, gain, bias, mean, spread = inputs[:5]
     across = (1, -1, *(1,) * (data.ndim - 2))  # channels lie on axis 1
-    slope = gain.astype(np.float64) / np.sqrt(spread + np.float64(float_attribute(node, "epsilon", DEFAULT_EPSILON)))
+    slope = gain.astype(np.float64) / np.sqrt(
+        spread + np.float64(node.attributes.get_float("epsilon", DEFAULT_EPSILON))
+    )
     shift = mean * slope
     constant = np.square(shift) + np.square(bias - shift)
     if data.ndim > 1:
@@ -242,7 +243,7 @@ def _batch_normalization(node: ir.Node, inputs: Sequence[np.ndarray], result: np
 
 
 def _variance_of_softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: np.ndarray, _: Again) -> np.ndarray:
-    terms = result.shape[integer_attribute(node, "axis", -1)] if result.ndim else 1
+    terms = result.shape[node.attributes.get_int("axis", -1)] if result.ndim else 1
     sums = terms / (3.0 * _LANES**2) + (2.0 * _EXP_ULPS) ** 2 + (_LANES + 1.0) / 3.0 + 1.0
     squares = _squared_float64(result)
     if node.op_type == "LogSoftmax":  # ln y: relative errors become absolute, and y itself is rounded

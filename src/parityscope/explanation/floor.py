@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.regions import open_region
@@ -175,7 +174,7 @@ def _squared_sum(node: ir.Node, arrays: Sequence[np.ndarray | None], array: np.n
         return np.square(result)
     if node.op_type == "Conv":
         return np.asarray(np.square(result - bias.reshape(1, -1, *[1] * (result.ndim - 2))))
-    factor = float_attribute(node, "beta", 1.0)
+    factor = node.attributes.get_float("beta", 1.0)
     return np.asarray(np.square(result - factor * bias.astype(np.float64)))
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.recurrent import take_apart
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS, is_float
 from parityscope.evaluation.evaluating import evaluate_worlds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import input_at
+from parityscope.case.graph import input_at
 from parityscope.case.model import dtype_name
 from parityscope.operators import MOVING
 

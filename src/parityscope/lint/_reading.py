@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.case.graph import named_bodies
 from parityscope.case.model import dtype_name, read_graph
 from parityscope.errors import ParityError
 from parityscope.lint._records import FileConstant, Numbers, Place, Sheet
@@ -76,23 +77,13 @@ def _places_of_nodes(model: ir.Model) -> Iterator[Place]:
 
 def _places_with_bodies(node: ir.Node, name: str, index: int, inside: str) -> Iterator[Place]:
     yield Place(node=node, name=name, index=index, inside=inside)
-    for label, body in _bodies_of_node(node):
+    for label, body in named_bodies(node):
         # The name of a node that has none of its own tells already what it is inside of.
         path = f"{inside}/{name}/{label}".lstrip("/") if node.name else f"{name}/{label}"
         for position, inner in enumerate(body):
             if inner.op_type != "Constant":
                 unnamed = f"{path}/{inner.op_type}#{position}"
                 yield from _places_with_bodies(inner, inner.name or unnamed, index, path)
-
-
-def _bodies_of_node(node: ir.Node) -> Iterator[tuple[str, ir.Graph]]:
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            yield attribute.name, attribute.as_graph()
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            yield from ((attribute.name, body) for body in attribute.as_graphs())
 
 
 def _constants_of_model(model: ir.Model, formats: tuple[Format, ...], skipped: list[Skip]) -> Iterator[FileConstant]:
@@ -119,8 +110,7 @@ def _all_graphs(model: ir.Model) -> Iterator[tuple[str, Iterable[ir.Node]]]:
         yield label, graph
         for node in graph:
             stack.extend(
-                (f"{label}/{node.name or node.op_type}/{name}".lstrip("/"), body)
-                for name, body in _bodies_of_node(node)
+                (f"{label}/{node.name or node.op_type}/{name}".lstrip("/"), body) for name, body in named_bodies(node)
             )
 
 

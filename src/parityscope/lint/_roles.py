@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import input_at
+from parityscope.case.graph import input_at
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

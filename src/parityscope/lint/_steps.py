@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import input_at
+from parityscope.case.graph import input_at
 from parityscope.lint._roles import kept_in_fp32
 from parityscope.lint._walk import is_same_value, node_behind, nodes_ahead, number_of
 from parityscope.operators import with_trait

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic._attributes import input_at
+from parityscope.case.graph import input_at
 from parityscope.operators import MOVING, STANDARD, of_kind
 
 if TYPE_CHECKING:
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST",
+    "attribute_value",
     "computing_readers",
-    "float_attribute",
-    "int_attribute",
     "is_same_value",
     "node_behind",
     "nodes_ahead",
@@ -81,16 +80,10 @@ def is_same_value(one: ir.Value | None, other: ir.Value | None) -> bool:
     return one is not None and _origin_of(one) is _origin_of(other)
 
 
-def float_attribute(node: ir.Node, name: str) -> float | None:
-    """A float attribute; None where the node has none."""
+def attribute_value(node: ir.Node, name: str, default: Any) -> Any:  # a number, text or list: as the standard has it
+    """What an attribute holds, or `default`; a function's own parameter is not known here."""
     attribute = node.attributes.get(name)
-    return None if attribute is None or attribute.is_ref() else float(attribute.value)
-
-
-def int_attribute(node: ir.Node, name: str, default: int) -> int:
-    """An integer attribute, or `default`."""
-    attribute = node.attributes.get(name)
-    return default if attribute is None or attribute.is_ref() else int(attribute.value)
+    return default if attribute is None or attribute.is_ref() else attribute.value
 
 
 def _origin_of(value: ir.Value | None) -> ir.Value | None:

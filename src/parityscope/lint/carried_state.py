@@ -24,7 +24,7 @@ import numpy as np
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._casts import type_of
 from parityscope.lint._telling import format_plural, make_finding, name_places
-from parityscope.lint._walk import int_attribute
+from parityscope.lint._walk import attribute_value
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _carried_values(node: ir.Node) -> list[ir.Value]:
     body = node.attributes["body"].as_graph()
     if node.op_type == "Loop":
         return list(body.inputs)[2:]
-    scanned = int_attribute(node, "num_scan_inputs", 0)
+    scanned = attribute_value(node, "num_scan_inputs", 0)
     return list(body.inputs)[: len(body.inputs) - scanned]
 
 

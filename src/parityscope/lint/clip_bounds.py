@@ -28,7 +28,7 @@ import numpy as np
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._scan import value_in_format
 from parityscope.lint._telling import format_number, make_finding, offer_by_hand
-from parityscope.lint._walk import float_attribute, number_of
+from parityscope.lint._walk import attribute_value, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,8 @@ def _bound_of_clip(sheet: Sheet, place: Place, position: int, name: str) -> floa
     node = place.node
     if len(node.inputs) > position:
         return number_of(sheet, node.inputs[position])
-    return float_attribute(node, name)
+    bound: float | None = attribute_value(node, name, None)
+    return bound
 
 
 def _judge_bounds(sheet: Sheet, place: Place, low: float, high: float) -> Iterator[Finding]:

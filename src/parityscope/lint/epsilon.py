@@ -39,7 +39,7 @@ from parityscope.lint._telling import (
     offer_by_hand,
     offer_proof,
 )
-from parityscope.lint._walk import float_attribute
+from parityscope.lint._walk import attribute_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ def _offer_repairs(sheet: Sheet, guard: EpsilonGuard, number_format: Format) -> 
 def _findings_of_attributes(sheet: Sheet, number_format: Format) -> Iterator[Finding]:
     groups: dict[float, list[Place]] = {}
     for place in sheet.places:
-        value = float_attribute(place.node, "epsilon")
+        value = attribute_value(place.node, "epsilon", None)
         if value is not None and 0 < value < number_format.smallest_normal:
             groups.setdefault(value, []).append(place)
     for value, places in groups.items():

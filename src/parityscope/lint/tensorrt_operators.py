@@ -28,13 +28,14 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from parityscope.case.graph import constant_value
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._telling import format_plural, list_names, make_finding, name_places
+from parityscope.lint._walk import attribute_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -195,11 +196,6 @@ def _need_node(sheet: Sheet, place: Place, matrix: _Matrix, needs: _Needs) -> No
                 needs.add(since, f"{node.op_type} {words}", place)
 
 
-def _attribute(node: ir.Node, name: str, default: Any) -> Any:
-    held = node.attributes.get(name)
-    return default if held is None or held.is_ref() else held.value
-
-
 def _reads_computed(position: int) -> Callable[[Sheet, ir.Node], bool]:
     def look(_sheet: Sheet, node: ir.Node) -> bool:
         value = node.inputs[position] if len(node.inputs) > position else None
@@ -228,14 +224,18 @@ _RESTRICTIONS: tuple[Restriction, ...] = (
     (
         frozenset({"MaxPool", "AveragePool", "LpPool"}),
         "with dilations",
-        lambda _, node: any(one != 1 for one in _attribute(node, "dilations", ())),
+        lambda _, node: any(one != 1 for one in attribute_value(node, "dilations", ())),
     ),
-    (frozenset({"ScatterND"}), "with a reduction", lambda _, node: _attribute(node, "reduction", "none") != "none"),
+    (
+        frozenset({"ScatterND"}),
+        "with a reduction",
+        lambda _, node: attribute_value(node, "reduction", "none") != "none",
+    ),
     (_REDUCTIONS, "over axes that the run decides", _reads_computed(1)),
     (frozenset({"QuantizeLinear", "DequantizeLinear"}), "with a zero point that is not 0", _zero_point),
 )
 _LIFTED: tuple[Restriction, ...] = (
-    (frozenset({"TopK"}), "with sorted = 0", lambda _, node: _attribute(node, "sorted", 1) == 0),
+    (frozenset({"TopK"}), "with sorted = 0", lambda _, node: attribute_value(node, "sorted", 1) == 0),
     (frozenset({"CumSum"}), "along an axis that the run decides", _reads_computed(1)),
     (frozenset({"Slice"}), "along axes that the run decides", _reads_computed(3)),
 )

@@ -24,7 +24,7 @@ import numpy as np
 
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._telling import format_plural, make_finding, name_places, offer_by_hand
-from parityscope.lint._walk import int_attribute, number_of
+from parityscope.lint._walk import attribute_value, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _drops_at_random(sheet: Sheet, place: Place) -> bool:
     if node.op_type != "Dropout" or node.domain:
         return False
     if sheet.opset < 7:
-        return int_attribute(node, "is_test", 0) == 0
+        return bool(attribute_value(node, "is_test", 0) == 0)
     if len(node.inputs) < 3 or number_of(sheet, node.inputs[2]) != 1.0:
         return False
     ratio = number_of(sheet, node.inputs[1]) if node.inputs[1] is not None else _RATIO
@@ -67,8 +67,8 @@ def _updates_statistics(sheet: Sheet, place: Place) -> bool:
     if node.op_type != "BatchNormalization" or node.domain:
         return False
     if sheet.opset < 7:
-        return int_attribute(node, "is_test", 0) == 0
-    return int_attribute(node, "training_mode", 0) == 1 or (sheet.opset < 14 and len(node.outputs) > 1)
+        return bool(attribute_value(node, "is_test", 0) == 0)
+    return attribute_value(node, "training_mode", 0) == 1 or (sheet.opset < 14 and len(node.outputs) > 1)
 
 
 def _show_finding(places: list[Place], role: Role, effect: str) -> Finding:

@@ -32,7 +32,7 @@ from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._roles import kept_in_fp32
 from parityscope.lint._telling import format_number, make_finding, offer_by_hand, offer_proof
-from parityscope.lint._walk import HOST, computing_readers, float_attribute
+from parityscope.lint._walk import HOST, attribute_value, computing_readers
 from parityscope.operators import does_multiply, role_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _underflow_matters(
 def _variance_matters(constant: FileConstant, node: ir.Node, number_format: Format) -> bool:
     if constant.few is None:
         return True
-    epsilon = float_attribute(node, "epsilon")
+    epsilon = attribute_value(node, "epsilon", None)
     guard = DEFAULT_EPSILON if epsilon is None else epsilon
     exact = constant.few.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

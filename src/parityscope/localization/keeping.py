@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import Names
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.evaluation.program import ObservedRegion, Program, compile_program, program_of, regions_of

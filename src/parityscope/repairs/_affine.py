@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
 from parityscope.repairs._editing import array_of, set_input
 
 if TYPE_CHECKING:
@@ -43,14 +42,14 @@ def into_previous(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
         scaled = weight * affine.gain.reshape(-1, *[1] * (weight.ndim - 1))
     elif node.op_type == "ConvTranspose":
         # (inputs, outputs / groups, ...): the inputs of a group meet the outputs of the same group.
-        groups = integer_attribute(node, "group", 1)
+        groups = node.attributes.get_int("group", 1)
         gain = affine.gain.reshape(groups, 1, -1, *[1] * (weight.ndim - 2))
         scaled = (weight.reshape(groups, -1, *weight.shape[1:]) * gain).reshape(weight.shape)
     elif node.op_type == "Gemm":
-        beta = float_attribute(node, "beta", 1.0)
+        beta = node.attributes.get_float("beta", 1.0)
         if beta == 0.0:
             return False
-        scaled = weight * (affine.gain[:, None] if integer_attribute(node, "transB", 0) else affine.gain)
+        scaled = weight * (affine.gain[:, None] if node.attributes.get_int("transB", 0) else affine.gain)
         shift = shift / beta
     else:
         return False
@@ -66,20 +65,20 @@ def into_next(model: ir.Model, node: ir.Node, affine: Affine) -> bool:
     if node.op_type == "Conv":
         if affine.shift.any() and _is_padded(node):
             return False
-        groups, taps = integer_attribute(node, "group", 1), [1] * (weight.ndim - 2)
+        groups, taps = node.attributes.get_int("group", 1), [1] * (weight.ndim - 2)
         outputs = weight.shape[0]
         gain, shift = (each.reshape(groups, 1, -1, *taps) for each in (affine.gain, affine.shift))
         grouped = weight.astype(np.float64).reshape(groups, outputs // groups, *weight.shape[1:])
         scaled = (grouped * gain).reshape(weight.shape)
         added = (grouped * shift).reshape(outputs, -1).sum(axis=1)
     else:
-        turned, beta = integer_attribute(node, "transB", 0), float_attribute(node, "beta", 1.0)
-        if integer_attribute(node, "transA", 0) or beta == 0.0:
+        turned, beta = node.attributes.get_int("transB", 0), node.attributes.get_float("beta", 1.0)
+        if node.attributes.get_int("transA", 0) or beta == 0.0:
             return False
         outputs = weight.shape[0 if turned else 1]
         scaled = weight * (affine.gain if turned else affine.gain[:, None])
         product = weight.astype(np.float64) * (affine.shift if turned else affine.shift[:, None])
-        added = product.sum(axis=1 if turned else 0) * float_attribute(node, "alpha", 1.0) / beta
+        added = product.sum(axis=1 if turned else 0) * node.attributes.get_float("alpha", 1.0) / beta
     old = _bias_of(node, outputs)
     if old is None:
         return False
@@ -106,4 +105,6 @@ def _write_parameters(
 
 
 def _is_padded(node: ir.Node) -> bool:
-    return string_attribute(node, "auto_pad", "NOTSET").startswith("SAME") or any(integers_attribute(node, "pads", ()))
+    return node.attributes.get_string("auto_pad", "NOTSET").startswith("SAME") or any(
+        tuple(node.attributes.get_ints("pads", ()))
+    )

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs._editing import array_of
-from parityscope.repairs._exponents import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,11 @@ def _too_small(scaling: ExponentScaling, number_format: Format) -> bool:
 def _sizes_of_constants(scaling: ExponentScaling) -> Iterator[tuple[float, int]]:
     """The largest magnitude of every constant and attribute that takes part (those that are not 0), and its exponent."""
     for (node, (kind, position)), exponent in scaling.constants.items():
-        array = array_of(node.inputs[int(position)]) if kind == "in" else np.float64(attribute_of(node, str(position)))
+        array = (
+            array_of(node.inputs[int(position)])
+            if kind == "in"
+            else np.float64(node.attributes.get_float(str(position), DEFAULT_EPSILON))
+        )
         size = 0.0 if array is None else float(np.abs(np.asarray(array, np.float64)).max(initial=0.0))
         if exponent and size:
             yield size, exponent

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.case.graph import computing_nodes, constant_value, node_name
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from parityscope.records import Finding
 
 __all__ = [
-    "add_constant",
     "array_of",
     "has_consent",
     "insert_before",
@@ -69,27 +69,12 @@ def only_reader(value: ir.Value) -> ir.Node | None:
     return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
 
 
-def add_constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
-    """A new initializer of the shape and dtype of `array`; its name is made one that the graph does not have."""
-    import onnx_ir as ir
-
-    taken = set(model.graph.initializers) | {str(value.name) for value in model.graph.inputs}
-    free, count = name, 1
-    while free in taken:
-        count += 1
-        free = f"{name}.{count}"
-    tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=free)
-    value = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-    model.graph.register_initializer(value)
-    return value
-
-
 def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, name: str) -> None:
     """Makes a new constant the input of `node` at `position`; other readers of the old one keep it.
 
     The constant has the shape and dtype of `array`; an old one that nothing reads any more goes.
     """
-    value = add_constant(model, array, name)
+    value = add_constant(model.graph, array, name)
     old = node.inputs[position] if position < len(node.inputs) else None
     if position >= len(node.inputs):
         node.resize_inputs(position + 1)

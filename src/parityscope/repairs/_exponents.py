@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute
-from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs._editing import array_of
 from parityscope.repairs._homogeneity import ADDITIVE, equations_of
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.repairs._homogeneity import Equation, Slot
 
-__all__ = ["HEADROOM", "ExponentScaling", "attribute_of", "scale_exactly", "solve_scaling"]
+__all__ = ["HEADROOM", "ExponentScaling", "scale_exactly", "solve_scaling"]
 
 HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
 _CHOICES = 4  # chosen: sixteen attempts at most, each as fast as looking at the segment once
@@ -246,8 +244,3 @@ def _fits_format(node: ir.Node, slot: Slot, exponent: int, number_format: Format
 def _largest_magnitude(array: np.ndarray) -> float:
     values = np.abs(array.astype(np.float64))
     return float(values[np.isfinite(values)].max(initial=0.0))
-
-
-def attribute_of(node: ir.Node, name: str) -> float:
-    """The value of a float attribute, or the default of epsilon."""
-    return float_attribute(node, name, DEFAULT_EPSILON)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.standard import GELU_CUBIC
+from parityscope.case.graph import input_at
 from parityscope.repairs._editing import scalar_of
 from parityscope.repairs._patterns import both_operand_orders, producer_of
 

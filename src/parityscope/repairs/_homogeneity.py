@@ -17,7 +17,6 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.operators import CONTRACTIONS, STANDARD, of_kind, with_trait
 from parityscope.repairs._editing import scalar_of
 
@@ -106,7 +105,7 @@ def _normalization_equations(node: ir.Node) -> list[Equation] | None:
     if (
         node.op_type == "BatchNormalization"
         and len(node.outputs) == 1
-        and not integer_attribute(node, "training_mode", 0)
+        and not node.attributes.get_int("training_mode", 0)
     ):
         gain = _sum_of_exponents((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))
         return [

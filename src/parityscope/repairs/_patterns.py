@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import input_at, integer_attribute
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
-from parityscope.repairs._editing import add_constant, insert_before, scalar_of
+from parityscope.case.graph import input_at
+from parityscope.repairs._editing import insert_before, scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +157,7 @@ def chain_axes(node: ir.Node) -> tuple[int, ...] | None:
 
 def keeps_dims(node: ir.Node) -> bool:
     """Whether a reduction leaves dimensions of 1 behind."""
-    return bool(integer_attribute(node, "keepdims", 1))
+    return bool(node.attributes.get_int("keepdims", 1))
 
 
 def axes_of(node: ir.Node) -> tuple[int, ...] | None:
@@ -208,7 +209,7 @@ def insert_reduction(
     attributes = [ir.AttrInt64("keepdims", 1)]
     inputs = [value]
     if opset_of(model) >= _AXES_AS_INPUT[operator]:
-        inputs.append(add_constant(model, np.array(axes, np.int64), f"{name}::axes"))
+        inputs.append(add_constant(model.graph, np.array(axes, np.int64), f"{name}::axes"))
     else:
         attributes.append(ir.AttrInt64s("axes", axes))
     return insert_before(before, operator, inputs, name, attributes, like=value)

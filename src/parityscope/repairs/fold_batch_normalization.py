@@ -25,12 +25,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs import Repair
 from parityscope.repairs._affine import Affine, into_next, into_previous
 from parityscope.repairs._editing import (
-    add_constant,
     array_of,
     insert_before,
     nodes_of,
@@ -63,13 +62,13 @@ def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
 
 
 def _affine_of_node(node: ir.Node) -> Affine | None:
-    if len(node.outputs) > 1 or integer_attribute(node, "training_mode", 0):
+    if len(node.outputs) > 1 or node.attributes.get_int("training_mode", 0) != 0:
         return None
     arrays = [array for array in map(array_of, node.inputs[1:5]) if array is not None]
     if len(arrays) != 4:
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)
-    gain = scale / np.sqrt(variance + float_attribute(node, "epsilon", DEFAULT_EPSILON))
+    gain = scale / np.sqrt(variance + node.attributes.get_float("epsilon", DEFAULT_EPSILON))
     return Affine(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
 
 
@@ -104,8 +103,8 @@ def _write_mul_add(model: ir.Model, node: ir.Node, affine: Affine) -> str | None
     if source is None or rank == 0:
         return None
     shape = [-1] + [1] * (rank - 2)
-    gain = add_constant(model, affine.gain.astype(affine.dtype).reshape(shape), f"{output.name}::gain")
-    shift = add_constant(model, affine.shift.astype(affine.dtype).reshape(shape), f"{output.name}::shift")
+    gain = add_constant(model.graph, affine.gain.astype(affine.dtype).reshape(shape), f"{output.name}::gain")
+    shift = add_constant(model.graph, affine.shift.astype(affine.dtype).reshape(shape), f"{output.name}::shift")
     scaled = insert_before(node, "Mul", [source, gain], f"{output.name}::scaled", like=output)
     shifted = insert_before(node, "Add", [scaled, shift], f"{output.name}::shifted", like=output)
     replace_value(model, output, shifted)

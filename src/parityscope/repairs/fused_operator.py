@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
-    add_constant,
     array_of,
     insert_before,
     nodes_of,
@@ -186,9 +186,9 @@ def _replace_by_operator(
         attributes = [ir.AttrString("approximate", form.approximate)]
     elif form.scale is not None:
         attributes.append(ir.AttrFloat32("epsilon", form.epsilon))
-        inputs.append(add_constant(model, form.scale, f"{output}::scale"))
+        inputs.append(add_constant(model.graph, form.scale, f"{output}::scale"))
         if form.bias is not None:
-            inputs.append(add_constant(model, form.bias, f"{output}::bias"))
+            inputs.append(add_constant(model.graph, form.bias, f"{output}::bias"))
     result = insert_before(last, operator, inputs, f"{output}::fused", attributes, like=form.source)
     replace_value(model, form.output, result)
     remove_unread(model, [last])

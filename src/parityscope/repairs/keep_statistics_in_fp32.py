@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import array_of, insert_before, nodes_of, remove_unread, replace_value, set_input
@@ -67,7 +66,7 @@ def _type_statistics(model: ir.Model, node: ir.Node, number_format: Format) -> b
     parameters = [array_of(value) for value in node.inputs[1:5]]
     arrays = [array for array in parameters if array is not None and array.dtype == np.float32]
     source, output = node.inputs[0], node.outputs[0]
-    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or integer_attribute(node, "training_mode", 0):
+    if len(arrays) != 4 or len(node.outputs) != 1 or source is None or node.attributes.get_int("training_mode", 0) != 0:
         return False
     if any(float(np.abs(array).max(initial=0.0)) > number_format.largest for array in arrays[:2]):
         return False

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import add_constant, insert_before, nodes_of, remove_unread, replace_value, scalar_of
+from parityscope.repairs._editing import insert_before, nodes_of, remove_unread, replace_value, scalar_of
 from parityscope.repairs._patterns import producer_of, squared_by
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def _make_constants(model: ir.Model, like: ir.Value, name: str) -> Callable[...,
     kind = np.dtype(np.float32) if like.dtype is None else like.dtype.numpy()
 
     def made(*numbers: float) -> list[ir.Value]:
-        return [add_constant(model, np.array(number, kind), f"{name}::{number:.3g}") for number in numbers]
+        return [add_constant(model.graph, np.array(number, kind), f"{name}::{number:.3g}") for number in numbers]
 
     return made
 

@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import add_constant, has_consent, insert_before
+from parityscope.repairs._editing import has_consent, insert_before
 from parityscope.repairs._preprocessing import preprocessing_of
 
 if TYPE_CHECKING:
@@ -82,12 +83,12 @@ def _prepend_steps(model: ir.Model, value: ir.Value, found: Preprocessing) -> li
         now = insert_before(first, "Transpose", [now], f"{name}::layout", [ir.AttrInt64s("perm", found.axes)])
         steps.append("Transpose")
     if found.channels is not None:
-        order = add_constant(model, np.array(found.channels, np.int64), f"{name}::order")
+        order = add_constant(model.graph, np.array(found.channels, np.int64), f"{name}::order")
         now = insert_before(first, "Gather", [now, order], f"{name}::channels", [ir.AttrInt64("axis", found.channel)])
         steps.append("Gather")
     for operator, numbers in (("Sub", found.subtract), ("Div", found.divide)):
         if numbers:
-            by = add_constant(model, found.shaped(numbers), f"{name}::{operator.lower()}")
+            by = add_constant(model.graph, found.shaped(numbers), f"{name}::{operator.lower()}")
             now = insert_before(first, operator, [now, by], f"{name}::{operator.lower()}_done")
             steps.append(operator)
     now.type = kind

@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import add_constant, insert_before, nodes_of
+from parityscope.repairs._editing import insert_before, nodes_of
 from parityscope.repairs._exponents import HEADROOM
 from parityscope.repairs._patterns import chain_axes, find_quotient, find_softmax, insert_reduction
 
@@ -71,11 +72,11 @@ def _rescale_quotient(model: ir.Model, found: Quotient, finding: Finding) -> str
     exponent = _exponent_into_range(found, reached, number_format)
     if exponent is None:
         return _rescale_by_maximum(model, found)
-    factor = add_constant(model, _number_like(found.source, 2.0**exponent), f"{found.source.name}::factor")
+    factor = add_constant(model.graph, _number_like(found.source, 2.0**exponent), f"{found.source.name}::factor")
     small = insert_before(found.square, "Mul", [found.source, factor], f"{found.source.name}::small", like=found.source)
     if found.guard is not None:
         epsilon = add_constant(
-            model, _number_like(found.source, found.epsilon * 4.0**exponent), f"{found.source.name}::epsilon"
+            model.graph, _number_like(found.source, found.epsilon * 4.0**exponent), f"{found.source.name}::epsilon"
         )
         _guard_with(found, epsilon)
     _read_scaled_value(found, small)
@@ -99,11 +100,11 @@ def _rescale_by_maximum(model: ir.Model, found: Quotient) -> str | None:
     name = str(found.source.name)
     size = insert_before(found.square, "Abs", [found.source], f"{name}::size", like=found.source)
     top = insert_reduction(model, found.square, "ReduceMax", size, axes, f"{name}::largest")
-    one = add_constant(model, _number_like(found.source, 1.0), f"{name}::one")
+    one = add_constant(model.graph, _number_like(found.source, 1.0), f"{name}::one")
     most = insert_before(found.square, "Max", [top, one], f"{name}::most", like=found.source)
     small = insert_before(found.square, "Div", [found.source, most], f"{name}::small", like=found.source)
     if found.guard is not None:
-        epsilon = add_constant(model, _number_like(found.source, found.epsilon), f"{name}::epsilon")
+        epsilon = add_constant(model.graph, _number_like(found.source, found.epsilon), f"{name}::epsilon")
         # Twice by m and not once by m^2, which would overflow where the square did.
         once = insert_before(found.square, "Div", [epsilon, most], f"{name}::epsilon_by_m", like=found.source)
         twice = insert_before(found.square, "Div", [once, most], f"{name}::epsilon_by_mm", like=found.source)

@@ -29,10 +29,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
 from parityscope.comparison import measure_pair
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import add_constant, nodes_of, replace_value
+from parityscope.repairs._editing import nodes_of, replace_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -131,7 +132,7 @@ def _insert_clip(model: ir.Model, value: ir.Value, number_format: Format) -> Non
     # The readers change first, so that the Clip itself goes on reading the value.
     replace_value(model, value, result)
     if opset_of(model) >= _BOUNDS_AS_INPUTS:
-        inputs = [add_constant(model, bound, f"{result.name}::bound") for bound in bounds]
+        inputs = [add_constant(model.graph, bound, f"{result.name}::bound") for bound in bounds]
         clip = ir.Node("", "Clip", [value, *inputs], outputs=[result])
     else:
         attributes = [ir.AttrFloat32(name, float(bound)) for name, bound in zip(("min", "max"), bounds, strict=True)]

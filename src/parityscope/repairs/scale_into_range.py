@@ -39,10 +39,11 @@ import math
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs import Repair
 from parityscope.repairs._balance import balance_exponent
 from parityscope.repairs._editing import array_of, nodes_of, set_input
-from parityscope.repairs._exponents import HEADROOM, attribute_of, scale_exactly, solve_scaling
+from parityscope.repairs._exponents import HEADROOM, scale_exactly, solve_scaling
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -142,7 +143,7 @@ def write_scaling(model: ir.Model, scaling: ExponentScaling) -> int:
     arrays, attributes = {}, {}
     for (node, (kind, position)), exponent in scaling.constants.items():
         if kind == "attr":
-            value = attribute_of(node, str(position)) * 2.0**exponent
+            value = node.attributes.get_float(str(position), DEFAULT_EPSILON) * 2.0**exponent
             if abs(value) < _FP32_SMALLEST:
                 return 0
             attributes[node, str(position)] = value

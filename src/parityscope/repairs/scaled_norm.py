@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import add_constant, insert_before, nodes_of, remove_unread, replace_value
+from parityscope.repairs._editing import insert_before, nodes_of, remove_unread, replace_value
 from parityscope.repairs._patterns import axes_of, insert_reduction, keeps_dims, producer_of, squared_by
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _rewrite_norm(model: ir.Model, found: _Norm, least: float) -> None:
     kind = np.dtype(np.float32) if source.dtype is None else source.dtype.numpy()
     size = insert_before(last, "Abs", [source], f"{name}::size", like=source)
     top = insert_reduction(model, last, "ReduceMax", size, found.axes, f"{name}::largest")
-    floor = add_constant(model, np.array(least, kind), f"{name}::least")
+    floor = add_constant(model.graph, np.array(least, kind), f"{name}::least")
     most = insert_before(last, "Max", [top, floor], f"{name}::most", like=source)
     small = insert_before(last, "Div", [source, most], f"{name}::small", like=source)
     square = insert_before(last, "Mul", [small, small], f"{name}::square", like=source)
@@ -100,7 +101,7 @@ def _insert_squeeze(model: ir.Model, before: ir.Node, value: ir.Value, axes: tup
     name = f"{value.name}::squeezed"
     if opset_of(model) < _AXES_AS_INPUT:
         return insert_before(before, "Squeeze", [value], name, [ir.AttrInt64s("axes", axes)], like=value)
-    taken = add_constant(model, np.array(axes, np.int64), f"{name}::axes")
+    taken = add_constant(model.graph, np.array(axes, np.int64), f"{name}::axes")
     return insert_before(before, "Squeeze", [value, taken], name, like=value)
 
 

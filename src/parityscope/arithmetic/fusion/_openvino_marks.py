@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.fusion._openvino_rules import is_eltwise
 from parityscope.arithmetic.fusion.matching import scalar_constant
+from parityscope.case.graph import bodies_of_node
 
 if TYPE_CHECKING:
     import onnx_ir as ir

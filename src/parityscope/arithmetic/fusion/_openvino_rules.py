@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.fusion.folding import linear_chain
 from parityscope.arithmetic.fusion.matching import PRODUCTS, data_inputs, is_static
+from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
     from parityscope.arithmetic.fusion.layers import FusedLayers, Layer
@@ -103,7 +103,7 @@ def _is_simple(layers: FusedLayers, layer: Layer, child: Layer) -> bool:
     if child.kind == "Pow" or (child.kind in _ORDERED and node.inputs[0] is not layer.output):
         return False
     constant = next((value for value in node.inputs if value is not None and is_static(value)), None)
-    tensor = None if constant is None else constant_tensor(constant)
+    tensor = None if constant is None else constant_value(constant)
     return tensor is not None and _is_per_channel(tuple(int(dim) for dim in tensor.shape.numpy()), layer)
 
 

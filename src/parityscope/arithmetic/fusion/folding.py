@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
+from parityscope.case.graph import constant_value
 from parityscope.operators import role_of, with_trait
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> _Step 
     gamma, beta, mean, variance = (None if each is None else each.astype(np.float64) for each in found)
     if gamma is None or beta is None or mean is None or variance is None:
         return None
-    scale = gamma / np.sqrt(variance + float_attribute(user, "epsilon", DEFAULT_EPSILON))
+    scale = gamma / np.sqrt(variance + user.attributes.get_float("epsilon", DEFAULT_EPSILON))
     return _Step(scale=scale, shift=beta - mean * scale, added=(user, 2))
 
 
@@ -202,7 +201,7 @@ def _trailing_dimensions(product: ir.Node) -> int:
 
 def _output_channels(product: ir.Node) -> int:
     weight = product.inputs[1]
-    tensor = None if weight is None else constant_tensor(weight)
+    tensor = None if weight is None else constant_value(weight)
     if tensor is None:
         return 0
     axis = _channel_axis(product, 1)
@@ -214,9 +213,9 @@ def _channel_axis(product: ir.Node, index: int) -> int | None:
     if product.op_type == "Conv" and index == 1:
         return 0
     if product.op_type == "ConvTranspose" and index == 1:
-        return 1 if integer_attribute(product, "group", 1) == 1 else None
+        return 1 if product.attributes.get_int("group", 1) == 1 else None
     if product.op_type == "Gemm" and index == 1:
-        return 0 if integer_attribute(product, "transB", 0) else 1
+        return 0 if product.attributes.get_int("transB", 0) else 1
     if product.op_type == "MatMul" and index == 1:
         return -1
     return None
@@ -237,7 +236,7 @@ def _constant_of(node: ir.Node, index: int, held: Mapping[Use, np.ndarray]) -> n
     if (node, index) in held:
         return held[node, index]
     value = node.inputs[index] if index < len(node.inputs) else None
-    tensor = None if value is None else constant_tensor(value)
+    tensor = None if value is None else constant_value(value)
     if tensor is None or not tensor.dtype.is_floating_point():
         return None
     return tensor.numpy()

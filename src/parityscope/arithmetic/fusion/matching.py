@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
+from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.operators import CONTRACTIONS, of_kind, with_trait
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def is_static(value: ir.Value) -> bool:
         each = stack.pop()
         if len(seen) > _STATIC_LIMIT:
             return False
-        if each in seen or constant_tensor(each) is not None:
+        if each in seen or constant_value(each) is not None:
             continue
         seen.add(each)
         node = each.producer()
@@ -83,7 +83,7 @@ def data_inputs(node: ir.Node) -> list[ir.Value]:
 
 def scalar_constant(value: ir.Value | None) -> float | None:
     """The number that a constant of one element holds; None for anything else."""
-    tensor = None if value is None else constant_tensor(value)
+    tensor = None if value is None else constant_value(value)
     if tensor is None or tensor.size != 1 or not tensor.dtype.is_floating_point():
         return None
     return float(tensor.numpy().reshape(-1)[0])

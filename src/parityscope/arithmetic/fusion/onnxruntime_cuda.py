@@ -28,13 +28,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.fusion import FusionProfile, GraphFusion
 from parityscope.arithmetic.fusion.layers import cut_into_layers
 from parityscope.arithmetic.fusion.matching import data_inputs, is_static
 from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.arithmetic.fusion.patterns.normalization import affine_nodes
 from parityscope.arithmetic.recurrent import recurrence_of_format
+from parityscope.case.graph import constant_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -100,7 +100,7 @@ def _is_folded(layers: FusedLayers, child: Layer) -> bool:
     if child.kind not in {"Mul", "Add"} or len(child.nodes) != 1 or len(layers.inputs(child)) != 1:
         return False
     # Seen: a constant of shape (1,) behind a convolution stays a node, although it could be raised to its rank.
-    shapes = [tensor.shape.numpy() for value in child.nodes[0].inputs if value and (tensor := constant_tensor(value))]
+    shapes = [tensor.shape.numpy() for value in child.nodes[0].inputs if value and (tensor := constant_value(value))]
     return len(shapes) == 1 and (len(shapes[0]) == 0 or (len(shapes[0]) > 2 and max(shapes[0][-2:]) == 1))
 
 

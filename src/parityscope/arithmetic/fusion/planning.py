@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import all_values, constant_tensor
 from parityscope.arithmetic.fusion.folding import fold_constants
+from parityscope.arithmetic.graphs import all_values
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS, RoundingPlan, exact_uses, is_float
+from parityscope.case.graph import constant_value
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def plan_fusion(
     for value in all_values(model):
         if value in registers or (not is_float(value) and value not in typed):
             continue
-        if constant_tensor(value) is None:
+        if constant_value(value) is None:
             _plan_tensor(value, work)
         else:
             _plan_constant(value, work)
@@ -198,7 +199,7 @@ def _stored_constants(node: ir.Node, work: _PlanningWork, overflow: Overflow) ->
     nodes = [each for each in work.owner if work.owner[each] is kernel] if kernel is not None else [node]
     for each in nodes:
         for index, value in enumerate(each.inputs):
-            tensor = None if value is None else constant_tensor(value)
+            tensor = None if value is None else constant_value(value)
             if value is not None and tensor is not None and value in work.storage and (each, index) not in work.inner:
                 found[each, index] = round_to(tensor.numpy(), work.storage[value], overflow=overflow)
     return found
@@ -208,7 +209,7 @@ def _rounded_weights(node: ir.Node, number_format: Format, overflow: Overflow) -
     found = {}
     for index in _RECURRENT[node.op_type]:
         value = node.inputs[index]
-        tensor = None if value is None else constant_tensor(value)
+        tensor = None if value is None else constant_value(value)
         if tensor is not None:
             found[node, index] = round_to(tensor.numpy(), number_format, overflow=overflow)
     return found

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import integer_attribute
-from parityscope.arithmetic._graphs import constant_tensor
+from parityscope.arithmetic.graphs import add_constant, redirect_uses
+from parityscope.case.graph import constant_value
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import onnx_ir as ir
 
 __all__ = ["fold_moved_constants"]
 
@@ -32,19 +33,15 @@ def fold_moved_constants(model: ir.Model) -> ir.Model:
         array = _move_constant(node)
         if array is None or value.is_graph_output():
             continue
-        name = str(value.name)
-        tensor = ir.tensor(array, name=name)
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-        for user, index in list(value.uses()):
-            user.replace_input_with(index, made)
+        made = add_constant(model.graph, array, str(value.name))
+        redirect_uses(list(value.uses()), made)
         model.graph.remove(node, safe=True)
-        model.graph.register_initializer(made)
     return model
 
 
 def _move_constant(node: ir.Node) -> np.ndarray | None:
     """What `node` makes of a constant; None where an input is not one, or it asks for something unusual."""
-    tensors = [None if value is None else constant_tensor(value) for value in node.inputs]
+    tensors = [None if value is None else constant_value(value) for value in node.inputs]
     if any(tensor is None and value is not None for tensor, value in zip(tensors, node.inputs, strict=True)):
         return None
     arrays = [tensor.numpy() for tensor in tensors if tensor is not None]
@@ -62,14 +59,14 @@ def _move_constant(node: ir.Node) -> np.ndarray | None:
         case "Transpose":
             return np.ascontiguousarray(np.transpose(data, _integers_given(node, "perm")))
         case "Flatten":
-            axis = integer_attribute(node, "axis", 1)
+            axis = node.attributes.get_int("axis", 1)
             return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
     return None
 
 
 def _reshape_constant(data: np.ndarray, shape: Sequence[int], node: ir.Node) -> np.ndarray | None:
     wanted = _integers_given(node, "shape") or list(shape)
-    if not integer_attribute(node, "allowzero", 0):
+    if not node.attributes.get_int("allowzero", 0):
         if any(dim == 0 and position >= data.ndim for position, dim in enumerate(wanted)):
             return None
         wanted = [data.shape[position] if dim == 0 else dim for position, dim in enumerate(wanted)]

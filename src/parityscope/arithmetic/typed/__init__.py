@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import Names
+from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.typed._assigning import assign_formats
 from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_inputs, type_outputs
 from parityscope.arithmetic.typed._casting import Casting

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import bodies_of_node, divided_nodes
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.sites import EXACT_INPUTS, uniform_plan
 from parityscope.arithmetic.standard import SHAPE_READERS
-from parityscope.arithmetic.typed._constants import HALF, held_tensor
-from parityscope.case.graph import node_name
+from parityscope.arithmetic.typed._constants import HALF, fixed_constant
+from parityscope.case.graph import bodies_of_node, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,4 +137,6 @@ def _steering_floats(
     """Computed floats that steer an operator."""
     uses = ((node, index) for node, index in exact if node.op_type not in SHAPE_READERS and index < len(node.inputs))
     found = (node.inputs[index] for node, index in uses)
-    return frozenset(value for value in found if value is not None and value in origin and held_tensor(value) is None)
+    return frozenset(
+        value for value in found if value is not None and value in origin and fixed_constant(value) is None
+    )

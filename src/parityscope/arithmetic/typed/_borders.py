@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import redirect_uses
+from parityscope.arithmetic.graphs import redirect_uses
 from parityscope.arithmetic.typed._constants import HALF
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, prepend_nodes
-from parityscope.arithmetic.typed._constants import HALF, RoundingLoss, held_tensor, low_tensor
+from parityscope.arithmetic.graphs import Names, prepend_nodes
+from parityscope.arithmetic.typed._constants import HALF, RoundingLoss, fixed_constant, low_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Casting:
         """`value` with elements of `dtype`."""
         if value.dtype == dtype:
             return value
-        tensor = held_tensor(value)
+        tensor = fixed_constant(value)
         if tensor is not None and dtype in _SHORT and _SHORT[dtype] in HALF:
             return self._copy_constant(value, tensor, dtype)
         if (value, dtype) not in self.casts:

@@ -17,8 +17,9 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.reading import BLOCK, blocks_of
 from parityscope.arithmetic.rounding import round_to
+from parityscope.case.graph import constant_value
 
-__all__ = ["HALF", "RoundingLoss", "held_tensor", "low_tensor"]
+__all__ = ["HALF", "RoundingLoss", "fixed_constant", "low_tensor"]
 
 HALF = {"f16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 
@@ -38,21 +39,9 @@ class RoundingLoss:
     vanishing: int
 
 
-def held_tensor(value: ir.Value) -> ir.TensorProtocol | None:
+def fixed_constant(value: ir.Value) -> ir.TensorProtocol | None:
     """The tensor of an initializer that no input overrides, or of a Constant node; None for anything else."""
-    if value.is_initializer():
-        return None if value.is_graph_input() else value.const_value
-    node = value.producer()
-    if node is None or node.op_type != "Constant" or node.domain:
-        return None
-    attributes = node.attributes
-    if "value" in attributes:
-        return attributes["value"].as_tensor()
-    if "value_float" in attributes:
-        return ir.tensor(np.array(attributes["value_float"].as_float(), np.float32))
-    if "value_floats" in attributes:
-        return ir.tensor(np.array(attributes["value_floats"].as_floats(), np.float32))
-    return None
+    return None if value.is_graph_input() else constant_value(value)
 
 
 def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[ir.TensorProtocol, RoundingLoss]:

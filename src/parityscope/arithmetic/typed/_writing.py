@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import bodies_of_node
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.standard import SHAPE_READERS
@@ -23,6 +22,7 @@ from parityscope.arithmetic.typed._schemas import (
     input_variables,
     outputs_in_format,
 )
+from parityscope.case.graph import bodies_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

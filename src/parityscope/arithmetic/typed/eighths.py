@@ -18,9 +18,10 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, constant_tensor, prepend_nodes
 from parityscope.arithmetic.float8 import E4M3
+from parityscope.arithmetic.graphs import Names, add_constant, prepend_nodes
 from parityscope.arithmetic.rounding import round_to
+from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class _EighthsWork:
         value = node.inputs[index]
         if value is None or source is None or value.dtype is None:
             raise ParityError(f"{node.name!r} lacks its operand {index}", fix="check the model with onnx.checker")
-        tensor = constant_tensor(source)
+        tensor = constant_value(source)
         made = self._pair(value, scaling) if tensor is None else self._weight(value, tensor.numpy(), scaling)
         node.replace_input_with(index, made)
         self.replaced.append(value)
@@ -75,7 +76,7 @@ class _EighthsWork:
         """Removes the constants that nothing reads any more."""
         for value in self.replaced:
             graph, producer = value.graph, value.producer()
-            if value.uses() or graph is None or value.is_graph_output() or constant_tensor(value) is None:
+            if value.uses() or graph is None or value.is_graph_output() or constant_value(value) is None:
                 continue
             if producer is not None:
                 graph.remove(producer)
@@ -130,11 +131,7 @@ class _EighthsWork:
         key = f"{name} {dtype}", array.tobytes()
         if key not in self.constants:
             head, _, tail = name.rpartition("::")
-            fresh = self.names.fresh(head, tail)
-            tensor = ir.Tensor(array, dtype=dtype, name=fresh)
-            made = ir.Value(name=fresh, type=ir.TensorType(dtype), shape=ir.Shape(array.shape), const_value=tensor)
-            self.model.graph.register_initializer(made)
-            self.constants[key] = made
+            self.constants[key] = add_constant(self.model.graph, array, self.names.fresh(head, tail))
         return self.constants[key]
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import Names, all_values, prepend_nodes, redirect_uses
 from parityscope.arithmetic._quantizers import without_float8
 from parityscope.arithmetic.detyping import retype_to_float
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.graphs import Names, all_values, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.typed._casting import cast_node
 from parityscope.arithmetic.typed._constants import HALF

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.standard import opset_of
+from parityscope.case.graph import constant_value
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _has_zero_point(node: ir.Node) -> bool:
     value = node.inputs[2] if node.op_type in _QUANTIZERS and len(node.inputs) > 2 else None
     if value is None or not _holds_type(node, _EIGHT):
         return False
-    tensor = constant_tensor(value)
+    tensor = constant_value(value)
     return tensor is None or bool(tensor.numpy().astype("float32").any())
 
 

@@ -17,8 +17,6 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer_attribute
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -97,7 +95,7 @@ def _may_be_rewritten(node: ir.Node) -> bool:
     rule = node.metadata_props.get(_RULE, "")
     if rule and "BatchNorm" not in rule:
         return True
-    return node.op_type == "FusedMatMul" or integer_attribute(node, "transA", 0) == 1
+    return node.op_type == "FusedMatMul" or node.attributes.get_int("transA", 0) == 1
 
 
 def _path_of(node: ir.Node, modules: frozenset[str]) -> str | None:

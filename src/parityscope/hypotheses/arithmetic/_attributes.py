@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic._edits import set_attribute
@@ -47,7 +46,7 @@ def attributes_rounded(name: str) -> Rewrite:
 def _float_attributes(node: ir.Node) -> dict[str, float]:
     given = {key: each.as_float() for key, each in node.attributes.items() if each.type.name == "FLOAT"}
     known = _DEFAULTS.get(node.op_type, {}) if not node.domain else {}
-    return {**{key: float_attribute(node, key, default) for key, default in known.items()}, **given}
+    return {**{key: node.attributes.get_float(key, default) for key, default in known.items()}, **given}
 
 
 def _round_attribute(value: float, name: str) -> float:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute, integers_attribute, string_attribute
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -90,9 +88,9 @@ def _contract_matmul(_: ir.Node, left: np.ndarray, right: np.ndarray, __: np.nda
 
 
 def _contract_gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.ndarray | None) -> Contraction:
-    left = left.T if integer_attribute(node, "transA", 0) else left
-    right = right.T if integer_attribute(node, "transB", 0) else right
-    alpha, beta = float_attribute(node, "alpha", 1.0), float_attribute(node, "beta", 1.0)
+    left = left.T if node.attributes.get_int("transA", 0) else left
+    right = right.T if node.attributes.get_int("transB", 0) else right
+    alpha, beta = node.attributes.get_float("alpha", 1.0), node.attributes.get_float("beta", 1.0)
     added = 0.0 if bias is None else beta * bias.astype(np.float64)
     return Contraction(
         left=left[None], right=right[None], finish=lambda total: (alpha * total[0] + added).astype(np.float32)
@@ -101,13 +99,13 @@ def _contract_gemm(node: ir.Node, left: np.ndarray, right: np.ndarray, bias: np.
 
 def _contract_conv(node: ir.Node, image: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> Contraction | None:
     rank = weight.ndim - 2
-    groups = integer_attribute(node, "group", 1)
-    strides = integers_attribute(node, "strides", (1,) * rank)
-    dilations = integers_attribute(node, "dilations", (1,) * rank)
+    groups = node.attributes.get_int("group", 1)
+    strides = tuple(node.attributes.get_ints("strides", (1,) * rank))
+    dilations = tuple(node.attributes.get_ints("dilations", (1,) * rank))
     windows = [(size - 1) * step + 1 for size, step in zip(weight.shape[2:], dilations, strict=True)]
     pads = _resolve_pads(
-        string_attribute(node, "auto_pad", "NOTSET"),
-        integers_attribute(node, "pads", (0,) * (2 * rank)),
+        node.attributes.get_string("auto_pad", "NOTSET"),
+        tuple(node.attributes.get_ints("pads", (0,) * (2 * rank))),
         image,
         windows,
         strides,

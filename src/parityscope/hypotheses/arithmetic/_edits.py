@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic._attributes import input_at
-from parityscope.case.graph import constant_value
+from parityscope.arithmetic.graphs import add_constant
+from parityscope.case.graph import constant_value, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     Attribute = int | float | str | Sequence[int]
 
 __all__ = [
-    "add_constant",
     "array_of",
     "insert_before",
     "insert_behind",
@@ -44,19 +43,9 @@ def array_of(node: ir.Node, index: int) -> np.ndarray | None:
     return None if tensor is None else np.asarray(tensor.numpy())
 
 
-def add_constant(model: ir.Model, array: np.ndarray, name: str) -> ir.Value:
-    """A new parameter of the graph, of the shape and dtype of `array`; a name that is taken gets a number."""
-    taken = model.graph.initializers
-    name = next(wanted for count in range(len(taken) + 1) if (wanted := f"{name}::changed{count}") not in taken)
-    tensor = ir.tensor(np.ascontiguousarray(array), name=name)
-    made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-    model.graph.register_initializer(made)
-    return made
-
-
 def read_constant_instead(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:
     """Makes input `index` of `node` the parameter `array`, of any shape and dtype that ONNX has."""
-    value = add_constant(model, array, f"{node.outputs[0].name}::{index}")
+    value = add_constant(model.graph, array, f"{node.outputs[0].name}::{index}")
     if index >= len(node.inputs):
         node.resize_inputs(index + 1)
     node.replace_input_with(index, value)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import float_attribute, integer_attribute
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.hypotheses.arithmetic._edits import array_of, read_constant_instead, substitute_result
 from parityscope.operators import with_trait
@@ -77,9 +76,9 @@ def _weight_of_product(node: ir.Node) -> tuple[np.ndarray, int] | None:
         return array, 0
     if node.op_type == "MatMul" and array.ndim == 2:
         return array, 1
-    plain = float_attribute(node, "alpha", 1.0) == 1.0 and float_attribute(node, "beta", 1.0) == 1.0
+    plain = node.attributes.get_float("alpha", 1.0) == 1.0 and node.attributes.get_float("beta", 1.0) == 1.0
     if node.op_type == "Gemm" and plain and (len(node.inputs) < 3 or array_of(node, 2) is not None):
-        return array, 0 if integer_attribute(node, "transB", 0) else 1
+        return array, 0 if node.attributes.get_int("transB", 0) else 1
     return None
 
 
@@ -104,11 +103,11 @@ def _scale_or_shift(node: ir.Node, index: int, channels: int, behind: int) -> _A
 
 def _affine_of_normalization(node: ir.Node) -> _Affine | None:
     arrays = [array_of(node, index) for index in (1, 2, 3, 4)]
-    if integer_attribute(node, "training_mode", 0) or any(array is None for array in arrays):
+    if node.attributes.get_int("training_mode", 0) or any(array is None for array in arrays):
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays if array is not None)
     with np.errstate(invalid="ignore", divide="ignore"):
-        gain = scale / np.sqrt(variance + float_attribute(node, "epsilon", DEFAULT_EPSILON))
+        gain = scale / np.sqrt(variance + node.attributes.get_float("epsilon", DEFAULT_EPSILON))
     if not np.isfinite(gain).all():
         return None  # a variance of -epsilon or less: nobody folds that
     return _Affine(gain=gain, shift=bias - mean * gain)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.recurrent import Recurrence, is_recurrent, why_not_apart
 from parityscope.arithmetic.standard import opset_of
+from parityscope.case.graph import constant_value
 from parityscope.hypotheses.arithmetic import Inside, Variant
 from parityscope.hypotheses.arithmetic._rounding import TENSOR_CORES, output_rounding, rounding_to
 
@@ -35,7 +35,7 @@ def has_recurrence(graph: ir.Graph) -> bool:
     found = [node for node in graph if is_recurrent(node)]
     opset = opset_of(graph)
     return bool(found) and all(
-        not why_not_apart(node, opset) and all(value is None or constant_tensor(value) for value in node.inputs[1:4])
+        not why_not_apart(node, opset) and all(value is None or constant_value(value) for value in node.inputs[1:4])
         for node in found
     )
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic import Variant
@@ -87,6 +86,6 @@ def _scale_then_round(name: str, *, by_channel: bool) -> Transform:
 def _weight_axis(operand: Operand) -> int | None:
     """The axis of a constant operand that output channels lie on; None where there is none."""
     op_type = operand.node.op_type
-    if base_of(op_type) == "Gemm" and integer_attribute(operand.node, "transB", 0):
+    if base_of(op_type) == "Gemm" and operand.node.attributes.get_int("transB", 0) != 0:
         return 0
     return OPERATORS[op_type].weight_axis if op_type in OPERATORS else None

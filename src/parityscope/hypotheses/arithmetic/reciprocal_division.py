@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._attributes import input_at
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.rounding import round_to
+from parityscope.case.graph import input_at
 from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
-from parityscope.hypotheses.arithmetic._edits import add_constant, array_of, insert_before, substitute_result
+from parityscope.hypotheses.arithmetic._edits import array_of, insert_before, substitute_result
 from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounding_to
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def _multiply_by_reciprocal(name: str) -> Rewrite:
             else:
                 with np.errstate(divide="ignore"):
                     inverse = (1.0 / round_to(array, FORMATS[name])).astype(np.float32)
-                factor = add_constant(model, round_to(inverse, FORMATS[name]), f"{node.outputs[0].name}::reciprocal")
+                factor = add_constant(
+                    model.graph, round_to(inverse, FORMATS[name]), f"{node.outputs[0].name}::reciprocal"
+                )
             substitute_result(model, node, insert_before(node, "Mul", [node.inputs[0], factor]))
             model.graph.remove(node, safe=True)
 

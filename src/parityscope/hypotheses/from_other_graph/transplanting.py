@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.arithmetic.graphs import add_constant
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.mixing import MixedStep, steps_of
 from parityscope.hypotheses.from_other_graph.stating import meaning_of
@@ -173,12 +174,7 @@ class _Writing:
         return found if its_type == own_type else self._pass_value_on(found, its_type)
 
     def _write_constant(self, name: str, array: np.ndarray) -> ir.Value:
-        tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh_name(name))
-        value = ir.Value(
-            name=tensor.name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor
-        )
-        self.model.graph.register_initializer(value)
-        return value
+        return add_constant(self.model.graph, array, self._fresh_name(name))
 
     def _pass_value_on(self, value: ir.Value, wanted: np.dtype | None = None) -> ir.Value:
         """The value as the output of a node of its own, of the type that is wanted."""

@@ -180,11 +180,11 @@ def _slopes_of_gemm(
     if data is None or held is None or index == 0:
         return None
     if index == 2:
-        return _sum_broadcast(adjoint * np.float32(_attribute_number(step, "beta", 1.0)), held.shape)
-    turned = data if _attribute_number(step, "transA", 0) else data.T
-    found = turned @ adjoint.reshape(adjoint.shape[0], -1) * np.float32(_attribute_number(step, "alpha", 1.0))
+        return _sum_broadcast(adjoint * np.float32(step.node.attributes.get_float("beta", 1.0)), held.shape)
+    turned = data if step.node.attributes.get_int("transA", 0) else data.T
+    found = turned @ adjoint.reshape(adjoint.shape[0], -1) * np.float32(step.node.attributes.get_float("alpha", 1.0))
     shaped = found.reshape(turned.shape[0], adjoint.shape[1], -1)
-    return np.asarray(shaped.swapaxes(0, 1) if _attribute_number(step, "transB", 0) else shaped)
+    return np.asarray(shaped.swapaxes(0, 1) if step.node.attributes.get_int("transB", 0) else shaped)
 
 
 def _slopes_of_normalization(
@@ -194,10 +194,10 @@ def _slopes_of_normalization(
     if data is None or held is None or index == 0:
         return None
     if step.op_type == "LayerNormalization":
-        first = int(_attribute_number(step, "axis", -1)) % data.ndim
+        first = step.node.attributes.get_int("axis", -1) % data.ndim
         over = tuple(range(first, data.ndim))
         mean, spread = data.mean(over, keepdims=True), data.var(over, keepdims=True)
-        scaled = (data - mean) / np.sqrt(spread + _attribute_number(step, "epsilon", 1e-5))
+        scaled = (data - mean) / np.sqrt(spread + step.node.attributes.get_float("epsilon", 1e-5))
         table = adjoint * scaled.astype(np.float32)[..., None] if index == 1 else adjoint
         return np.asarray(table.sum(tuple(range(first))))
     _, scale, _, mean, spread = (arrays[place] for place in range(5))
@@ -205,7 +205,7 @@ def _slopes_of_normalization(
         return None
     view = (-1, *(1,) * (data.ndim - 2))
     over = (0, *range(2, data.ndim))
-    size = np.sqrt(spread + _attribute_number(step, "epsilon", 1e-5))
+    size = np.sqrt(spread + step.node.attributes.get_float("epsilon", 1e-5))
     centred = data - mean.reshape(view)
     if index == 2:
         return np.asarray(adjoint.sum(over))
@@ -221,11 +221,11 @@ def _slopes_of_convolution(
     data, weights = arrays[0], arrays[1]
     if data is None or weights is None or index == 0:
         return None
-    groups, count = int(_attribute_number(step, "group", 1)), weights.ndim - 2
+    groups, count = step.node.attributes.get_int("group", 1), weights.ndim - 2
     if index == 2:
         return np.asarray(adjoint.sum((0, *range(2, 2 + count))))
     sizes, given = weights.shape[2:], adjoint.shape[2:-1]
-    strides, dilations = (_attribute_integers(step, name, [1] * count) for name in ("strides", "dilations"))
+    strides, dilations = (step.node.attributes.get_ints(name, [1] * count) for name in ("strides", "dilations"))
     before = _pads_before(step, data.shape[2:], given, sizes, strides, dilations)
     need = [(given[at] - 1) * strides[at] + (sizes[at] - 1) * dilations[at] + 1 for at in range(count)]
     behind = [max(0, need[at] - before[at] - data.shape[2 + at]) for at in range(count)]
@@ -252,26 +252,16 @@ def _pads_before(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> list[int]:
-    automatic = step.node.attributes["auto_pad"].as_string() if "auto_pad" in step.node.attributes else "NOTSET"
+    automatic = step.node.attributes.get_string("auto_pad", "NOTSET")
     if automatic == "VALID":
         return [0] * len(data)
     if automatic == "NOTSET":
-        return _attribute_integers(step, "pads", [0] * (2 * len(data)))[: len(data)]
+        return list(step.node.attributes.get_ints("pads", [0] * (2 * len(data)))[: len(data)])
     missing = [
         max(0, (given[at] - 1) * strides[at] + (sizes[at] - 1) * dilations[at] + 1 - data[at])
         for at in range(len(data))
     ]
     return [one // 2 if automatic == "SAME_UPPER" else one - one // 2 for one in missing]
-
-
-def _attribute_number(step: ProgramStep, name: str, default: float) -> float:
-    held = step.node.attributes
-    return float(held[name].value) if name in held else default
-
-
-def _attribute_integers(step: ProgramStep, name: str, default: list[int]) -> list[int]:
-    held = step.node.attributes
-    return [int(one) for one in held[name].as_ints()] if name in held else default
 
 
 _RULES = {

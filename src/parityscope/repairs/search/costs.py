@@ -19,7 +19,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
@@ -112,7 +111,7 @@ def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
     if node.op_type == "ConvTranspose":
         return 2.0 * math.prod(first) * math.prod(second[1:])
     if node.op_type == "Gemm":
-        depth = first[0] if integer_attribute(node, "transA", 0) else first[-1]
+        depth = first[0] if node.attributes.get_int("transA", 0) else first[-1]
         return 2.0 * math.prod(made) * depth
     if node.op_type == "Attention":  # two products of each query with every key
         return 4.0 * math.prod(first) * second[-2]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.float8 import IN_FP8, OperandScaling, scalings_of
 from parityscope.backends.sizing import tensor_shapes
+from parityscope.case.graph import constant_value
 from parityscope.repairs.search.costs import CAST_OVERHEAD, Times
 from parityscope.repairs.search.network import OUTSIDE, Vertex
 from parityscope.repairs.search.screen import ranges_of
@@ -143,7 +143,7 @@ def scales_taken(said: Mapping[str, Mapping[str, float]], model: ir.Model) -> di
 
 def _is_constant_input(node: ir.Node, index: int) -> bool:
     value = node.inputs[index]
-    return value is not None and constant_tensor(value) is not None
+    return value is not None and constant_value(value) is not None
 
 
 def _fp8_seconds(
@@ -153,7 +153,7 @@ def _fp8_seconds(
     read = quantized = 0
     for index in scalings:
         value = node.inputs[index]
-        tensor = constant_tensor(value) if value is not None else None
+        tensor = constant_value(value) if value is not None else None
         size = math.prod(shapes.get(str(value.name), ()) if value is not None and tensor is None else ())
         read += tensor.size if tensor is not None else size
         quantized += 0 if tensor is not None else size

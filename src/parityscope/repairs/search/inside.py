@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic._attributes import integer_attribute
 from parityscope.case.graph import constant_value
 from parityscope.operators import base_of, of_kind
 from parityscope.repairs.search.watching import seen_within
@@ -94,8 +93,8 @@ def _summed_length(node: ir.Node, dims: list[list[int] | None], sizes: Sizes) ->
     """The length that a matrix product sums over; 0 where nobody knows it."""
     second = dims[1] if len(dims) > 1 else None
     if second:
-        return second[-1] if integer_attribute(node, "transB", 0) else second[max(len(second) - 2, 0)]
-    if integer_attribute(node, "transA", 0):
+        return second[-1] if node.attributes.get_int("transB", 0) else second[max(len(second) - 2, 0)]
+    if node.attributes.get_int("transA", 0):
         return dims[0][0] if dims[0] else 0.0
     if dims[0]:
         return dims[0][-1]

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing_nodes, dependencies_of, node_name
+from parityscope.case.graph import bodies_of_node, computing_nodes, constant_value, dependencies_of, node_name
 from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline_times, shape_of
 from parityscope.repairs.search.inside import flops_within, size_of
 
@@ -253,4 +252,4 @@ def _make_wires(model: ir.Model, drawing: _Drawing, cast: Callable[[ir.Value], f
 
 def _is_float_flow(value: ir.Value) -> bool:
     """Whether a value is a float that is computed or fed."""
-    return is_float(value) and constant_tensor(value) is None
+    return is_float(value) and constant_value(value) is None

@@ -15,11 +15,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._graphs import constant_tensor
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing_nodes, node_name
+from parityscope.case.graph import computing_nodes, constant_value, node_name
 from parityscope.expectation.lockstep import LockstepPlan, run_layers
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.operators import STANDARD, of_exactness, of_kind, with_trait
@@ -180,7 +179,7 @@ def vanishing_tensors(
     seen: set[ir.Value] = set()
     while stack:
         value = stack.pop()
-        if value is None or value in seen or constant_tensor(value) is not None:
+        if value is None or value in seen or constant_value(value) is not None:
             continue
         seen.add(value)
         held = range_of(value)

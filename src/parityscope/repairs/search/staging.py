@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic._graphs import bodies_of_node, divided_nodes
-from parityscope.case.graph import computing_nodes, node_name
+from parityscope.arithmetic.graphs import divided_nodes
+from parityscope.case.graph import bodies_of_node, computing_nodes, node_name
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Finding

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor
 from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.sites import is_float
+from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
@@ -64,7 +64,7 @@ def seen_within(model: Model, samples: Iterable[Sample], threads: int) -> Iterat
         if bodies_of_node(node)
         for inner in inner_nodes(node)
         for value in inner.outputs
-        if value.name and is_float(value) and constant_tensor(value) is None
+        if value.name and is_float(value) and constant_value(value) is None
     }
     if not values:
         return

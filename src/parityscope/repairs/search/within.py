@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._graphs import bodies_of_node, constant_tensor, divided_nodes
 from parityscope.arithmetic._switching import inner_nodes
+from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.movement import LOOPS, carried_end
 from parityscope.arithmetic.sites import exact_uses, is_float
-from parityscope.case.graph import computing_nodes, node_name
+from parityscope.case.graph import bodies_of_node, computing_nodes, constant_value, node_name
 from parityscope.evaluation.program import wide_program
 from parityscope.expectation.forecasts import MagnitudeRange
 from parityscope.expectation.ranges import join_ranges
@@ -121,7 +121,7 @@ class _Screen:
             value for index, value in enumerate(inner.inputs) if value is not None and (inner, index) not in self.exact
         ]
         for value in reads:
-            tensor = constant_tensor(value)
+            tensor = constant_value(value)
             if tensor is not None and is_float(value):
                 size = np.abs(tensor.numpy().astype(np.float64))
                 finite = size[np.isfinite(size)]

@@ -1,4 +1,4 @@
-"""Small things that every rewriting of a graph here needs: bodies, fresh names, constants, rerouting.
+"""Small things that every rewriting of a graph needs: fresh names, constants, rerouting.
 
 Values, nodes and graphs are those of `onnx_ir`; bodies are the graphs inside If, Loop and Scan.
 """
@@ -9,37 +9,26 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
+from parityscope.case.graph import bodies_of_node
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    import onnx_ir as ir
+
 __all__ = [
     "Names",
+    "add_constant",
     "all_values",
-    "bodies_of_node",
     "constant_like",
-    "constant_tensor",
     "divided_nodes",
     "give_back",
-    "held_tensor",
     "prepend_nodes",
     "redirect_uses",
 ]
 
-
-# The attributes of Constant, and the element type where it is a number.
-_HELD_AS = {
-    "value": None,
-    "value_int": ir.DataType.INT64,
-    "value_ints": ir.DataType.INT64,
-    "value_float": ir.DataType.FLOAT,
-    "value_floats": ir.DataType.FLOAT,
-    "value_string": None,
-    "value_strings": None,
-}
 
 # Not SequenceMap, whose bodies take elements of sequences, which keep their type.
 _DIVIDED = of_kind("control flow")
@@ -72,17 +61,6 @@ def all_values(model: ir.Model) -> Iterator[ir.Value]:
             yield from (value for value in node.outputs if value.name)
 
 
-def bodies_of_node(node: ir.Node) -> list[ir.Graph]:
-    """The graphs inside a node; empty for all but control flow."""
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            found.extend(attribute.as_graphs())
-    return found
-
-
 def divided_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
     """If, Loop and Scan, inside each other too: nodes whose bodies can be of several formats, since Casts may stand in them."""
     for node in graph:
@@ -92,28 +70,16 @@ def divided_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
                 yield from divided_nodes(body)
 
 
-def constant_tensor(value: ir.Value) -> ir.TensorProtocol | None:
-    """The tensor of an initializer or of a Constant node that holds one; None for anything else."""
-    if value.is_initializer():
-        return value.const_value
-    node = value.producer()
-    if node is None or node.op_type != "Constant" or node.domain or "value" not in node.attributes:
-        return None
-    return held_tensor(node)
+def add_constant(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
+    """A new initializer of `graph` with the shape and dtype of `array`; an initializer's or input's name gets a number."""
+    import onnx_ir as ir
 
-
-def held_tensor(node: ir.Node) -> ir.TensorProtocol | None:
-    """The tensor that a Constant node holds, whichever of its attributes says it; None for a sparse one."""
-    name, attribute = next(iter(node.attributes.items()), ("", None))
-    if attribute is None or name not in _HELD_AS:
-        return None
-    if name == "value":  # not `as_tensor`, which asks whether it follows a protocol: 150 microseconds each
-        tensor: ir.TensorProtocol = attribute.value
-        return tensor
-    dtype = _HELD_AS[name]
-    if dtype is None:
-        return ir.StringTensor(np.array(attribute.value, np.bytes_), name=node.outputs[0].name)
-    return ir.tensor(attribute.value, dtype=dtype, name=node.outputs[0].name)
+    given = {value.name for value in graph.inputs}
+    free = next(one for one in _numbered_names(name) if one not in graph.initializers and one not in given)
+    tensor = ir.tensor(np.ascontiguousarray(array).reshape(array.shape), name=free)
+    made = ir.Value(name=free, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
+    graph.register_initializer(made)
+    return made
 
 
 def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
@@ -124,15 +90,14 @@ def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
     Raises:
         ValueError: `value` belongs to no graph, or is no constant.
     """
-    tensor = ir.tensor(array, name=name)
+    import onnx_ir as ir
+
     graph = value.graph
     if graph is None:
         raise ValueError(f"{value.name} belongs to no graph")
     if value.is_initializer():
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
-        graph.register_initializer(made)
-        return made
-    node = ir.Node("", "Constant", [], [ir.AttrTensor("value", tensor)], num_outputs=1)
+        return add_constant(graph, array, name)
+    node = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array, name=name))], num_outputs=1)
     node.outputs[0].name = name
     node.outputs[0].type = value.type
     node.outputs[0].shape = value.shape
@@ -164,3 +129,9 @@ def prepend_nodes(graph: ir.Graph, nodes: list[ir.Node]) -> None:
         graph.insert_before(graph[0], nodes)
     else:
         graph.extend(nodes)
+
+
+def _numbered_names(name: str) -> Iterator[str]:
+    yield name
+    for number in count(2):
+        yield f"{name}.{number}"
