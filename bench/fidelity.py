@@ -20,8 +20,8 @@ rounded like that before they are compared.
 The error of a whole network's output on one input is one draw: rounding luck alone moved that of the PP-OCRv4 recogniser
 by a factor of 2.5, and that of a single number has no size of its own. With `--draws N` the errors of outputs are root mean
 squares over N draws, on the engine and predicted: the network and its sample as they are, and with all parameters and inputs
-moved by less than the format resolves (`parityscope.expectation.drawing`), each against its own reference. `--outputs` measures
-nothing else, and prints what single draws say beside it.
+moved by less than the format resolves, each against its own reference. `--outputs` measures nothing else, and prints beside it
+what single draws say, and what `predict` does, which draws grids (`parityscope.expectation.drawing`).
 
 In the JSON file every point is a tensor, so that it can be plotted. `--again FILE` keeps what such a file says was measured and
 predicts it anew (not "follow", which needs the engine): predictions need no engine, and a better one no second measurement.
@@ -52,8 +52,10 @@ from parityscope.arithmetic.fusion.following import follow_executed
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_precision
 from parityscope.backends._onnxruntime import open_session
 from parityscope.backends.targets import parse_target
+from parityscope.case import Inputs
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
+from parityscope.expectation.drawing import drawn_errors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -232,6 +234,7 @@ def pooled_errors(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def show_draws(name: str, engine: str, profiles: Sequence[str], draws: int) -> None:
     """Prints, of each output of a model, predicted over measured: pooled, of the first draw, and how far the draws lie apart."""
     model, sample = case(name)
+    precision = parse_target(engine).precision
     found = every_draw(model, sample, engine, profiles, draws)
     measured = pooled_errors(found["measured"])
     for tensor in measured:
@@ -239,6 +242,14 @@ def show_draws(name: str, engine: str, profiles: Sequence[str], draws: int) -> N
         print(f"{name} {engine} {tensor}: measured {measured[tensor]:.3g}, draws {min(sizes):.2g} to {max(sizes):.2g}")
         for profile in profiles:
             predicted = [each[tensor] for each in found[profile]]
+            if profile != "follow" and draws > 1:
+                again = drawn_errors(
+                    model, only(sample), [0], precision, [tensor], draws - 1, bounded=True, profile=profile
+                )
+                each = [predicted[0], *again.get(tensor, ())]
+                print(
+                    f"  {profile:<18} as predict draws it {math.hypot(*each) / len(each) ** 0.5 / measured[tensor]:.2f}"
+                )
             ratios = [one / other for one, other in zip(predicted, sizes, strict=True) if other]
             if ratios:
                 print(
@@ -246,6 +257,11 @@ def show_draws(name: str, engine: str, profiles: Sequence[str], draws: int) -> N
                     f"{ratios[0]:.2f}, within 2 in {sum(0.5 <= each <= 2 for each in ratios)} of {len(ratios)} draws"
                 )
     sys.stdout.flush()
+
+
+def only(sample: Sample) -> Inputs:
+    """A data set of one sample."""
+    return Inputs(origin=sample.name, names=tuple(sample.arrays), sha256="", indices=(0,), read=lambda _: sample)
 
 
 def _target(engine: str, name: str, its: str = "") -> Target:

@@ -13,7 +13,7 @@ from parityscope.backends.recording import ignore_progress
 from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import align_as_given
 from parityscope.expectation import Expectation
-from parityscope.expectation.drawing import Moved, is_moved, moved_inputs
+from parityscope.expectation.drawing import drawn_outputs
 from parityscope.study._more_draws import redraw_doubtful
 from parityscope.testing.networks import write_network
 
@@ -76,16 +76,27 @@ def test_fp32_is_not_drawn(tmp_path: Path) -> None:
     assert second_look(tmp_path, 1e-4, 3e-4, declared="f32") == 1e-7
 
 
-def test_parameters_and_inputs_are_moved_by_what_the_format_does_not_resolve(tmp_path: Path) -> None:
-    _, inputs, weights = network(tmp_path)
-    generator = np.random.default_rng(1)
+def test_every_draw_rounds_otherwise_beside_one_reference(tmp_path: Path) -> None:
+    model, inputs, weights = network(tmp_path)
+    x = inputs.sample(0).arrays["x"]
+    drawn = list(drawn_outputs(model, inputs, [0], "f16", ["y"], 4, bounded=True))
+    assert [(number, sample) for number, sample, _, _ in drawn] == [(number, 0) for number in range(4)]
+    true = x.astype(np.float64) @ weights + np.float32(1.1)
+    errors = [given["y"] - true for _, _, expected, given in drawn if np.allclose(expected["y"], true, rtol=1e-4)]
     unit = FORMATS["f16"].unit_roundoff
-    moved = (Moved(unit, (1,))(weights) / weights - 1.0) / (0.5 * unit)
-    assert np.std(moved) == pytest.approx(1.0, rel=0.05)  # 16384 normal numbers: 0.6 %
-    assert is_moved(weights)
-    assert not is_moved(np.asarray([1.0, 0.1], np.float32))
-    arrays = {"x": inputs.sample(0).arrays["x"], "count": np.arange(3)}
-    found = moved_inputs(arrays, FORMATS["f16"], generator)
-    assert found["x"].dtype == np.float32
-    assert not np.array_equal(found["x"], arrays["x"])
-    np.testing.assert_array_equal(found["count"], arrays["count"])
+    assert len(errors) == 4
+    assert all(0.1 * unit < np.linalg.norm(one) / np.linalg.norm(true) < 3 * unit for one in errors)
+    alike = np.corrcoef([one.reshape(-1) for one in errors])[np.triu_indices(4, 1)]
+    assert np.abs(alike).max() < 0.98
+
+
+def test_a_weight_that_only_a_stretched_grid_cannot_hold_stays(tmp_path: Path) -> None:
+    largest = FORMATS["f16"].largest
+    weights = np.random.default_rng(3).uniform(-largest, largest, (TERMS, OUTPUTS)).astype(np.float32)
+    weights[0, 0] = largest
+    write_network(tmp_path / "model.onnx", TEXT, {"w": weights})
+    inputs = one_sample({"x": np.full((1, TERMS), 1e-4, np.float32)})
+    for _, _, _, given in drawn_outputs(
+        load_model(tmp_path / "model.onnx"), inputs, [0], "f16", ["y"], 8, bounded=True
+    ):
+        assert np.isfinite(given["y"]).all()

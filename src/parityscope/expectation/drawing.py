@@ -1,20 +1,18 @@
 """What a format costs outputs, drawn several times: of few numbers the error of one run says little about the next.
 
-Each draw is the same function but for a move too small to matter, in which all roundings fall otherwise; what comes out is
-simulated beside its own reference. The error of one number is a draw of a normal distribution at best: two such draws differ by
-more than a factor of two in 59 of 100 cases (their ratio is Cauchy's, 1 - 2/π (atan 2 - atan 1/2)).
+In each draw the roundings fall otherwise. The error of one number is a draw of a normal distribution at best: two such draws
+differ by more than a factor of two in 59 of 100 cases (their ratio is Cauchy's, 1 - 2/π (atan 2 - atan 1/2)).
 
 Which way a number is rounded is as good as random, and where few numbers decide (a
-box of a detector, a Softmax) the errors do not average out (docs/numerics.md, grades). Inputs moved alone draw too little of it:
-half of the error is in the parameters, whose roundings are the same for all inputs, and other ones in an engine that
-folds scales into weights. So both are moved,
+box of a detector, a Softmax) the errors do not average out (docs/numerics.md, grades). Parameters and inputs are rounded to
+another grid in each draw, the format's own stretched by a factor g of their tensor between 2^-1/2 and 2^1/2,
 
-    x (1 + u z / 2),   z normal, u the unit roundoff of the format,
+    round(g x) / g,
 
-as far as a rounding moves a number on average (0.42 u), so that most fall otherwise, and the function is moved by no more than
-the format moves it. At 2 u the PP-OCRv4 recogniser in BF16 became another function in one draw of six (an error of 0.18
-among others of 0.02 to 0.05). Zeros stay zeros. Parameters of up to 64 elements stay: numbers that say how to compute
-(an epsilon, a factor of 0.5) are exact for a reason.
+as an engine does that folds scales into weights; everything behind them is rounded as it is, and falls otherwise because of
+them. Inputs alone draw too little of it: half of the error is in the parameters. The function is not moved, so one reference
+holds for all draws. Parameters of up to 64 elements stay: numbers that say how to compute (an epsilon, a factor of 0.5) are
+exact for a reason.
 """
 
 from __future__ import annotations
@@ -25,27 +23,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.formats import format_named
+from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.backends.sim import prepare_world
 from parityscope.comparison import measure_replay
 from parityscope.comparison.rows import Align, align_as_given
-from parityscope.evaluation.evaluating import run_worlds
+from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import wide_program
+from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
-from parityscope.evaluation.worlds import Then, World
+from parityscope.evaluation.worlds import World
+from parityscope.operators import STANDARD, of_kind
 from parityscope.records import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.arithmetic import Format
     from parityscope.case import Inputs, Model
     from parityscope.comparison import ReplayStatistics
+    from parityscope.evaluation.program import Program, ProgramStep
+    from parityscope.evaluation.worlds import Change
 
-__all__ = ["Moved", "drawn_errors", "drawn_outputs", "is_moved", "moved_inputs"]
+__all__ = ["drawn_errors", "drawn_outputs"]
 
-_SIZE = 0.5  # of a unit roundoff
+_RECURRENT = of_kind("recurrent")
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.
 _SEED = 20261121  # any would do, a fixed one can be repeated
 
@@ -74,7 +75,16 @@ def drawn_errors(
     found: dict[str, list[float]] = {name: [] for name in names}
     totals: dict[tuple[int, str], ReplayStatistics] = {}
     drawn = drawn_outputs(
-        model, inputs, samples, precision, draws, bounded=bounded, profile=profile, align=align, progress=progress
+        model,
+        inputs,
+        samples,
+        precision,
+        names,
+        draws,
+        bounded=bounded,
+        profile=profile,
+        align=align,
+        progress=progress,
     )
     for draw, _, expected, given in drawn:
         for name in names:
@@ -91,6 +101,7 @@ def drawn_outputs(
     inputs: Inputs,
     samples: Sequence[int],
     precision: str,
+    names: Sequence[str],
     draws: int,
     *,
     bounded: bool,
@@ -98,65 +109,96 @@ def drawn_outputs(
     align: Align = align_as_given,
     progress: Progress = ignore_progress,
 ) -> Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
-    """Draw, sample, and the outputs there: of the moved network, and of its simulation. Arguments as of `drawn_errors`."""
-    number_format = format_named(precision)
-    wanted = [value.name for value in model.outputs]
+    """Draw, sample, and the outputs `names` there: of the network, and of its simulation. Arguments as of `drawn_errors`."""
     plain = World(name="reference", program=wide_program(model)[1])
-    options = {"profile": profile} if bounded else {"profile": profile, "range": "unbounded"}
+    options = {} if profile == "none" else {"profile": profile}
+    options |= {} if bounded else {"range": "unbounded"}
     low, _ = prepare_world(
         model, Target(backend="sim", precision=precision, options=tuple(sorted(options.items()))), ()
     )
-    low = replace(low, name="low")
+    rounded = precision if bounded or precision != "f16" else "tf32"  # which is FP16 without its range
+    low, draw = _redrawn(low, rounded)
     sessions = Sessions()
-    for draw in range(draws):
-        progress("drawing rounding anew", draw, draws)
-        generator = np.random.default_rng((_SEED, draw))
-        worlds = [_world_of_draw(world, number_format, draw) for world in (plain, low)]
+    expected: dict[int, Mapping[str, np.ndarray]] = {}
+    for number in range(draws):
+        progress("drawing rounding anew", number, draws)
+        draw.number = number
         sessions.forget_weights()  # those of the draw before
         for index in samples:
-            arrays = moved_inputs(inputs.sample(index).arrays, number_format, generator)
-            expected, simulated = run_worlds(worlds, arrays, wanted, sessions)
-            yield draw, index, expected, align(expected, simulated)
+            arrays = inputs.sample(index).arrays
+            if index not in expected:
+                expected[index] = run_world(plain, arrays, names, sessions)
+            yield number, index, expected[index], align(expected[index], run_world(low, arrays, names, sessions))
     progress("drawing rounding anew", draws, draws)
 
 
-def _world_of_draw(world: World, number_format: Format, draw: int) -> World:
-    """The world with its parameters moved before they are stored."""
-    stored = dict(world.stored)
-    for site, array in world.program.constants.items():
-        if is_moved(array):
-            moved = Moved(number_format.unit_roundoff, (_SEED, draw, zlib.crc32(site.encode())))
-            stored[site] = Then(moved, stored[site]) if site in stored else moved
-    return replace(world, stored=stored)
+@dataclass(slots=True, eq=False)
+class _Draw:
+    """Which draw it is, for all changes of a world: a world of its own for each could share no session."""
+
+    number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Moves the elements of a float32 array by half a unit roundoff at random; equal records move equally."""
+def _redrawn(world: World, precision: str) -> tuple[World, _Draw]:
+    """The world with the grids of its parameters and inputs stretched, in each draw otherwise."""
+    draw = _Draw()
+    program = world.program
 
-    unit_roundoff: float
-    seed: tuple[int, ...]
+    def stretched(site: str, change: Change) -> Change:
+        small = program.constants[site].size <= _SMALL if site in program.constants else site not in program.inputs
+        return change if small else _Stretched(change, draw, site)
+
+    read_at = {(step.key, index): (step, name) for step in _steps(program) for index, name in enumerate(step.inputs)}
+    taken = {
+        place: stretched(read_at[place][1] if place in read_at else "", change) for place, change in world.taken.items()
+    }
+    constants = dict(world.constants)
+    for place, folded in world.constants.items():
+        # Weights that the engine rounds with the scale behind them: what is drawn is that scale.
+        step, name = read_at[place]
+        if folded.size > _SMALL and _is_multiplied(step, place[1]) and name in program.constants:
+            taken[place] = _Stretched(FloatRounding(precision), draw, str(place), folded)
+            del constants[place]
+    stored = {site: stretched(site, change) for site, change in world.stored.items()}
+    return replace(world, stored=stored, taken=taken, constants=constants), draw
+
+
+def _steps(program: Program) -> Iterator[ProgramStep]:
+    for step in program.steps:
+        yield step
+        for body in step.bodies.values():
+            yield from _steps(body)
+
+
+def _is_multiplied(step: ProgramStep, index: int) -> bool:
+    """Whether an input of a step is one of a product's, and not what is added."""
+    if step.op_type in _RECURRENT:
+        return index in (STANDARD[step.op_type].multiplies or ())
+    return step.op_type in PRODUCTS and index in (PRODUCTS[step.op_type] or (index,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretched:
+    """Rounds to a grid that is stretched by a factor of the tensor's own, which is drawn anew in each draw.
+
+    `otherwise` is what stands where the stretched grid does not reach; None for what `rounding` gives.
+    """
+
+    rounding: Change
+    draw: _Draw
+    site: str
+    otherwise: np.ndarray | None = None
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
-        """A moved copy, of the dtype and shape of `array`."""
-        return _move_parameters(array, self.unit_roundoff, np.random.default_rng(self.seed))
-
-
-def is_moved(parameter: np.ndarray) -> bool:
-    """Whether a parameter is of those that are moved."""
-    return parameter.dtype == np.float32 and parameter.size > _SMALL
-
-
-def moved_inputs(
-    arrays: Mapping[str, np.ndarray], number_format: Format, generator: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """The inputs, those of floating point moved, in their own dtypes."""
-    return {
-        name: _move_parameters(array, number_format.unit_roundoff, generator) if array.dtype.kind == "f" else array
-        for name, array in arrays.items()
-    }
-
-
-def _move_parameters(array: np.ndarray, unit_roundoff: float, generator: np.random.Generator) -> np.ndarray:
-    size = _SIZE * unit_roundoff
-    return np.asarray(array * (1.0 + size * generator.standard_normal(array.shape, np.float32)), array.dtype)
+        """A rounded copy, of the dtype and shape of `array`."""
+        if array.dtype != np.float32:
+            return self.rounding(array)
+        generator = np.random.default_rng((_SEED, self.draw.number, zlib.crc32(self.site.encode())))
+        factor = np.float32(2.0 ** generator.uniform(-0.5, 0.5))
+        with np.errstate(over="ignore"):
+            found = self.rounding(array * factor)
+        found /= factor
+        if np.isfinite(found).all():
+            return found
+        # The format's range is not to be stretched.
+        return self.rounding(array) if self.otherwise is None else self.otherwise

@@ -202,6 +202,7 @@ def _draw_parts(
             case.inputs,
             samples,
             case.policy.declared,
+            [output],
             _DRAWS,
             bounded=False,
             align=align,
