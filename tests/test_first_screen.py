@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LINES = 15
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]>
-network (float[4, 10] x) => (float[4, 10] y) <float big = {1e6}> { h = Mul(x, big)  s = Exp(x)  y = Add(h, s) }"""
+network (float[4, 10] x) => (float[4, 10] logits) <float big = {1e6}> { h = Mul(x, big)  s = Exp(x)  logits = Add(h, s) }"""
 
 
 def rows(document: dict[str, Any]) -> dict[str, str]:
@@ -83,10 +83,38 @@ def test_decisions_come_before_distances(
     np.savez("x.npz", x=np.random.default_rng(1).standard_normal((4, 10)).astype(np.float32))
     assert exit_status("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "other.onnx", "--quiet") == 1
     text = capsys.readouterr().out
-    assert "top-1 of 'y' changed in 4 of 4 rows; 'y' differs by" in " ".join(text.split())
+    assert "top-1 of 'logits' changed in 4 of 4 rows; 'logits' differs by" in " ".join(text.split())
     assert "Neg s in place of Exp s" in text  # the file says so, though inputs that are turned round come near
     assert "and  " not in text
     assert len(text.splitlines()) <= LINES
+    assert exit_status("report", *map(str, tmp_path.glob("parityscope-*")), "--lang", "zh") == 0
+    chinese = "".join(capsys.readouterr().out.split())
+    assert "'logits'的top-1在4行中有4行改变" in chinese
+    assert "用Negs代替Exps" in chinese
+    assert "放进参考的图后" in chinese
+    assert "它造成误差的100%[EXP005" in chinese
+
+
+def test_one_output_is_counted_once() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (kept, *_) = document["outputs"]
+    changed = {"kind": "classes", "count": 4, "changed": 3, "new": 0, "least": 1.0}
+    document["outputs"] = [{**kept, "name": "a"}, {**kept, "name": "b", "rel_l2": 0.5, "decisions": changed}]
+    text = " ".join(render_first_screen(document).split())
+    assert "top-1 of 'b' changed in 3 of 4 rows; 'a' differs by 74.0 %" in text
+    assert "beyond too" not in text
+    document["outputs"].append({**kept, "name": "c"})
+    assert "; 1 other output is beyond too" in " ".join(render_first_screen(document).split())
+
+
+def test_what_a_proved_cause_explains_is_no_note_beside_it() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (first, *_) = document["findings"]
+    other = {**first, "code": "FUS002", "title": "A layer computes another function", "role": "contributing"}
+    document["findings"] = [first, other]
+    assert "FUS002" not in render_first_screen(document)
+    document["findings"] = [{**first, "share": 0.5}, {**other, "site": {**first["site"], "tensor": "elsewhere"}}]
+    assert "A layer computes another function [FUS002]" in render_first_screen(document)
 
 
 def test_a_weak_cause_beside_a_proved_one_stays_behind(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Case, Inputs
     from parityscope.comparison import Statistics
+    from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.errors import ParityError
@@ -49,7 +50,8 @@ class OutputRun:
     rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
     `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
-    by part (`Parts`) of each output on the first samples and its worst ones.
+    by part (`Parts`) of each output on the first samples and its worst ones. `decisions` are what outputs decide, of those
+    whose values show that.
     """
 
     statistics: Mapping[str, Statistics]
@@ -65,6 +67,7 @@ class OutputRun:
     outside: Mapping[str, OutsideTolerance] = field(default_factory=_empty_mapping)
     kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_empty_mapping)
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)
+    decisions: Mapping[str, Decided | None] = field(default_factory=_empty_mapping)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

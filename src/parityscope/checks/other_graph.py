@@ -124,11 +124,9 @@ def _test_claim(
     scene: Scene, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
 ) -> Shown:
     decision = compared.decision
-    beside = f"with {len(decision.causes)} of {len(decision.causes) + len(decision.rest)} differences"
-    because = (
-        f"{format_percent(share)} of the error; {beside} in it the reference's graph gives "
-        f"{format_percent(decision.explained)} of it"
-    )
+    because = f"put into the reference's graph, it makes {format_percent(share)} of the error"
+    if (several := len(decision.causes)) > 1:
+        because += f", and {several} differences together {format_percent(decision.explained)}"
     seen = Shown(because=because, before=1.0, after=1.0 - share)
     return replace(_show_difference(scene, compared, unit, share, seen, first=first), correction=correction)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SCORE_AXIS", "Scores", "can_be_scores", "likely_scores", "merge_scores", "score_rows"]
+__all__ = ["SCORE_AXIS", "Scores", "can_be_scores", "likely_scores", "merge_scores", "score_rows", "sum_tolerance"]
 
 SCORE_AXIS = (2, 100_000)  # classes; chosen: one score is no choice, and beyond this the axis is no vocabulary
 # (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
@@ -53,6 +53,11 @@ def can_be_scores(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
 def likely_scores(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
     """Whether a tensor is taken for scores where nobody says what it holds."""
     return len(shape) <= _MOST_AXES and can_be_scores(dtype, shape)
+
+
+def sum_tolerance(dtype: np.dtype[Any], classes: int) -> float:
+    """How far from one so many probabilities of `dtype` may sum."""
+    return min(_SUM_LIMIT, _SUM_UNITS * _unit_roundoff(dtype) * math.sqrt(classes))
 
 
 def score_rows(reference: np.ndarray, candidate: np.ndarray) -> Scores:
@@ -180,9 +185,8 @@ def _log_softmax(rows: np.ndarray) -> np.ndarray:
 
 
 def _are_probabilities(rows: np.ndarray, dtype: np.dtype[Any]) -> bool:
-    tolerance = min(_SUM_LIMIT, _SUM_UNITS * _unit_roundoff(dtype) * math.sqrt(rows.shape[1]))
     inside = ((rows >= 0) & (rows <= 1)).all()
-    return bool(inside and (np.abs(rows.sum(axis=1) - 1) <= tolerance).all())
+    return bool(inside and (np.abs(rows.sum(axis=1) - 1) <= sum_tolerance(dtype, rows.shape[1])).all())
 
 
 def _as_float64(rows: np.ndarray) -> np.ndarray:

@@ -35,10 +35,17 @@ _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 _LONGEST, _SHORTER, _LINE = 250, 150, 84
+_WORDS = 0.7  # of a cut text that must be left when it ends with a whole word; chosen
 _NAME = 48  # characters of a name
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 # Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.
 _MORE, _MOST_TIMES = 2, 1000
+_CHANGED = {
+    "classes": "top-1 of '{}' changed in {} of {} rows",
+    "positions": "top-1 of '{}' changed at {} of {} positions",
+    "segments": "the class of '{}' changed at {} of {} pixels",
+}
+_SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _REAL = "DAT004"  # says that the error belongs to the test data
@@ -124,14 +131,16 @@ def _describe_usability(document: Mapping[str, Any]) -> str:
     if worst is None:
         return "nothing was compared"
     verdict = document.get("verdict")
-    told = f"{_describe_changed_decisions(outputs)}{_describe_difference(worst, document)}"
+    decided = _most_changed(outputs)
+    told = [*([_describe_decisions(decided)] if decided else []), _describe_difference(worst, document)]
     if verdict == "beyond":
-        bad = [one for one in outputs if one.get("verdict") == "beyond"]
-        more = f"; {len(bad) - 1} more of {len(outputs)} outputs are beyond too" if len(bad) > 1 else ""
-        return told + more
-    if verdict == "within":
-        return f"as close as it should be; {told}"
-    return f"not everything could be judged; {told}"
+        named = {str(one.get("name")) for one in (worst, decided) if one}
+        more = sum(one.get("verdict") == "beyond" and str(one.get("name")) not in named for one in outputs)
+        if more:
+            told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
+    else:
+        told.insert(0, "as close as it should be" if verdict == "within" else "not everything could be judged")
+    return "; ".join(told)
 
 
 def _describe_real_data(document: Mapping[str, Any]) -> str:
@@ -165,18 +174,35 @@ def lost_elements(output: Mapping[str, Any]) -> tuple[int, int]:
     return int(as_number(found.get("candidate")) or 0), int(as_number(statistics.get("count")) or 0)
 
 
-def _describe_changed_decisions(outputs: Sequence[Mapping[str, Any]]) -> str:
-    for one in outputs:
-        agreed = as_number(((one.get("measurements") or {}).get("top1_agreement") or {}).get("value"))
-        rows = _scored_rows(one.get("statistics") or {})
-        if agreed is not None and rows and (changed := round((1 - agreed) * rows)):
-            return f"top-1 of '{_output_name(one)}' changed in {format_count(changed)} of {format_count(rows)} rows; "
-    return ""
+def _most_changed(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The output of whose decisions the largest share is another; None where none is."""
+    changed = [one for one in outputs if _describe_decisions(one)]
+    return max(changed, key=lambda one: _changed_share(one["decisions"]), default=None)
 
 
-def _scored_rows(statistics: Mapping[str, Any]) -> int:
-    found = next((one for one in statistics.values() if isinstance(one, dict) and {"rows", "top1"} <= set(one)), {})
-    return int(as_number(found.get("rows")) or 0)
+def _changed_share(decisions: Mapping[str, Any]) -> float:
+    lost = decisions["changed"] + decisions["new"]
+    least = as_number(decisions["least"])
+    return max(lost / max(decisions["count"], 1), 1 - (1.0 if least is None else least))
+
+
+def _describe_decisions(output: Mapping[str, Any]) -> str:
+    """What users of the output see change; "" where nothing does, or where nothing shows what it decides."""
+    found = output.get("decisions")
+    if not found:
+        return ""
+    name, kind, least = _output_name(output), found["kind"], as_number(found["least"])
+    count, changed, new = (int(found[key]) for key in ("count", "changed", "new"))
+    if kind == "embedding":
+        alike = least is None or 1 - least <= _SAME_DIRECTION
+        return "" if alike else f"the cosine of '{name}' falls to {format_figure(least)}"
+    if not changed and not new:
+        return ""
+    if kind == "boxes":
+        return f"{format_count(changed)} of {format_count(count)} boxes of '{name}' are lost and {format_count(new)} are new"
+    if kind == "mask":
+        return f"the mask of '{name}' has an IoU of {format_percent(1 - changed / max(count, 1))}"
+    return _CHANGED[kind].format(name, format_count(changed), format_count(count))
 
 
 def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
@@ -198,8 +224,9 @@ def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any])
     grade = GRADES.get(declared, clean(declared))
     if measured > _MORE * expected:
         times = measured / expected
-        often = format_figure(times) if times < _MOST_TIMES else f"over {format_count(_MOST_TIMES)}"
-        return f"{told}, {often} times what {grade} explains"
+        if times >= _MOST_TIMES:
+            return f"{told}, over {format_count(_MOST_TIMES)} times what {grade} explains"
+        return f"{told}, {format_figure(times)} times what {grade} explains"
     return f"{told}; {grade} explains {format_percent(expected, exact=not within)}"
 
 
@@ -248,7 +275,9 @@ def _cut_text(text: str, longest: int = _LONGEST) -> str:
     if columns_of(told) <= longest:
         return told
     least = longest * len(told) // columns_of(told)
-    return f"{told[: least - 1].rsplit(' ', 1)[0]} …"
+    kept = told[: least - 1]
+    whole = kept.rsplit(" ", 1)[0]  # Chinese has few spaces to cut at
+    return f"{whole if len(whole) > _WORDS * len(kept) else kept} …"
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
@@ -360,16 +389,28 @@ def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
     """What weakens the answer: answers that vary, data that is no data, what contributes."""
+    findings = document.get("findings", ())
+    causes = [one for one in findings if one.get("role") == "cause"]
     notes = [_SAME] if str(document.get("headline", "")).startswith(_SAME) else []
     notes += [model["varies"]] if model["varies"] else []
     notes += [
         f"{clean(one.get('title', ''))} [{clean(one.get('code', ''))}]"
-        for one in document.get("findings", ())
-        if one.get("role") == "contributing"
+        for one in findings
+        if (one.get("role") == "contributing" and not _is_told_by(one, causes))
         or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
     ]
     most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
     yield from (_make_row("Note", _cut_text(one, _SHORTER)) for one in notes[:most])
+
+
+def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a proved cause says of the same layer, or of all of the error, what a finding describes once more."""
+    proved = [one for one in causes if _is_proved(one)]
+    tensor = (finding.get("site") or {}).get("tensor")
+    if tensor and any(tensor == (one.get("site") or {}).get("tensor") for one in proved):
+        return True
+    shares = [as_number((one.get("details") or {}).get("together")) or as_number(one.get("share")) for one in proved]
+    return bool(tensor) and any(share is not None and share >= _PROVED for share in shares)
 
 
 def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:

@@ -74,6 +74,7 @@ def document_of(known: Examination) -> dict[str, Any]:
             "outputs": [
                 {
                     **output_row(pair, reason_for(pair, case.policy)),
+                    "decisions": None if (held := run.decisions.get(pair.site.tensor)) is None else asdict(held),
                     "triangle": _plain_triangle(known, pair.site.tensor),
                 }
                 for pair in known.outputs

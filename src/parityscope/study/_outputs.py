@@ -11,6 +11,7 @@ from parityscope.backends.both import open_both
 from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
+from parityscope.comparison.decisions import measure_decisions, merge_decisions
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from parityscope.backends import Session
     from parityscope.case import Sample
     from parityscope.comparison import Statistics
+    from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.examination import Examination
@@ -59,6 +61,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
     errors: dict[str, list[tuple[int, float]]] = {}
     parts: dict[str, dict[int, Parts]] = {}
     outside: dict[str, OutsideTolerance] = {}
+    decisions: dict[str, Decided | None] = {}
     problems: dict[str, str] = {}
     spread = 0.0
     kept: dict[int, Mapping[str, np.ndarray]] = {}
@@ -87,6 +90,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
                 else:
                     pair = expected[value.name], found[pairing.get(value.name, value.name)]
                     _count_outside(value.name, case.policy, pair, outside)
+                    _add_decisions(value.name, pair, decisions)
                     _keep_parts(parts.setdefault(value.name, {}), sample.index, errors[value.name], pair)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
         skipped += [
@@ -116,6 +120,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
             outside=outside,
             kept=kept,
             parts=parts,
+            decisions=decisions,
         )
 
 
@@ -211,6 +216,14 @@ def _count_outside(
         if budget.tolerance is not None:
             part = count_outside(*pair, budget.tolerance)
             outside[name] = merge_outside(outside[name], part) if name in outside else part
+
+
+def _add_decisions(name: str, pair: tuple[np.ndarray, np.ndarray], decisions: dict[str, Decided | None]) -> None:
+    """Adds one sample of one output (reference, candidate); of a kind that was not sure once nothing is kept."""
+    if name not in decisions:
+        decisions[name] = measure_decisions(*pair, name)
+    elif (held := decisions[name]) is not None:
+        decisions[name] = merge_decisions(held, measure_decisions(*pair, name))
 
 
 def _keep_parts(
