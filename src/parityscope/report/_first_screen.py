@@ -181,9 +181,9 @@ def _most_changed(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | N
 
 
 def _changed_share(decisions: Mapping[str, Any]) -> float:
-    lost = decisions["changed"] + decisions["new"]
+    count, lost, new = (int(decisions[key]) for key in ("count", "changed", "new"))
     least = as_number(decisions["least"])
-    return max(lost / max(decisions["count"], 1), 1 - (1.0 if least is None else least))
+    return max((lost + new) / max(count, 1), 1 - (1.0 if least is None else least))
 
 
 def _describe_decisions(output: Mapping[str, Any]) -> str:
