@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.simulation import arrange_precision
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.evaluation.simulating import open_simulation

@@ -50,7 +50,7 @@ from parityscope.arithmetic import format_named, round_to
 from parityscope.arithmetic.fusion import known_profiles as fusion_profiles
 from parityscope.arithmetic.fusion.following import follow_executed
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_precision
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs
 from parityscope.errors import ParityError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target

@@ -29,7 +29,7 @@ from _rivals.subjects import write as write_subject
 from _rivals.table import Row, against, keep, kept_rows, markdown, spending, tallied
 from _rivals.timing import cpu_seconds, ratio
 
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs

@@ -534,7 +534,7 @@ def _listen(work, context, heard, widened):
                 content = work.cuda.fetch(address, nbytes, stream)
             turn = self.turns.get(name, 0)
             self.turns[name] = turn + 1
-            heard["{}#{}".format(name, turn) if turn else name] = _elements(content, type.name, dims)
+            heard["{}#{}".format(name, turn) if turn else name] = elements_of(content, type.name, dims)
             if type.name in ("BF16", "FP8", "E8M0", *_FOUR_BITS):
                 widened[name] = type.name
             return True
@@ -688,15 +688,15 @@ def _place(work, context, one, taken, kept):
         held = _allocator(work, taken)
         kept.append(held)
         context.set_output_allocator(name, held)
-        return lambda: _elements(work.cuda.fetch(held.address, _nbytes(kind, held.shape)), kind, held.shape)
+        return lambda: elements_of(work.cuda.fetch(held.address, _nbytes(kind, held.shape)), kind, held.shape)
     nbytes = _nbytes(kind, shape)
     if one["host"]:
         array = np.full(max(nbytes, 1), _POISON, np.uint8)
         context.set_tensor_address(name, array.ctypes.data)
-        return lambda: _elements(array[:nbytes], kind, shape)
+        return lambda: elements_of(array[:nbytes], kind, shape)
     address = work.cuda.put(np.full(max(nbytes, 1), _POISON, np.uint8), taken)
     context.set_tensor_address(name, address)
-    return lambda: _elements(work.cuda.fetch(address, nbytes), kind, shape)
+    return lambda: elements_of(work.cuda.fetch(address, nbytes), kind, shape)
 
 
 def _allocator(work, taken):
@@ -851,7 +851,7 @@ def _nbytes(kind, shape):
     return count * np.dtype(_NUMPY[kind]).itemsize
 
 
-def _elements(content, kind, shape):
+def elements_of(content, kind, shape):
     """The elements of a tensor of TensorRT's type `kind`; what numpy lacks becomes float32, which holds it exactly."""
     if kind in _FOUR_BITS:
         count = 1

@@ -12,7 +12,7 @@ import onnx.parser
 import pytest
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from examinations import examination_of
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model

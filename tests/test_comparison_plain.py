@@ -25,7 +25,7 @@ from parityscope.comparison import (
     merge_statistics,
     to_plain,
 )
-from parityscope.comparison import _metric as registry
+from parityscope.comparison import metric as registry
 from parityscope.errors import ParityError
 from parityscope.records import Measurement
 from strategies import pairs

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.graph import bodies_of_node

@@ -13,7 +13,7 @@ import pytest
 from command_line import exit_status
 from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.lifting import float32_copy, low_formats, read_as_float32
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case.model import read_graph
 
 if TYPE_CHECKING:

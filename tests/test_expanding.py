@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.repairs.search.costs import Times
 from parityscope.repairs.search.expanding import (
     BF16,

@@ -12,7 +12,7 @@ import pytest
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.attention import attention_apart
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.explanation import ExplanationOptions, explain_region
 from parityscope.testing.networks import parse_network
 

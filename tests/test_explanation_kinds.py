@@ -11,7 +11,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.explanation import ExplanationOptions, explain_region
 from parityscope.testing.networks import parse_network
 

@@ -120,7 +120,7 @@ class Desk:
         return [result.finding for result in results if result.finding is not None]
 
     def runner(self, text: str, constants: Mapping[str, np.ndarray]) -> Run:
-        from parityscope.backends._onnxruntime import open_path
+        from parityscope.backends.onnxruntime_sessions import open_path
 
         path = self.written(text, constants)
         outputs = [value.name for value in load_model(path).outputs]

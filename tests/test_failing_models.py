@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.records import Budget
 from parityscope.repairs.search import RepairTask, search_repair

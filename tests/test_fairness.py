@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from examinations import examination_of
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example

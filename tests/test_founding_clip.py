@@ -13,7 +13,7 @@ import pytest
 from command_line import exit_status
 from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
 from parityscope.arithmetic.swallowing import swallow_nan
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz

@@ -22,7 +22,7 @@ from parityscope.arithmetic.float8 import IN_FP8, OperandScaling, quantize_and_b
 from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.lifting import float32_copy
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.inputs import Sample
 from parityscope.errors import ParityError

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from command_line import exit_status
 from parityscope.arithmetic.switchable import make_switchable
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._onnxruntime import open_path, open_session
+from parityscope.backends.onnxruntime_sessions import open_path, open_session
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.testing.networks import parse_network, write_network

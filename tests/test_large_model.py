@@ -20,7 +20,7 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
-from parityscope.backends._onnxruntime import open_path, open_session
+from parityscope.backends.onnxruntime_sessions import open_path, open_session
 from simulated import detype
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 from pathlib import Path
 
@@ -24,6 +25,25 @@ def test_no_class_name_means_two_things() -> None:
 
 def test_no_modules_import_in_a_circle() -> None:
     assert len(names.count_names(HERE).circles) == 0
+
+
+def test_no_test_takes_a_private_name() -> None:
+    """Neither imported nor reached for in a module that is; a module's file may be private to its folder."""
+    taken = []
+    for path in sorted((HERE / "tests").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        modules = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("parityscope"):
+                modules |= {one.asname or one.name for one in node.names}
+                taken += [f"{path.name}: {one.name}" for one in node.names if one.name.startswith("_")]
+        taken += [
+            f"{path.name}: {node.value.id}.{node.attr}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules
+            if node.attr.startswith("_") and not node.attr.startswith("__")
+        ]
+    assert taken == []
 
 
 def test_what_is_counted(tmp_path: Path) -> None:

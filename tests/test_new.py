@@ -25,7 +25,7 @@ from parityscope.case import Sample, load_model
 from parityscope.cli import main
 from parityscope.cli._scaffolding import KINDS, folder_of, module_path, text_of
 from parityscope.comparison import Metric
-from parityscope.comparison._metric import all_metrics
+from parityscope.comparison.metric import all_metrics
 from parityscope.lint.contract import check_examples as check_rule
 from parityscope.records import Finding, Measurement
 from parityscope.repairs import Repair, known_repairs

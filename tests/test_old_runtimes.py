@@ -17,7 +17,7 @@ import onnx
 import pytest
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._barriers import find_fewest_barriers, list_neighbour_tensors
 from parityscope.testing.networks import write_network

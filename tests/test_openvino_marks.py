@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.backends._openvino_trial import _Helper, death_of_compiling, find_bearable_marks
+from parityscope.backends._openvino_trial import CompilingHelper, death_of_compiling, find_bearable_marks
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
@@ -101,8 +101,8 @@ def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pyte
         process.wait()
         return process
 
-    _Helper.close()
-    monkeypatch.setattr(_Helper, "_start_process", staticmethod(gone))
-    assert _Helper.ask({}) == -signal.SIGKILL
-    _Helper.close()
-    assert _Helper.process is None
+    CompilingHelper.close()
+    monkeypatch.setattr(CompilingHelper, "_start_process", staticmethod(gone))
+    assert CompilingHelper.ask({}) == -signal.SIGKILL
+    CompilingHelper.close()
+    assert CompilingHelper.process is None

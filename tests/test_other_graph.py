@@ -17,7 +17,7 @@ import pytest
 from onnx import numpy_helper, version_converter
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError

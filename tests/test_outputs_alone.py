@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, search_outputs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from one_sample import one_sample
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.pairing import pair_graphs

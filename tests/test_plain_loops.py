@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.comparison import Moments, _blocks, measure_pair, measure_replay
+from parityscope.comparison import Moments, blocks, measure_pair, measure_replay
 from parityscope.evaluation import rounding
 from strategies import FLOAT_DTYPES, pairs
 
@@ -52,9 +52,9 @@ def test_statistics_in_numpy_are_those_of_the_compiled_loop(dtype: np.dtype[Any]
     def holds(pair: tuple[np.ndarray, np.ndarray]) -> None:
         axis = 0 if pair[0].ndim else None
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_blocks, "pays_to_load", lambda _seconds: False)
+            patch.setattr(blocks, "pays_to_load", lambda _seconds: False)
             plain = measure_pair(*pair, channel_axis=axis)
-            patch.setattr(_blocks, "pays_to_load", lambda _seconds: True)
+            patch.setattr(blocks, "pays_to_load", lambda _seconds: True)
             assert_alike(plain, measure_pair(*pair, channel_axis=axis))
 
     holds()
@@ -70,7 +70,7 @@ def test_a_replay_in_numpy_is_that_of_the_compiled_loop(dtype: np.dtype[Any]) ->
         found = []
         with pytest.MonkeyPatch.context() as patch:
             for loaded in (False, True):
-                patch.setattr(_blocks, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
+                patch.setattr(blocks, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
                 found.append(measure_replay(*pair, third, channel_axis=axis))
         plain, compiled = found
         size = max(compiled.introduced2, compiled.inherited2, compiled.total2)
@@ -90,7 +90,7 @@ def test_statistics_in_numpy_over_several_stretches(monkeypatch: pytest.MonkeyPa
     candidate[2, 3, 1000:1010], reference[0, 0, 5] = np.nan, np.inf
     found = []
     for loaded in (False, True):
-        monkeypatch.setattr(_blocks, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
+        monkeypatch.setattr(blocks, "pays_to_load", lambda _seconds, loaded=loaded: loaded)
         found.append(measure_pair(reference, candidate, channel_axis=1))
     assert_alike(*found)
 

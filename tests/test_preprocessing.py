@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks._preprocessing.images import image_of, image_steps

@@ -19,7 +19,7 @@ from parityscope.arithmetic.fusion import GraphFusion
 from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.recurrent import take_apart
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from simulated import detype, simulate
 
 if TYPE_CHECKING:

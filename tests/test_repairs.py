@@ -14,10 +14,10 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.records import Finding
 from parityscope.repairs import known_advice, known_repairs
-from parityscope.repairs.runtime_settings import _SETTINGS
+from parityscope.repairs.runtime_settings import SETTINGS
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def test_bindings_go_by_name_whatever_the_engines_order(monkeypatch: pytest.Monk
 
 def test_settings_are_code_or_a_command_line() -> None:
     write = known_advice()["runtime_settings"].write
-    for runtime, change in _SETTINGS:
+    for runtime, change in SETTINGS:
         text = write(details(runtime=runtime, change=change))
         assert text is not None
         lines = [line for line in text.splitlines() if not line.startswith("#")]

@@ -25,7 +25,6 @@ from golden import documents
 from parityscope.errors import ParityError
 from parityscope.report import (
     Renderer,
-    _offered,
     as_html,
     as_json,
     as_node_data,
@@ -35,6 +34,7 @@ from parityscope.report import (
     renderer_named,
     svg,
 )
+from parityscope.report._offered import view_repairs
 from parityscope.report.view import view_study
 from parityscope.report.words import (
     as_number,
@@ -201,7 +201,7 @@ def test_a_repair_that_was_tried_and_failed_comes_after_untried_ones() -> None:
 def test_the_same_advice_of_several_findings_is_given_once() -> None:
     offered = {"repair": "reduce", "text": "report it", "command": "", "trial": None}
     document = {"findings": [{"code": "FUS003", "repairs": [offered]}] * 3 + [{"code": "RNG004", "repairs": [offered]}]}
-    texts = [(repair["code"], repair["text"]) for repair in _offered.view_repairs(document)]
+    texts = [(repair["code"], repair["text"]) for repair in view_repairs(document)]
     assert texts == [("FUS003, RNG004", "report it (4 findings)")]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.recording import ignore_progress
 from parityscope.case import load_inputs, load_model
 from parityscope.evaluation.backward import Sweep

@@ -281,7 +281,7 @@ def test_weights_are_read_and_nothing_is_called(part: Any, tmp_path: Path) -> No
 
 
 def test_encoders_run_in_fp32_and_are_lost_in_fp16(part: Any, tmp_path: Path) -> None:
-    from parityscope.backends._onnxruntime import open_path
+    from parityscope.backends.onnxruntime_sessions import open_path
 
     encoders = part("encoders")
     path = tmp_path / "encoder.onnx"

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.errors import ParityError

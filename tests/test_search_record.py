@@ -19,7 +19,7 @@ import onnx
 import pytest
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard

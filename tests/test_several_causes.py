@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 
 from command_line import exit_status
 from hardware import needs_bfloat16
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image

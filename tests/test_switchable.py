@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parityscope.arithmetic import FORMATS, round_to
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.arithmetic.switchable import make_switchable
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError

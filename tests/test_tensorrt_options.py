@@ -276,16 +276,16 @@ def test_a_timing_cache_is_written_and_read_and_no_other_file_is_written_over(co
     path = tmp_path / "timing.cache"
     options = TensorrtOptions(timing_cache=path)
     for _ in range(2):
-        configuring._set_timing_cache(config.held, options)
+        configuring.set_timing_cache(config.held, options)
         configuring.keep_timing_cache(config.held, options)
         assert path.stat().st_size > 50
     assert list(tmp_path.glob("timing.cache*")) == [path]
     path.write_bytes(b"another GPU's measurements " * 100)
     with pytest.raises(ParityError, match="is no timing cache of this GPU and version") as caught:
-        configuring._set_timing_cache(config.held, options)
+        configuring.set_timing_cache(config.held, options)
     assert "does not exist yet" in caught.value.fix
     with pytest.raises(ParityError, match="there is no folder"):
-        configuring._set_timing_cache(config.held, TensorrtOptions(timing_cache=tmp_path / "gone" / "t"))
+        configuring.set_timing_cache(config.held, TensorrtOptions(timing_cache=tmp_path / "gone" / "t"))
 
 
 # The form of the description: BuildRouteKnobDatabase in trtexec of TensorRT 11.1.
@@ -318,11 +318,11 @@ def test_build_routes_by_the_knobs_that_are_described(route: str, said: str) -> 
 
     config = Config()
     if not said:
-        configuring._set_route(config, TensorrtOptions(build_route=route), ELEVEN)
+        configuring.set_route(config, TensorrtOptions(build_route=route), ELEVEN)
         assert config.build_route == route
         return
     with pytest.raises(ParityError, match=said) as caught:
-        configuring._set_route(config, TensorrtOptions(build_route=route), ELEVEN)
+        configuring.set_route(config, TensorrtOptions(build_route=route), ELEVEN)
     assert "helpBuildRoute" in caught.value.fix or "-conv_use_long_w" in caught.value.fix
 
 

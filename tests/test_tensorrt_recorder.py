@@ -244,15 +244,15 @@ def test_types_that_numpy_lacks_keep_their_numbers() -> None:
     every = np.arange(256, dtype=np.uint8)
     for kind, dtype in (("FP8", ml_dtypes.float8_e4m3fn), ("E8M0", ml_dtypes.float8_e8m0fnu)):
         expected = every.view(dtype).astype(np.float32)
-        assert np.array_equal(recorder._elements(every, kind, (256,)), expected, equal_nan=True)
+        assert np.array_equal(recorder.elements_of(every, kind, (256,)), expected, equal_nan=True)
     wide = np.arange(1 << 16, dtype=np.uint16)
-    found = recorder._elements(wide.view(np.uint8), "BF16", (1 << 16,))
+    found = recorder.elements_of(wide.view(np.uint8), "BF16", (1 << 16,))
     assert np.array_equal(found, wide.view(ml_dtypes.bfloat16).astype(np.float32), equal_nan=True)
     pairs = np.array([0x10, 0x98, 0xF7], np.uint8)
     four = np.array([0, 1, 8, 9, 7, 15], np.uint8)
     expected = four.view(ml_dtypes.float4_e2m1fn).astype(np.float32)
-    assert recorder._elements(pairs, "FP4", (6,)).tolist() == expected.tolist()
-    assert recorder._elements(pairs, "INT4", (5,)).tolist() == [0, 1, -8, -7, 7]
+    assert recorder.elements_of(pairs, "FP4", (6,)).tolist() == expected.tolist()
+    assert recorder.elements_of(pairs, "INT4", (5,)).tolist() == [0, 1, -8, -7, 7]
 
 
 def old_pythons() -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from command_line import exit_status
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 
 if TYPE_CHECKING:

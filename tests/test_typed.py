@@ -17,7 +17,7 @@ from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.typed import TypedModel, typed_model
 from parityscope.arithmetic.typed._constants import low_tensor
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
-from parityscope.backends._onnxruntime import open_bytes
+from parityscope.backends.onnxruntime_sessions import open_bytes
 from parityscope.case import Sample
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.simulation import arrange_precision
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation

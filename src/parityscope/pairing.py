@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.recording import observable_tensors
 from parityscope.backends.sizing import plan_chunks
 from parityscope.case import Sample

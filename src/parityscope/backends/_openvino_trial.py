@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["bearable_marks", "death_of_compiling", "find_bearable_marks"]
+__all__ = ["CompilingHelper", "bearable_marks", "death_of_compiling", "find_bearable_marks"]
 
 _LIMIT_S = 600  # chosen, as for a child that loads a model: beyond this it hangs
 _TRIALS = 64  # chosen: finds five tensors among 200; each costs a compilation
@@ -90,11 +90,11 @@ def death_of_compiling(path: Path, settings: Mapping[str, Any], wanted: Mapping[
 
     `wanted` maps tensors to the format in which they are read ("" leaves it to OpenVINO). An error that is raised is no death.
     """
-    status = _Helper.ask({"path": str(path), "settings": dict(settings), "wanted": dict(wanted)})
+    status = CompilingHelper.ask({"path": str(path), "settings": dict(settings), "wanted": dict(wanted)})
     return signal_name(-status) if status < 0 else ""
 
 
-class _Helper:
+class CompilingHelper:
     """The helper process, started when it is first needed and kept for the next trial."""
 
     process: subprocess.Popen[str] | None = None

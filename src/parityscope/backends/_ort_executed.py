@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, SILENT
+from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, SILENT
 from parityscope.case.graph import Regions, sites_of_values
 from parityscope.case.model import read_graph
 from parityscope.custom_operators import libraries_for_session

@@ -22,8 +22,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._onnxruntime import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.backends._ort_providers import ON_TENSORRT, device_of, missing_library, providers_of
+from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.backends.targets import count_of, one_of, with_option
 from parityscope.case.extending import with_outputs
 from parityscope.custom_operators import libraries_for_session

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends._onnxruntime import open_bytes
+from parityscope.backends.onnxruntime_sessions import open_bytes
 from parityscope.case.extending import SHAPE_SUFFIX, inferred_shapes, with_shape_outputs
 from parityscope.errors import ParityError
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import (

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.swallowing import SWALLOWS, swallow_nan
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
 from parityscope.checks._mixed import finite_distance

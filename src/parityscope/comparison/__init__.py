@@ -16,10 +16,10 @@ from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSum
 from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
 from parityscope.comparison._layout import channel_axis
 from parityscope.comparison._merging import merge_statistics
-from parityscope.comparison._metric import Metric, all_metrics, measure_all
 from parityscope.comparison._plain import from_plain, to_plain
 from parityscope.comparison._scores import Scores, can_be_scores, likely_scores
 from parityscope.comparison.measure import measure_pair
+from parityscope.comparison.metric import Metric, all_metrics, measure_all
 from parityscope.comparison.moments import Moments, scale_by_power
 from parityscope.comparison.replayed import ReplayStatistics, measure_replay
 from parityscope.comparison.statistics import Exact, Floats, Statistics

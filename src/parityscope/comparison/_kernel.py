@@ -11,7 +11,7 @@ arithmetic. Only
 sums may be reassociated, and never with the "no NaN" or "no infinity" flags. Non-finite values are found by the bits of their
 exponent, which no floating-point flag can optimise away, and are taken out of a block before it is summed.
 
-Nothing is allocated here: what a block needs is handed in (`_blocks`).
+Nothing is allocated here: what a block needs is handed in (`blocks`).
 """
 
 from __future__ import annotations

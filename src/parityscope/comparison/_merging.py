@@ -110,7 +110,7 @@ def _merge_states(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mappin
     """Joined by the metrics that made them; empty where neither side holds any, which is the usual case."""
     if not first and not second:
         return NO_STATES
-    from parityscope.comparison._metric import all_metrics
+    from parityscope.comparison.metric import all_metrics
 
     combine = {metric.name: metric.combine for metric in all_metrics()}
     joined: dict[str, Any] = {}

@@ -21,11 +21,11 @@ from parityscope.comparison._bins import (
     VALUE_BINS,
     VALUE_OFFSET,
 )
-from parityscope.comparison._blocks import measure_block
 from parityscope.comparison._channels import Channels
 from parityscope.comparison._histogram import Histogram, Sketch
 from parityscope.comparison._layout import Layout, blocks_of_rows
 from parityscope.comparison._ulp import magnitude_mask, ulp_keys, ulp_unit
+from parityscope.comparison.blocks import measure_block
 from parityscope.comparison.moments import SUMS, read_moments, scale_by_power
 from parityscope.comparison.statistics import Floats
 

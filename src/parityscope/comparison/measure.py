@@ -17,8 +17,8 @@ from parityscope.comparison._channels import Channels, merge_channels
 from parityscope.comparison._exact import compare_exact, compare_text
 from parityscope.comparison._layout import STRETCH, Kind, exponent_of, flat_row, kind_of, layout_of, working_dtype
 from parityscope.comparison._merging import merge_floats
-from parityscope.comparison._metric import accumulating_metrics
 from parityscope.comparison._scores import can_be_scores, score_rows
+from parityscope.comparison.metric import accumulating_metrics
 from parityscope.comparison.statistics import Floats, Statistics
 
 if TYPE_CHECKING:

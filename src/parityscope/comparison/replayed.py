@@ -209,7 +209,7 @@ def _holds_values(replay: ReplayStatistics) -> bool:
 
 
 def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
-    from parityscope.comparison._blocks import replay_block
+    from parityscope.comparison.blocks import replay_block
 
     moments = np.zeros(5)
     counts = np.zeros(7, np.int64)

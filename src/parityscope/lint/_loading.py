@@ -17,7 +17,7 @@ import math
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.standard import DOMAINS
-from parityscope.backends._onnxruntime import open_bytes, open_path
+from parityscope.backends.onnxruntime_sessions import open_bytes, open_path
 from parityscope.case.intake import read_message
 from parityscope.errors import ParityError
 from parityscope.records import Skip

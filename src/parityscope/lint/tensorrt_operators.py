@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Restriction = tuple[frozenset[str], str, Callable[[Sheet, ir.Node], bool]]
 
-__all__ = ["RULE"]
+__all__ = ["RULE", "read_matrix"]
 
 _CODE = "EXP106"
 _TITLE = "What the file needs of TensorRT's versions"
@@ -95,7 +95,8 @@ class _Needs:
 
 
 @functools.cache
-def _matrix() -> _Matrix:
+def read_matrix() -> _Matrix:
+    """The operators that TensorRT documents, by release, as the file beside this one holds them."""
     held = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     releases, newest = held["releases"], held["newest opset"]
     return _Matrix(
@@ -109,7 +110,7 @@ def _matrix() -> _Matrix:
 
 
 def _look(sheet: Sheet) -> Iterator[Finding]:
-    matrix, needs = _matrix(), _Needs()
+    matrix, needs = read_matrix(), _Needs()
     _need_opset(sheet, matrix, needs)
     for place in sheet.places:
         if place.node.domain in {"", "ai.onnx"}:

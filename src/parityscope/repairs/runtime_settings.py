@@ -33,10 +33,10 @@ from parityscope.repairs import Advice
 if TYPE_CHECKING:
     from parityscope.records import Finding
 
-__all__ = ["ADVICE", "settings_of"]
+__all__ = ["ADVICE", "SETTINGS", "settings_of"]
 
 _BEFORE_11 = "# TensorRT 8 to 10; TensorRT 11 follows the types of the ONNX model: convert those instead\n"
-_SETTINGS = MappingProxyType(
+SETTINGS = MappingProxyType(
     {
         ("onnxruntime-cuda", "tf32_off"): 'providers = [("CUDAExecutionProvider", {"use_tf32": "0"})]',
         ("onnxruntime-tensorrt", "tf32_off"): (
@@ -72,13 +72,13 @@ _SETTINGS = MappingProxyType(
 
 def settings_of(change: str) -> dict[str, str]:
     """The lines of every runtime that has a setting for a change ("tf32_off"), by runtime."""
-    return {runtime: lines for (runtime, wanted), lines in _SETTINGS.items() if wanted == change}
+    return {runtime: lines for (runtime, wanted), lines in SETTINGS.items() if wanted == change}
 
 
 def _write_settings(finding: Finding) -> str | None:
     wanted = (str(finding.details.get("runtime", "")), str(finding.details.get("change", "")))
     runtime = known_backend(wanted[0])
-    return _SETTINGS.get(wanted) or (runtime.settings.get(wanted[1]) if runtime is not None else None)
+    return SETTINGS.get(wanted) or (runtime.settings.get(wanted[1]) if runtime is not None else None)
 
 
 ADVICE = Advice(

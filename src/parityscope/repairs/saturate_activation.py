@@ -68,7 +68,7 @@ def saturation_proof(
     Raises:
         ParityError: the reference cannot be run.
     """
-    from parityscope.backends._onnxruntime import open_session
+    from parityscope.backends.onnxruntime_sessions import open_session
 
     clipped = model.clone()
     value = next((value for node in clipped.graph for value in node.outputs if value.name == tensor), None)

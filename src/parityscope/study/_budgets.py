@@ -12,7 +12,7 @@ import numpy as np
 from parityscope.case.limits import keeps_limit, mistaken_limit
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import measure_pair
-from parityscope.comparison._metric import all_metrics
+from parityscope.comparison.metric import all_metrics
 from parityscope.errors import ParityError
 from parityscope.records import Budget
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._onnxruntime import open_bytes
 from parityscope.backends._tensorrt._inlining import names_read_by
+from parityscope.backends.onnxruntime_sessions import open_bytes
 from parityscope.case.declaring import bodies_of
 from parityscope.errors import ParityError
 from parityscope.operators import of_kind

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parityscope.backends._tensorrt.options import TensorrtOptions
     from parityscope.backends._tensorrt.packages import Package
 
-__all__ = ["configure_builder", "keep_timing_cache", "network_flags"]
+__all__ = ["configure_builder", "keep_timing_cache", "network_flags", "set_route", "set_timing_cache"]
 
 _CONSTRAINTS = {"obey": "OBEY_PRECISION_CONSTRAINTS", "prefer": "PREFER_PRECISION_CONSTRAINTS"}
 _HARDWARE = {"ampere_plus": "AMPERE_PLUS", "same_cc": "SAME_COMPUTE_CAPABILITY"}
@@ -67,8 +67,8 @@ def configure_builder(
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace)
     _set_devices(config, options, trt)
     _set_capabilities(config, options, package)
-    _set_route(config, options, package)
-    _set_timing_cache(config, options)
+    set_route(config, options, package)
+    set_timing_cache(config, options)
     add_profile(builder, config, inputs, options.shapes)
     return config
 
@@ -96,7 +96,7 @@ def keep_timing_cache(config: BuilderConfig, options: TensorrtOptions) -> None:
     write_whole(options.timing_cache, bytes(memoryview(config.get_timing_cache().serialize())))
 
 
-def _set_timing_cache(config: BuilderConfig, options: TensorrtOptions) -> None:
+def set_timing_cache(config: BuilderConfig, options: TensorrtOptions) -> None:
     path = options.timing_cache
     if path is None:
         return
@@ -139,7 +139,7 @@ def _set_capabilities(config: Any, options: TensorrtOptions, package: Package) -
         config.set_compute_capability(known[name], index)
 
 
-def _set_route(config: Any, options: TensorrtOptions, package: Package) -> None:
+def set_route(config: Any, options: TensorrtOptions, package: Package) -> None:
     if not options.build_route:
         return
     # The libraries of some products have the member and no knobs behind it; they would take anything and do nothing.

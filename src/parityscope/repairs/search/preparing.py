@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.backends._onnxruntime import open_path
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.backends.sizing import tensor_shapes
 from parityscope.case.repeats import repeats_of
 from parityscope.errors import ParityError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic import format_named
-from parityscope.backends._onnxruntime import open_session
+from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.repairs import Repair, known_repairs
