@@ -58,7 +58,8 @@ def _run_words(words: list[str]) -> int:
         _refuse_empty(words)
         import_late("sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format")
         gc.set_threshold(_GARBAGE)
-        return command(words)(args=words, prog_name="parityscope", standalone_mode=False)
+        meant = _take_model(words)
+        return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
 
     from parityscope.cli._output import release_claims
 
@@ -66,6 +67,11 @@ def _run_words(words: list[str]) -> int:
         return guard_exit_code(work)
     finally:
         release_claims()
+
+
+def _take_model(words: list[str]) -> list[str]:
+    """A model alone is looked at: nobody needs to know a verb to begin."""
+    return ["look", *words] if words and words[0].lower().endswith(".onnx") else words
 
 
 def _refuse_empty(words: list[str]) -> None:

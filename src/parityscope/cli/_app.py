@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "compare": "The outputs of two targets, or every layer, side by side.",
     "localize": "What each layer adds to the error, and what it inherits.",
     "predict": "What FP16, BF16, TF32 or FP8 will do, without the target.",
+    "look": "A model before it is deployed; parityscope MODEL does it.",
     "lint": "What a model's file alone says about lower precision.",
     "log": "A TensorRT log in words; two builds compared.",
     "network": "TensorRT's view of a model, without a GPU.",
@@ -48,8 +49,9 @@ COMMANDS: Mapping[str, str] = {
     "new": "A working plug-in to start from.",
 }
 _EPILOG = (
-    "Start with: parityscope diagnose MODEL --candidate TARGET --inputs DATA (docs/targets.md and docs/inputs.md say what they "
-    "can be). Exit codes: 0 within policy, 1 beyond, 2 could not examine, 3 something asked for was not judged."
+    "Start with: parityscope MODEL; with a deployment: parityscope diagnose MODEL --candidate TARGET --inputs DATA "
+    "(docs/targets.md and docs/inputs.md say what they can be). Exit codes: 0 within policy, 1 beyond, 2 could not examine, "
+    "3 something asked for was not judged."
 )
 
 

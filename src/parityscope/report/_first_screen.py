@@ -29,7 +29,16 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["PLACES", "badness_of_output", "first_screen", "layers_handing_on", "lost_elements"]
+__all__ = [
+    "PLACES",
+    "badness_of_output",
+    "cut_text",
+    "first_screen",
+    "first_sentence",
+    "layers_handing_on",
+    "lost_elements",
+    "make_row",
+]
 
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
@@ -96,7 +105,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     yield from _rows_of_not_judged(document, model["skipped"])
 
 
-def _make_row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
+def make_row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
     return {"label": label, "text": text, "command": command, "note": note}
 
 
@@ -238,20 +247,20 @@ def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:
 
 def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
     if not causes:
-        return _make_row("Why", _cut_text(clean(model["no_cause"])), command=next_command(document))
+        return make_row("Why", cut_text(clean(model["no_cause"])), command=next_command(document))
     first = causes[0]
-    return _make_row(
+    return make_row(
         "Why",
-        f"{_cut_text(_first_claim_sentence(first))} [{clean(first.get('code', ''))}, {_describe_sureness(first)}]",
+        f"{cut_text(_first_claim_sentence(first))} [{clean(first.get('code', ''))}, {_describe_sureness(first)}]",
     )
 
 
 def _row_of_further_cause(finding: Mapping[str, Any], first: Mapping[str, Any]) -> _Row:
     label = "or" if _is_instead(finding, first) else "and"
-    return _make_row(
+    return make_row(
         label,
         (
-            f"{_cut_text(_first_claim_sentence(finding), _SHORTER)} [{clean(finding.get('code', ''))}, "
+            f"{cut_text(_first_claim_sentence(finding), _SHORTER)} [{clean(finding.get('code', ''))}, "
             f"{_describe_sureness(finding)}]"
         ),
     )
@@ -265,11 +274,16 @@ def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
 
 def _first_claim_sentence(finding: Mapping[str, Any]) -> str:
     """The claim's first sentence; what a title adds is for the rest of the report."""
-    claim = clean(finding.get("claim") or finding.get("title") or "")
+    return first_sentence(finding.get("claim") or finding.get("title") or "")
+
+
+def first_sentence(text: object) -> str:
+    """The first sentence of a claim, without its full stop."""
+    claim = clean(text)
     return re.split(r"(?<=[a-z0-9)'\"])\. (?=[A-Z])", claim, maxsplit=1)[0].removesuffix(".")
 
 
-def _cut_text(text: str, longest: int = _LONGEST) -> str:
+def cut_text(text: str, longest: int = _LONGEST) -> str:
     """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
     told = say_in_language(text)
     if columns_of(told) <= longest:
@@ -295,7 +309,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     family = str(first.get("code", ""))[:3]
     if family in PLACES:
         named = clean((site or {}).get("tensor") or "")
-        yield _make_row("Where", f"{PLACES[family]}{f': {shorten_name(named, _NAME)}' if named else ''}")
+        yield make_row("Where", f"{PLACES[family]}{f': {shorten_name(named, _NAME)}' if named else ''}")
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
@@ -312,7 +326,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
     behind = layers_handing_on(document.get("tensors", ()), index)
     passing = f"; {format_count(behind)} behind it only hand the error on" if behind else ""
-    yield _make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
+    yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
 
 
 def layers_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
@@ -337,16 +351,16 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> It
         command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = _cut_text(repair["text"], _LINE if told else _SHORTER)
+        text = cut_text(repair["text"], _LINE if told else _SHORTER)
         if told:
-            yield _make_row("or", text)
+            yield make_row("or", text)
         else:
             file = (repair["trial"] or {}).get("file", "")
             used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-            yield _make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
+            yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
         told.add(command or repair["text"])
     if len(told) == 1 and searching and searching not in told:
-        yield _make_row("or", "search the smallest change that meets a budget:", command=searching)
+        yield make_row("or", "search the smallest change that meets a budget:", command=searching)
 
 
 def _one_line(written: Mapping[str, str]) -> str:
@@ -382,9 +396,9 @@ def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     rivals = sum(_is_instead(one, first) for one in causes[1:])
     if rivals:
         which = f"{rivals + 1} causes explain all of the error on these samples alike"
-        yield _make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
+        yield make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
         return
-    yield _make_row("Sure", told[bool(because) and len(told[1]) <= _LINE])
+    yield make_row("Sure", told[bool(because) and len(told[1]) <= _LINE])
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
@@ -400,7 +414,7 @@ def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Ite
         or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
     ]
     most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
-    yield from (_make_row("Note", _cut_text(one, _SHORTER)) for one in notes[:most])
+    yield from (make_row("Note", cut_text(one, _SHORTER)) for one in notes[:most])
 
 
 def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> bool:
@@ -417,10 +431,10 @@ def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[s
     """Outputs without a verdict, and what was asked for and not done, with the fix."""
     outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
     for one in outputs[:_MOST_NOTES]:
-        yield _make_row("Missing", _cut_text(f"output '{_output_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
+        yield make_row("Missing", cut_text(f"output '{_output_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
     for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
         note = f"fix: {skip['fix']}" if skip["fix"] else ""
-        yield _make_row("Missing", _cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
+        yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
 
 
 def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:

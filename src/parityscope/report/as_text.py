@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["RENDERER", "plain_first_screen", "render_first_screen", "render_text"]
+__all__ = ["RENDERER", "plain_first_screen", "print_first_screen", "render_first_screen", "render_text"]
 
 _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
@@ -54,7 +54,7 @@ def render_text(
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
     """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
     return write_to_console(
-        partial(_first_screen, where=where), view_study(document, _folder_of(where)), width=width, color=color
+        partial(print_first_screen, where=where), view_study(document, _folder_of(where)), width=width, color=color
     )
 
 
@@ -69,7 +69,8 @@ def _folder_of(report: str) -> str:
     return str(PurePath(report).parent) if report else ""
 
 
-def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> None:
+def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str = "") -> None:
+    """The answer, of which `where` is the report; what has none says in its `details` where the rest is."""
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -92,7 +93,8 @@ def _first_screen(console: Console, model: Mapping[str, Any], *, where: str) -> 
             command_line(console, row["command"], indent=inner)
             if row["note"]:
                 print_paragraph(console, row["note"], "dim", indent=inner)
-    details = say_in_language(f"Details: {where}  (--all for everything here)" if where else _REST)
+    other = found.get("details") or _REST
+    details = say_in_language(f"Details: {where}  (--all for everything here)" if where else other)
     rest = say_in_language(found["rest"])
     console.print(f"{INDENT}{rest}{'  ' if rest else ''}{details}", style="dim", soft_wrap=True)
 

@@ -1,0 +1,86 @@
+"""`parityscope look MODEL`, or `parityscope MODEL`: what can be known of a model before it is deployed anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.errors import Exit
+
+if TYPE_CHECKING:
+    from parityscope.case import Inputs, Model
+
+__all__ = ["NAME", "command"]
+
+NAME = "look"
+
+_FORMATS = ("f16", "bf16")
+_GENERATED = 2  # samples where none are given or found; chosen: one alone may be the odd one
+
+
+def command(
+    model: o.ModelArgument,
+    *,
+    inputs: Annotated[
+        str, typer.Option(help="Real samples: .npz, a folder, ... [what fits beside the model, else generated].")
+    ] = "",
+    preprocess: o.PreprocessOption = "",
+    stacked: o.StackedOption = False,
+    shapes: o.ShapesOption = None,
+    samples: o.SamplesOption = None,
+    seed: o.SeedOption = 0,
+    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
+    memory: o.MemoryOption = "512MiB",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Tells what FP16 and BF16 would do to a model and what its file says; 1 if an output would be lost."""
+    from parityscope.case import load_inputs, load_model
+    from parityscope.case.beside import samples_beside
+    from parityscope.report.model_alone import FORMS
+
+    FORMS.check(format_name)
+    claim_report(output, "-o")
+    nbytes = o.size_of(memory)
+    with o.spool_folder() as scratch:
+        loaded = load_model(model)
+        if not inputs and not shapes and (found := samples_beside(loaded, scratch / "beside", nbytes)) is not None:
+            taken = found
+        else:
+            taken = load_inputs(
+                loaded,
+                inputs or None,
+                spool=scratch / "data",
+                samples=samples if inputs else samples or _GENERATED,
+                stacked=stacked,
+                preprocess=preprocess,
+                shapes=o.shapes_of(shapes) or None,
+                seed=seed,
+                memory=nbytes,
+            )
+        document = _look_document(loaded, taken, inputs, nbytes, quiet=quiet)
+    hand_over(FORMS, document, format_name, output)
+    unjudged = any(skip["asked"] for skip in document["skipped"])
+    return Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
+
+
+def _look_document(model: Model, taken: Inputs, given: str, nbytes: int, *, quiet: bool) -> dict[str, Any]:
+    """The forecast of both formats with what the file says; `data` is what the next command would be given."""
+    from parityscope.expectation.forecasting import ForecastSettings, forecast
+    from parityscope.lint import lint
+    from parityscope.report.forecast import forecast_document
+    from parityscope.report.lint import lint_document
+    from parityscope.version import __version__
+
+    words = {"version": __version__, "command": command_line()}
+    said = lint_document(lint(model.path, _FORMATS, loaded=True), **words)
+    settings = ForecastSettings(memory=nbytes, draws=1)
+    found = forecast(model, taken, _FORMATS, settings, progress=o.progress_for(quiet=quiet))
+    data = given or next(
+        (str(model.path.parent / name) for name in [next(iter(taken)).name] if name.endswith(".npz")), ""
+    )
+    return {**forecast_document(found, model, taken, **words), "lint": said, "data": data}
