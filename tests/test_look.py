@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import wave
 from pathlib import Path
 
@@ -78,3 +79,15 @@ def test_samples_beside_the_model_are_found(kind: str, capsys: pytest.CaptureFix
         save_json([{"x": np.ones((2, 10), np.float32)}], "one.json")
     Path("notes.json").write_text('{"labels": ["cat"]}', encoding="utf-8")
     assert f"(1 sample of one.{kind} beside the model" in look(capsys)
+
+
+def test_a_sole_array_is_the_sole_input_under_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    save(ROWS.replace("{SIZE}", "{0.5}"))
+    np.savez("data.npz", pixels=np.ones((2, 10), np.float32))
+    words = ("compare", "m.onnx", "--candidate", "ort", "--inputs", "data.npz", "--quiet")
+    assert exit_status(*words, "--study", "s") == 0
+    told = json.loads(Path("s", "study.json").read_text(encoding="utf-8"))["inputs"]
+    assert told["origin"] == "data.npz, whose 'pixels' is taken as 'x'"
+    np.savez("data.npz", pixels=np.ones((2, 9), np.float32))
+    assert exit_status(*words) == 2
+    assert "found the shape [2, 9]" in capsys.readouterr().err

@@ -41,9 +41,13 @@ MISTAKES = [
     ("network text.onnx", "the model is damaged, or no ONNX model at all", "check that the download"),
     # targets
     ("diagnose m.onnx --inputs x.npz", "Missing option '--candidate'", "parityscope diagnose --help"),
-    ("diagnose m.onnx --inputs x.npz --candidate simm:f16", "there is no backend 'simm'", "use one of: "),
+    (
+        "diagnose m.onnx --inputs x.npz --candidate simm:f16",
+        "there is no backend 'simm'",
+        "did you mean sim? use one of: ",
+    ),
     ("diagnose m.onnx --inputs x.npz --candidate sim:f17", "sim has no precision 'f17'", "f16, bf16"),
-    ("diagnose m.onnx --inputs x.npz --candidate ort?modle=a", "ort has no option 'modle'", "model"),
+    ("diagnose m.onnx --inputs x.npz --candidate ort?modle=a", "ort has no option 'modle'", "did you mean model?"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?model=a.onnx", "there is no model at a.onnx", "check the path"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?threads", "'threads' in target", "backend[:precision]"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?timeout=", "option 'timeout' has no value", "or leave it out"),
@@ -58,7 +62,11 @@ MISTAKES = [
     ("diagnose m.onnx --candidate sim:f16 --inputs nope.npz", "there is no nope.npz", "give a file, a folder"),
     ("diagnose m.onnx --candidate sim:f16 --inputs folder", "there are no samples in folder", "give a folder of .npz"),
     ("diagnose m.onnx --candidate sim:f16 --inputs bad.npz", "bad.npz cannot be read", "write it again"),
-    ("diagnose m.onnx --candidate sim:f16 --inputs name.npz", "input 'x' is missing; the sample has 'z'", "called 'x'"),
+    (
+        "diagnose m.onnx --candidate sim:f16 --inputs name.npz",
+        "input 'x' is missing; the sample has 'w', 'z'",
+        "called 'x'",
+    ),
     ("diagnose m.onnx --candidate sim:f16 --inputs dtype.npz", "found float64 [1, 4]", ".astype(np.float32)"),
     ("diagnose m.onnx --candidate sim:f16 --inputs rank.npz", "found the shape [4]", "add the batch axis"),
     ("diagnose m.onnx --candidate sim:f16 --inputs shape.npz", "found the shape [1, 5]", "give it the shape [1, 4]"),
@@ -109,6 +117,12 @@ MISTAKES = [
     ("explain RNG999", "there is no check or rule 'RNG999'", "use one of: RNG001, "),
     ("explain something", "there is no check or rule 'something'", "parityscope explain, without a code"),
     ("list foo", "there is no catalogue 'foo'", "checks"),
+    ("explain RNG01", "there is no check or rule 'RNG01'", "did you mean RNG001? use one of: "),
+    ("list chekcs", "there is no catalogue 'chekcs'", "did you mean checks? use one of: "),
+    ("lint m.onnx --formats bf61", "there is no number format 'bf61'", "did you mean bf16? use one of: "),
+    ("lint m.onnx --format htlm", "has no format 'htlm'", "did you mean html? use one of: "),
+    ("lint m.onnx --fromat json", "No such option: --fromat", "did you mean --format? parityscope lint --help"),
+    (f"{ASKED} --budget rel_l=0.1", "there is no metric 'rel_l'", "did you mean rel_l2? use one of: "),
     ("log nope.log", "there is no log nope.log", "give the path"),
     ("pipeline nope.toml", "there is no pipeline at nope.toml", "check the path"),
 ]
@@ -126,7 +140,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         onnx.save(onnx.parser.parse_model(MODEL.replace(old, new)), folder / f"{name}.onnx")
     arrays = {
         "x": {"x": np.zeros((1, 4), np.float32)},
-        "name": {"z": np.zeros((1, 4), np.float32)},
+        "name": {"z": np.zeros((1, 4), np.float32), "w": np.zeros((1, 4), np.float32)},
         "dtype": {"x": np.zeros((1, 4))},
         "rank": {"x": np.zeros(4, np.float32)},
         "shape": {"x": np.zeros((1, 5), np.float32)},

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from command_line import exit_status
 from parityscope.backends import known_backends
 from parityscope.backends.targets import format_target, parse_target
+from parityscope.errors import ParityError
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ MODEL = '<ir_version: 8, opset_import: ["" : 17]> network (float[1, 4] x) => (fl
         ("outputs.json", "saved?path=outputs.json"),
         ("outputs.npz", "saved?path=outputs.npz"),
         ("network.pt2", "torch?program=network.pt2"),
+        ("fp8", "sim:fp8"),
+        ("int8", "sim:int8"),
+        ("FP32", "ort:f32"),
     ],
 )
 def test_words_of_other_tools_and_paths_are_targets(typed: str, meant: str) -> None:
@@ -48,6 +52,17 @@ def test_words_of_other_tools_and_paths_are_targets(typed: str, meant: str) -> N
 
 def test_a_folder_is_a_recording(tmp_path: Path) -> None:
     assert parse_target(str(tmp_path)) == Target(backend="saved", options=(("path", str(tmp_path)),))
+
+
+def test_a_folder_needs_no_slash_and_a_study_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "night").mkdir()
+    assert parse_target("night") == parse_target("saved?path=night/")
+    (tmp_path / "ort").mkdir()
+    assert parse_target("ort") == Target(backend="ort")
+    (tmp_path / "night" / "study.json").write_text("{}")
+    with pytest.raises(ParityError, match="night is a study, and no deployment"):
+        parse_target("night")
 
 
 @given(st.sampled_from(sorted(known_backends())), st.sampled_from(["", "f16", "bf16", "f32"]))

@@ -31,6 +31,8 @@ RECORDED = "saved"  # the backend that runs nothing and answers only for what it
 _MOST = 1 << 15  # of anything that an option counts; chosen: no machine has more threads
 _OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself writes all the time: not looked up
 _SIMULATED = "sim"
+_PLAIN = "ort"  # runs the model as it is
+_STUDY = "study.json"  # what makes a folder a study
 _NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
 
 # Options that every backend takes; `open_target` acts on them.
@@ -67,9 +69,12 @@ def parse_target(text: str) -> Target:
         options[key] = unquote(value)
     if not colon and format_word(name) in _NARROW:
         name, precision = _SIMULATED, name
-    return Target(
-        backend=_backend_known_as(name), precision=format_word(precision), options=tuple(sorted(options.items()))
-    )
+    if not colon and format_word(name) == "f32":
+        name, precision = _PLAIN, name
+    known = _backend_known_as(name)
+    if known == text and Path(text).is_dir() and (folder := _target_of_path(f"{text}/")) is not None:
+        return folder
+    return Target(backend=known, precision=format_word(precision), options=tuple(sorted(options.items())))
 
 
 def _backend_known_as(name: str) -> str:
@@ -91,6 +96,12 @@ def _target_of_path(text: str) -> Target | None:
         return None
     path = Path(text)
     ending = "/" if path.is_dir() else path.suffix.lower()
+    if (path / _STUDY).is_file():
+        raise ParityError(
+            f"{text.rstrip('/')} is a study, and no deployment: what it holds is not run",
+            where=str(path),
+            fix="give the target that it examined, or a folder of recorded outputs; parityscope diff STUDY STUDY compares two",
+        )
     for one in known_backends().values():
         if ending in one.opens:
             return Target(backend=one.name, options=((one.opens[ending], text),))

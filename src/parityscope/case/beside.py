@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.case.conformance import check_names
 from parityscope.case.formats import Streamed
 from parityscope.case.formats.images import read_image
 from parityscope.case.formats.npy import read_npy_file
+from parityscope.case.formats.npz import open_npz
+from parityscope.case.formats.polygraphy import open_inputs
 from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 from parityscope.case.inputs import load_inputs
 from parityscope.case.sources import Stream
@@ -73,7 +76,10 @@ def _fitting_samples(
             continue
 
 
-def _take_path(_model: Model, path: Path) -> Path:
+def _take_path(model: Model, path: Path) -> Path:
+    """The file itself, where its arrays have the inputs' names: others may be outputs of the same shape."""
+    stored = open_npz([path], path.name) if path.suffix.lower() == ".npz" else open_inputs([path], path.name)
+    check_names(model.inputs, stored.names(0), path.name)
     return path
 
 

@@ -1,5 +1,7 @@
 """Checks one sample against the inputs that a model declares; nothing is converted, guessed or matched loosely.
 
+A sample of one array for a model of one input needs no name: there is nothing that it could be mistaken for.
+
 Names, dtypes, ranks and fixed dimensions must be as declared, and a symbolic dimension must have one size throughout
 the sample. A lossless conversion (int32 where int64 is declared) is an error too: the deployment that is judged would
 not get it for free. Each error says which sample, which tensor, what was expected, what was found, and how to mend it.
@@ -30,6 +32,7 @@ __all__ = [
     "count_nan",
     "declared_text",
     "settle_declarations",
+    "sole_names",
 ]
 
 Dims = tuple[int | str | None, ...]
@@ -49,6 +52,16 @@ def settle_declarations(values: Sequence[ValueInfo]) -> tuple[ValueInfo, ...]:
 
 def _settle_dimension(dim: int | str | None) -> int | str | None:
     return None if dim in _NO_NAMES or (isinstance(dim, int) and dim < 0) else dim
+
+
+def sole_names(declared: Sequence[ValueInfo], names: Collection[str]) -> dict[str, str]:
+    """The model's name of each of a sample's tensors -> the sample's own: a sole array is the sole input, however it is called.
+
+    Everything else is matched by name; whether the array fits is checked as that of any other.
+    """
+    if len(declared) == 1 and len(names) == 1:
+        return {declared[0].name: next(iter(names))}
+    return {name: name for name in names}
 
 
 def check_names(declared: Sequence[ValueInfo], names: Collection[str], where: str) -> None:

@@ -26,6 +26,7 @@ from parityscope.case.conformance import (
     conform_arrays,
     count_nan,
     settle_declarations,
+    sole_names,
 )
 from parityscope.case.formats import Stored, Streamed
 from parityscope.case.formats.npz import open_npz, write_npz
@@ -138,7 +139,7 @@ def load_inputs(
         first = next(iter(taken.skipped.values()))
         raise ParityError(f"every sample has a NaN: {first.reason}", where=first.what, fix=first.fix)
     return Inputs(
-        origin=source.origin,
+        origin=source.origin + _describe_calls(model, taken.calls),
         names=tuple(value.name for value in model.inputs),
         sha256=taken.sha256,
         indices=indices,
@@ -151,12 +152,13 @@ def load_inputs(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Taken:
-    """What the first pass found; `skipped` by sample index."""
+    """What the first pass found; `skipped` by sample index, `calls` what the data calls a sole input otherwise."""
 
     labels: tuple[str, ...]
     sha256: str
     skipped: Mapping[int, Skip]
     read: Callable[[int], Sample]
+    calls: tuple[str, ...] = ()
 
 
 def _take_samples(
@@ -171,12 +173,16 @@ def _take_samples(
     labels: list[str] = []
     originals: list[Path | None] = []
     skipped: dict[int, Skip] = {}
+    calls: set[str] = set()
     stored = source if isinstance(source, Stored) else None
     stream = _is_stored_in_order(model, source, memory) if isinstance(source, Stored) else source.samples
     for index, streamed in enumerate(itertools.islice(stream, limit if limit is None else min(limit, sys.maxsize))):
         where = _name_sample(index, streamed.label)
-        check_names(model.inputs, streamed.arrays.keys(), where)
-        arrays = conform_arrays(model.inputs, streamed.arrays, where, shapes)
+        renamed = sole_names(model.inputs, streamed.arrays)
+        check_names(model.inputs, renamed, where)
+        named = {own: streamed.arrays[its] for own, its in renamed.items()}
+        arrays = conform_arrays(model.inputs, named, where, shapes)
+        calls |= {its for own, its in renamed.items() if own != its}
         _add_to_digest(arrays, digest)
         if skip := _skip_of_nan(arrays, where):
             skipped[index] = skip
@@ -187,19 +193,31 @@ def _take_samples(
     again = stored or open_npz([_spooled_path(spool, index) for index in range(len(labels))], source.origin)
 
     def read(index: int) -> Sample:
-        found = again.read(index, [value.name for value in model.inputs])
-        arrays = conform_arrays(model.inputs, found, _name_sample(index, labels[index]), shapes)
+        names = sole_names(model.inputs, again.names(index))
+        found = again.read(index, [names.get(value.name, value.name) for value in model.inputs])
+        named = {own: found[its] for own, its in names.items() if its in found}
+        arrays = conform_arrays(model.inputs, named, _name_sample(index, labels[index]), shapes)
         return Sample(index=index, name=labels[index], arrays=arrays, original=originals[index])
 
-    return _Taken(labels=tuple(labels), sha256=digest.hexdigest(), skipped=skipped, read=read)
+    return _Taken(
+        labels=tuple(labels), sha256=digest.hexdigest(), skipped=skipped, read=read, calls=tuple(sorted(calls))
+    )
 
 
 def _is_stored_in_order(model: Model, stored: Stored, memory: int) -> Iterator[Streamed]:
     for index, label in enumerate(stored.labels):
         names, where = stored.names(index), _name_sample(index, label)
-        check_names(model.inputs, names, where)
-        check_announced(model.inputs, stored.announced(index), where, memory)
+        renamed = sole_names(model.inputs, names)
+        check_names(model.inputs, renamed, where)
+        announced = stored.announced(index)
+        told = {own: announced[its] for own, its in renamed.items() if its in announced}
+        check_announced(model.inputs, told, where, memory)
         yield Streamed(label=label, arrays=stored.read(index, names))
+
+
+def _describe_calls(model: Model, calls: tuple[str, ...]) -> str:
+    """That a sole input was taken under another name: nothing is renamed silently."""
+    return f", whose {' and '.join(map(repr, calls))} is taken as {model.inputs[0].name!r}" if calls else ""
 
 
 def _spooled_path(spool: Path, index: int) -> Path:

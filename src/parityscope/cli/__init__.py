@@ -152,8 +152,9 @@ def _done_or_interrupted(work: Callable[[], object]) -> object:
 
 def _tell_error(error: ParityError) -> int:
     from parityscope.cli._language import spoken_error
+    from parityscope.cli._suggesting import add_suggestion
 
-    print(f"parityscope: {spoken_error(error)}", file=sys.stderr)
+    print(f"parityscope: {spoken_error(add_suggestion(error))}", file=sys.stderr)
     return Exit.UNUSABLE
 
 
@@ -168,12 +169,16 @@ def _tell_usage(error: Exception) -> int:
 
     typer carries a copy of click, whose exceptions have no public name but know their message and their command.
     """
+    from parityscope.cli._suggesting import suggest_option
+
     said = getattr(error, "format_message", None)
     if said is None:
         return 0
     message = " ".join(said().split())
     command = getattr(getattr(error, "ctx", None), "command_path", None) or "parityscope"
-    fix = _command_meant(message) or f"{command} --help lists what there is"
+    option = suggest_option(message)
+    meant = f"did you mean {option}? {command} --help lists what there is" if option else _command_meant(message)
+    fix = meant or f"{command} --help lists what there is"
     print(f"parityscope: {message}\n  fix:   {fix}", file=sys.stderr)
     return Exit.UNUSABLE
 

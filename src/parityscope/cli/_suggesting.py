@@ -1,0 +1,46 @@
+"""What a mistyped word was meant to be: an error that lists what there is says which of these comes near.
+
+Verbs, options, targets, formats, metrics and codes all end in such an error, so that one place looks for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher, get_close_matches
+from itertools import takewhile
+
+from parityscope.errors import ParityError
+
+__all__ = ["add_suggestion", "suggest_option"]
+
+_LIST = re.compile(r"use one of: (?P<known>[^;.]+)")
+_TYPED = re.compile(r"'([^']+)'")
+_OPTIONS = re.compile(r"^No such option: (?P<typed>-\S+)(?:.*?(?P<meant>--[a-z-]+))?")
+_NEAR = 0.6  # of signs that two words share; difflib's own: "fp61" and "fp8" are apart, "bf61" and "bf16" are not
+_MOST = 16
+
+
+def add_suggestion(error: ParityError) -> ParityError:
+    """The error with "did you mean" before what there is, where a word in its problem comes near one of them."""
+    listed = _LIST.search(error.fix)
+    typed = _TYPED.search(error.problem)
+    if not listed or not typed:
+        return error
+    known = {word.strip().lower(): word.strip() for word in listed["known"].split(",")}
+    word = typed[1].lower()
+    near = get_close_matches(word, known, n=_MOST, cutoff=_NEAR)
+    if not near:
+        return error
+    # Of equally near ones that which begins likewise: RNG001 for RNG01, not RNG201.
+    meant = max(near, key=lambda one: (SequenceMatcher(None, one, word).ratio(), _shared_start(one, word)))
+    return ParityError(error.problem, where=error.where, fix=f"did you mean {known[meant]}? {error.fix}")
+
+
+def _shared_start(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def suggest_option(message: str) -> str:
+    """The option that typer thinks a mistyped one was meant to be; "" where it knows none, or says something else."""
+    found = _OPTIONS.match(message)
+    return found["meant"] or "" if found else ""
