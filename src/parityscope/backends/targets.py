@@ -72,8 +72,8 @@ def parse_target(text: str) -> Target:
     if not colon and format_word(name) == "f32":
         name, precision = _PLAIN, name
     known = _backend_known_as(name)
-    if known == text and Path(text).is_dir() and (folder := _target_of_path(f"{text}/")) is not None:
-        return folder
+    if known == text and Path(text).is_dir() and _is_unknown(known):
+        return _target_of_path(f"{text}/") or Target(backend=known)
     return Target(backend=known, precision=format_word(precision), options=tuple(sorted(options.items())))
 
 
@@ -86,6 +86,12 @@ def _backend_known_as(name: str) -> str:
     if name in _OURS or find_plugin("parityscope.backends", "BACKEND", Backend, name) is not None:
         return name
     return next((one.name for one in known_backends().values() if small in {one.name, *one.called}), name)
+
+
+def _is_unknown(name: str) -> bool:
+    from parityscope.backends import known_backends
+
+    return name not in known_backends()
 
 
 def _target_of_path(text: str) -> Target | None:
