@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import numpy as np
 from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
+from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, search_outputs
+from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
+from parityscope.hypotheses.from_outputs.trying import TriedGuess
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -136,6 +140,35 @@ def test_both_bounds_of_an_activation_are_fitted(tmp_path: Path) -> None:
     bounds = {"low": np.array(-0.37, np.float32), "high": np.array(0.81, np.float32)}
     told = searched(tmp_path, NETWORK, deployed, WEIGHTS | bounds, SAMPLES[0]["x"])
     assert "the result cut off at -0.37 and 0.81" in [one.words for one in told.members if one.output == "u"]
+
+
+def test_another_operator_is_found_with_its_numbers(tmp_path: Path) -> None:
+    other = NETWORK.replace("Tanh(t)", "HardSigmoid<alpha = 0.37, beta = 0.61>(t)")
+    told = searched(tmp_path, NETWORK, other, WEIGHTS, SAMPLES[0]["x"])
+    first = told.members[0]
+    assert told.exact
+    assert first.output == "u"
+    assert first.words == "HardSigmoid with alpha 0.37 and beta 0.61 (fitted) in place of Tanh"
+
+
+def test_two_changes_that_add_up_are_found_among_what_explains_nothing_alone() -> None:
+    draw = np.random.default_rng(3)
+    responses = draw.normal(size=(40, 3000))
+    responses[7] = 0.4 * responses[7] - responses[21]  # alone it makes the error larger
+    wanted = responses[7] + responses[21]
+    sketches = ResponseSketch(wanted.size)
+    tried = [
+        TriedGuess(
+            guess=SimpleNamespace(family=None, site=SimpleNamespace(step=SimpleNamespace(index=place))),  # type: ignore[arg-type]
+            edit=StretchEdit(words=f"change {place}", bits=5.0),
+            first=1 - float(np.square(wanted - row).sum() / np.square(wanted).sum()),
+            sketch=sketches.of(row),
+        )
+        for place, row in enumerate(responses)
+    ]
+    one, other, explained = rank_pairs(tried, sketches.of(wanted).astype(np.float64), 5)[0]
+    assert {one.edit.words, other.edit.words} == {"change 7", "change 21"}
+    assert explained > 0.99
 
 
 def test_what_is_done_to_an_input_is_found_in_front_of_the_network(tmp_path: Path) -> None:

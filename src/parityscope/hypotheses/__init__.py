@@ -4,7 +4,7 @@
 * `changes`  : every generic change of one array: layouts, formats, grids, shifts, order, scale;
 * `functions`: elementwise functions of ONNX and the frameworks;
 * generators, each of which yields edits: `from_values` (fits of the result), `from_neighbours` (left out, done twice, exchanged),
-  `from_attributes` and `from_operators` (out of the standard's schemas and function bodies), `from_inputs`;
+  `from_attributes`, `from_operators` and `from_pointwise` (out of the standard's schemas and function bodies), `from_inputs`;
 * `searching`: tries them all, ranks what explains most in the fewest words, and confirms it on what it was not fitted on;
 * `worker`   : does that in a process of its own, as an edit may crash or hang the runtime.
 

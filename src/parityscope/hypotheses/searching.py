@@ -32,6 +32,7 @@ from parityscope.hypotheses.from_inputs import (
 )
 from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits
+from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ _LEAST_BITS = {
     "inputs": 0.0,
     "attributes": _SHORTEST,
     "fitted attributes": _SURE_BITS,
+    "fitted operators": _SURE_BITS,
     "fitted inputs": _SURE_BITS,
     "constants": _SURE_BITS,
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
@@ -187,6 +189,7 @@ def generated_kinds(
         "inputs": input_edits,
         "attributes": attribute_edits,
         "fitted attributes": fitted_attribute_edits,
+        "fitted operators": fitted_operator_edits,
         "fitted inputs": fitted_input_edits,
         "constants": constant_edits,
         "near constants": near_constant_edits,
@@ -259,7 +262,7 @@ def _try_fits_behind(state: _EditSearch, edit: StretchEdit) -> None:
                     at=edit.at,
                     node=edit.node,
                     reads=edit.reads,
-                    behind=fitted.behind if edit.reads is not None or _is_node_alone(edit) else (),
+                    behind=(*edit.behind, *fitted.behind) if edit.reads is not None or _is_node_alone(edit) else (),
                 ),
             )
 

@@ -202,7 +202,9 @@ def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], note:
 
 def _node_alone(edit: StretchEdit) -> bytes:
     """The message of the node that an edit puts in place of another, where that is all that it does; empty otherwise."""
-    alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
+    alone = (
+        (edit.before is None or edit.reads is not None) and (edit.after is None or edit.behind) and edit.opset is None
+    )
     return edit.node.SerializeToString() if edit.node is not None and alone else b""
 
 

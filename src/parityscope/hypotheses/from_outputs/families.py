@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, starts_of
 from parityscope.hypotheses.from_values import round_to_nice
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,10 +26,12 @@ if TYPE_CHECKING:
     import onnx
 
     from parityscope.hypotheses.from_outputs.sites import EditSite
+    from parityscope.hypotheses.from_pointwise import PointwiseOperator
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["EditFamily", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family"]
+__all__ = ["EditFamily", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family", "operators_of"]
 
+_POINTWISE = with_trait("pointwise")
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off
 _FEW = 16  # elements: a constant of fewer is not cut off
@@ -43,15 +47,16 @@ _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is no
 class EditFamily:
     """`make(t)` is the edit of amount t, which for t = 0 changes nothing. `step` is an amount that is small for it.
 
-    With `grid` amounts are no multiples of a direction: each of them is looked at. With several numbers `make` takes as many,
-    `step` is that of each. `wider` is a family of more numbers, and where it starts from an amount of this one; None where there
-    is none. `anywhere` says that its edits have a meaning at every site, `count` how many numbers `make` takes.
+    With `grid` amounts (each as many as `make` takes) are no multiples of a direction: all are looked at. With several numbers
+    `make` takes as many, `step` is that of each. `wider` is a family of more numbers, and where it starts from an amount of this
+    one; None where there is none. `anywhere` says that its edits have a meaning at every site, `count` how many numbers `make`
+    takes.
     """
 
     kind: str
     make: Callable[..., StretchEdit]
     step: float
-    grid: tuple[float, ...] = ()
+    grid: tuple[float | tuple[float, ...], ...] = ()
     wider: Callable[[float], tuple[EditFamily, tuple[float, ...]]] | None = None
     anywhere: bool = False
     count: int = 1
@@ -121,6 +126,32 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         if now is not None:
             amount = _SMALL_STEP * abs(now) or _SMALL_STEP
             yield EditFamily(kind="attribute", make=_change_attribute(node, name, float(now)), step=amount)
+
+
+def operators_of(site: EditSite) -> Iterator[EditFamily]:
+    """Each elementwise operator that has numbers, in the place of an elementwise step, of its first input."""
+    step = site.changed_step
+    source = step.inputs[0] if step.inputs else ""
+    array = site.stretch.value(0, source) if source and site.whole_step and site.inner is None else None
+    if array is None or array.shape != site.result.shape or array.dtype != np.float32 or step.op_type not in _POINTWISE:
+        return
+    if any(name in site.reference.values[0] for name in step.inputs[1:]):  # a sum of two is no function of one
+        return
+    for operator in operators_with_numbers(site.stretch.context.opsets.get("", 1)):
+        if operator.op_type == step.op_type and len(operator.numbers) == 1:
+            continue  # its attribute is fitted as it is
+
+        def make(*values: float, operator: PointwiseOperator = operator) -> StretchEdit:
+            return edit_with_operator(operator, values, 0, source, step.op_type)
+
+        yield EditFamily(
+            kind="operator fitted",
+            make=make,
+            step=_SMALL_STEP,
+            grid=tuple(starts_of(operator, site.result)),
+            anywhere=True,
+            count=len(operator.numbers),
+        )
 
 
 def bounds_of(site: EditSite) -> Iterator[EditFamily]:

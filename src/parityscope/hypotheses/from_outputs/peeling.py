@@ -1,9 +1,10 @@
-"""Two faults at once: one is put into the reference, and what remains is searched as if it were all.
+"""Two faults at once: what was tried is added up in pairs, then one is put into the reference and the remainder searched.
 
-Neither of two faults explains enough alone, but the right first one leaves a remainder that one edit explains. So what explains
-most, of different sites, is put into the reference one after the other (coarse to fine: little is tried first), the sweep, the
-prediction and the trials are repeated there, and the numbers of both are fitted together in the end. Both are claimed where they
-explain what one is asked to explain, in fewer bits than both take to say.
+Neither of two faults explains enough alone. Of all that was tried alone the pairs whose responses add up to the error are
+run together (`superposing`). Where none of them is all of it, members of the best pairs and what explains most alone, one of
+each that does the same to the outputs, are put into the reference one after the other; the sweep, the prediction and the
+trials are repeated there. The numbers of both are fitted together in the end. Both are claimed where they explain what one is
+asked to explain, in fewer bits than both take to say.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
+from parityscope.hypotheses.from_outputs.superposing import rank_pairs
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, fit_amounts
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
-_FIRSTS = 4  # faults that are put in; chosen
+_FIRSTS = 6  # faults that are put in; chosen
+_RUN_PAIRS, _FITTED_PAIRS = 60, 6  # pairs that are run together, and those of them that are fitted; chosen
+_ADDED = 0.3  # of the time goes into pairs of what was tried alone; chosen
+_ALIKE = 0.02  # of a response; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
@@ -68,7 +73,12 @@ class Peeling:
 
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim; None where none was found in the time."""
-    for first in _first_candidates(peeling.trials):
+    run = _run_pairs(peeling)
+    for first, second, _ in run[:_FITTED_PAIRS]:
+        pair = _fitted_together(peeling, first, second)
+        if pair is not None and _is_claim(peeling, pair):
+            return pair
+    for first in _first_candidates(peeling.trials, run):
         if time.process_time() > peeling.until:
             return None
         for pair in _pairs_with_first(peeling, first):
@@ -77,14 +87,41 @@ def search_second_fault(peeling: Peeling) -> GuessPair | None:
     return None
 
 
-def _first_candidates(trials: Trials) -> list[TriedGuess]:
-    """What explains most, one of each site and kind of change."""
-    order = sorted(trials.tried, key=lambda one: -one.explained)
+def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
+    """Pairs that explain most by the sum of their responses, with what they explain of the worst sample when both are made."""
+    trials = peeling.trials
+    until = time.process_time() + _ADDED * max(0.0, peeling.until - time.process_time())
+    found = []
+    for first, second, _ in rank_pairs(trials.tried, trials.wanted_sketch(), _RUN_PAIRS):
+        if time.process_time() > until:
+            break
+        made = ((first.guess, first.edit), (second.guess, second.edit))
+        responses = _responses_together(trials, made, (trials.worst,))
+        if responses is not None:
+            found.append((first, second, trials.residual.share(responses).pooled))
+    return sorted(found, key=lambda one: -one[2])
+
+
+def _first_candidates(trials: Trials, run: Sequence[tuple[TriedGuess, TriedGuess, float]]) -> list[TriedGuess]:
+    """Of the best pair the member that explains more, and what explains most alone, one of each kind of response."""
     chosen: dict[tuple[str, bool], TriedGuess] = {}
-    for one in order:
-        if one.explained >= _LEAST:
+    members = [max(pair[:2], key=lambda one: one.explained) for pair in run[:_FIRSTS] if pair[2] > _NEAR]
+    alone = sorted((one for one in trials.tried if one.explained >= _LEAST), key=lambda one: -one.explained)
+    for one in (*members[: _FIRSTS // 2], *alone):
+        known = [other for other in chosen.values() if _are_alike(one, other)]
+        if not known:
             chosen.setdefault((one.guess.site.output, one.guess.family is not None), one)
-    return list(chosen.values())[:_FIRSTS]
+        if len(chosen) == _FIRSTS:
+            break
+    return list(chosen.values())
+
+
+def _are_alike(one: TriedGuess, other: TriedGuess) -> bool:
+    """Whether both do nearly the same to the outputs: what is left behind the one is left behind the other."""
+    if one.sketch is None or other.sketch is None:
+        return False
+    mine, its = one.sketch.astype(np.float64), other.sketch.astype(np.float64)
+    return float(np.linalg.norm(mine - its)) <= _ALIKE * float(np.linalg.norm(its))
 
 
 def _redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:

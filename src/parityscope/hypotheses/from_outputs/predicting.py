@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.evaluation.backward import Sweep
-from parityscope.hypotheses.from_outputs.families import EditFamily, bounds_of, exchange_edit, families_of, index_family
+from parityscope.hypotheses.from_outputs.families import (
+    EditFamily,
+    bounds_of,
+    exchange_edit,
+    families_of,
+    index_family,
+    operators_of,
+)
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 
@@ -36,6 +43,7 @@ DIRECTIONS = 8
 _APPLY_S, _ELEMENT_S = 1e-4, 1.2e-8  # estimated seconds of applying an edit, and of one element of what it gives
 _LOOKED_UP_S = 2e-5  # of an elementwise function where the adjoints are gathered by value
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
+_LEAST_EACH = 24  # edits of a site that are looked at whatever they cost; chosen
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -43,7 +51,9 @@ RULE_BITS = 4.0  # which operator a rule is about: some sixteen kinds in a netwo
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
 )
-_LOOKED_UP = frozenset({"result scaled", "result shifted", "negative part scaled", "upper bound", "lower bound"})
+_LOOKED_UP = frozenset(
+    {"operator fitted", "result scaled", "result shifted", "negative part scaled", "upper bound", "lower bound"}
+)
 _FITTED_TOO = re.compile(r"the result (times|plus) ")  # families say the same
 _OF_CONSTANTS = frozenset({"constants", "changed constants", "input scaled", "input shifted", "input cut off"})
 _SIZE_COUNTS = 0.1  # of the score for each factor of ten that a response is larger or smaller than the residual
@@ -128,17 +138,25 @@ class Predictor:
         share = seconds / max(1, len(sites))
         counts = {self.residual.numbers(sample) for sample in self.samples}
         self.directions = min(DIRECTIONS, *counts) if len(counts) == 1 else DIRECTIONS
-        spare = 0.0
+        spare, ahead = 0.0, len(sites)
         for place, sample in enumerate(self.samples):
+            seen = 0
             for site, adjoint in self._sweep_backwards(sample, by_key):
-                if place == 0 and time.process_time() > self.until:
-                    continue  # what lies before it in the network is not guessed at
                 if place == 0:
-                    own = work[site.output] = _SiteWork(site=site, samples=len(self.samples))
+                    # Each site has the same part of the processor time that is left, so that the first ones are looked at too.
+                    now = time.process_time()
+                    if now > self.until:
+                        break
+                    part = (self.until - now) / (max(1, ahead) * len(self.samples))
+                    ahead -= 1
+                    own = work[site.output] = _SiteWork(site=site, samples=len(self.samples), until=now + part)
                     spare = own.draw(self, kinds, min(most_each, share + spare), fitted=fitted)
                 found = work.get(site.output)
                 if found is not None:
                     found.look(self, place, sample, adjoint)
+                    seen += 1
+                if place and seen == len(work):
+                    break  # nothing before it was looked at
         guesses = []
         for found in work.values():
             guesses += found.guesses(self)
@@ -241,6 +259,7 @@ class _SiteWork:
     pairs: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     predicted: bool = True
     fitted: bool = False
+    until: float = math.inf
 
     def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
         """Takes edits, shortest first, as far as the budget goes; what is left of it."""
@@ -257,11 +276,9 @@ class _SiteWork:
             return seconds
         guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
         if fitted:
-            for family in (*families_of(self.site), *bounds_of(self.site)):
-                amounts = family.grid or (family.step,)
-                guesses[:0] = [
-                    Guess(site=self.site, kind=family.kind, family=family, amounts=(amount,)) for amount in amounts
-                ]
+            for family in (*families_of(self.site), *bounds_of(self.site), *operators_of(self.site)):
+                starts = [one if isinstance(one, tuple) else (one,) for one in family.grid or (family.step,)]
+                guesses[:0] = [Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in starts]
         held = _APPLY_S + 2 * _ELEMENT_S * _size_of_constants(self.site)
         left = seconds
         for guess in guesses:
@@ -270,6 +287,8 @@ class _SiteWork:
             if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
+        # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.
+        self.edits.sort(key=lambda one: one.kind not in _LOOKED_UP and (one.edit is None or one.edit.pointwise is None))
         predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
         return left
@@ -288,6 +307,11 @@ class _SiteWork:
         width = predictor.directions + 1
         slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
+            if place == 0 and number >= _LEAST_EACH and time.process_time() > self.until:
+                left = len(self.edits) - number
+                predictor.left_out += left
+                predictor.generated -= left
+                break
             edit = guess.made()
             if predictor.banned and edit.form in predictor.banned:
                 continue

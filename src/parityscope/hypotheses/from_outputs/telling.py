@@ -122,8 +122,8 @@ def _members_of_pair(pair: GuessPair) -> tuple[EquivalentEdit, ...]:
 
 def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) -> EquivalentEdit:
     site = guess.site
-    alone = (edit.before is None or edit.reads is not None) and edit.after is None and edit.opset is None
-    alone = alone and edit.whole is None
+    alone = (edit.before is None or edit.reads is not None) and (edit.after is None or bool(edit.behind))
+    alone = alone and edit.opset is None and edit.whole is None
     return EquivalentEdit(
         words=edit.words,
         kind=guess.kind,

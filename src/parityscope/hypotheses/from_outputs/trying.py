@@ -19,6 +19,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,12 +73,16 @@ _CONVERGED = 1e-3  # of what is left
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TriedGuess:
-    """A guess with what its edit explains, on the first samples (`first`) or on all (`share`)."""
+    """A guess with what its edit explains, on the first samples (`first`) or on all (`share`).
+
+    `sketch` is what it does to the outputs of the worst sample, as `Trials.sketches` shortens it.
+    """
 
     guess: Guess
     edit: StretchEdit
     first: float
     share: Share | None = None
+    sketch: np.ndarray | None = None
 
     @property
     def explained(self) -> float:
@@ -103,6 +108,20 @@ class Trials:
     seen: set[int] = field(default_factory=set)
     by_site: dict[str, float] = field(default_factory=dict)
     best: TriedGuess | None = None
+    sketches: ResponseSketch = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Makes ready what shortens responses."""
+        self.sketches = ResponseSketch(self.residual.numbers(self.worst))
+
+    @property
+    def worst(self) -> int:
+        """The sample that is furthest off, of those that are tried first."""
+        return max(self.samples, key=self.residual.size)
+
+    def wanted_sketch(self) -> np.ndarray:
+        """What there is to be explained of the worst sample."""
+        return self.sketches.of(self.residual.wanted(self.worst)).astype(np.float64)
 
     @property
     def is_spent(self) -> bool:
@@ -182,12 +201,13 @@ class Trials:
         if responses is None:
             return None
         if len(responses) < len(self.samples):
-            return TriedGuess(guess=guess, edit=edit, first=self.residual.share(responses).pooled)
+            first = self.residual.share(responses).pooled
+            return TriedGuess(guess=guess, edit=edit, first=first, sketch=self._sketch_if_alike(responses))
         return self._confirm_share(guess, edit, responses)
 
     def _respond_first(self, guess: Guess, edit: StretchEdit) -> Responses | None:
         """The outputs on the samples that were predicted; on the worst alone where that is not explained in part."""
-        worst = max(self.samples, key=self.residual.size)
+        worst = self.worst
         responses = self.responses(guess, edit, (worst,))
         others = [sample for sample in self.samples if sample != worst]
         if responses is None or not others or self.residual.share(responses).pooled < _PROMISING:
@@ -197,16 +217,24 @@ class Trials:
 
     def _confirm_share(self, guess: Guess, edit: StretchEdit, responses: Responses) -> TriedGuess:
         """The share on the first samples, and where that is much on all of them."""
-        first = self.residual.share(responses)
+        first, sketch = self.residual.share(responses), self._sketch_if_alike(responses)
         others = [sample for sample in range(len(self.reference.values)) if sample not in responses]
         if first.pooled < max(_PROMISING, self._least_share()):
-            return TriedGuess(guess=guess, edit=edit, first=first.pooled)
+            return TriedGuess(guess=guess, edit=edit, first=first.pooled, sketch=sketch)
         if others:
             more = self.responses(guess, edit, others)
             if more is None:
                 return TriedGuess(guess=guess, edit=edit, first=0.0)
             responses = {**responses, **more}
-        return TriedGuess(guess=guess, edit=edit, first=first.pooled, share=self.residual.share(responses))
+        whole = self.residual.share(responses)
+        return TriedGuess(guess=guess, edit=edit, first=first.pooled, share=whole, sketch=sketch)
+
+    def _sketch_if_alike(self, responses: Responses) -> np.ndarray | None:
+        """A response's sketch; None where its shapes are others."""
+        given = responses[self.worst]
+        names = {part.name: part.shape for part in self.residual.samples[self.worst]}
+        same = all(name in given and given[name].shape == shape for name, shape in names.items())
+        return self.sketches.of(self.residual.difference(self.worst, given)) if same else None
 
     def _least_share(self) -> float:
         """What is worth asking all samples: nearly as much as the best."""
@@ -223,7 +251,8 @@ class Trials:
         if first is None:
             return None
         if self.residual.share(first).pooled < _PROMISING and family.kind != "filter":
-            return TriedGuess(guess=guess, edit=edit, first=self.residual.share(first).pooled)
+            share = self.residual.share(first).pooled
+            return TriedGuess(guess=guess, edit=edit, first=share, sketch=self._sketch_if_alike(first))
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None

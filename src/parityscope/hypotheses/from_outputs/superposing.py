@@ -1,0 +1,103 @@
+"""Which two of the edits that were tried could make the whole error together, where what both do is the sum of what each does.
+
+Every edit that was tried has shown its response, even one that explains nothing alone. Where two changes meet only behind both,
+their responses nearly add up, so that all pairs are judged by the products of these responses at once, and the best are run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.hypotheses.from_outputs.trying import TriedGuess
+
+__all__ = ["ResponseSketch", "rank_pairs"]
+
+_LENGTH = 1024  # numbers of a response that are kept; of more, sums with random signs. Chosen
+_SAME = 1e-6  # of the squared response: two that differ by less are one; chosen
+_MOST = 600  # responses of which all pairs are looked at; chosen
+_FREE = (0.2, 5.0)  # times which a fitted change may be larger beside another one; chosen
+
+
+class ResponseSketch:
+    """Makes responses short: float64 of any length to `_LENGTH` numbers at most, products nearly as they were."""
+
+    def __init__(self, numbers: int) -> None:
+        generator = np.random.default_rng(0)
+        self._is_short = numbers <= _LENGTH
+        self._places = np.zeros(0, np.int64) if self._is_short else generator.integers(0, _LENGTH, numbers)
+        self._signs = np.zeros(0) if self._is_short else generator.choice((-1.0, 1.0), numbers)
+
+    def of(self, response: np.ndarray) -> np.ndarray:
+        """Float32, (`_LENGTH` or fewer,)."""
+        if self._is_short:
+            return response.astype(np.float32)
+        return np.bincount(self._places, response * self._signs, _LENGTH).astype(np.float32)
+
+
+def rank_pairs(
+    tried: Sequence[TriedGuess], wanted: np.ndarray, most: int
+) -> list[tuple[TriedGuess, TriedGuess, float]]:
+    """Pairs at different steps with the part of the squared error that their sum explains, the best first.
+
+    `wanted` is the error's own sketch. A change with a fitted number may be larger or smaller beside another one.
+    """
+    held = _different_ones([one for one in tried if one.sketch is not None and np.isfinite(one.sketch).all()])
+    size = float(wanted @ wanted)
+    if len(held) < 2 or size <= 0:
+        return []
+    table = np.stack([one.sketch for one in held if one.sketch is not None]).astype(np.float64)
+    products, along = table @ table.T, table @ wanted
+    fitted = np.array([one.guess.family is not None for one in held])
+    explained = _explained_by_sums(products, along, fitted) / size
+    steps = np.array([one.guess.site.step.index for one in held])
+    explained[steps[:, None] == steps[None]] = -np.inf
+    explained[np.tril_indices(len(held))] = -np.inf
+    order = np.argsort(-explained, axis=None)[:most]
+    ones, others = np.unravel_index(order, explained.shape)
+    return [
+        (held[one], held[other], float(explained[one, other]))
+        for one, other in zip(ones, others, strict=True)
+        if explained[one, other] > 0
+    ]
+
+
+def _different_ones(tried: Sequence[TriedGuess]) -> list[TriedGuess]:
+    """One of those whose responses are the same, the shortest; those that explain most first."""
+    order = sorted(tried, key=lambda one: (-round(one.explained, 6), one.edit.bits))
+    kept: list[TriedGuess] = []
+    table = np.zeros((min(len(order), _MOST), order[0].sketch.size if order and order[0].sketch is not None else 0))
+    sizes = np.zeros(len(table))
+    for one in order:
+        if len(kept) == _MOST or one.sketch is None:
+            break
+        row = one.sketch.astype(np.float64)
+        size = float(row @ row)
+        if not size:
+            continue
+        count = len(kept)
+        apart = sizes[:count] + size - 2 * (table[:count] @ row)
+        if count and float(apart.min()) <= _SAME * size:
+            continue
+        table[count], sizes[count] = row, size
+        kept.append(one)
+    return kept
+
+
+def _explained_by_sums(products: np.ndarray, along: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """The squared error that each two take away, float64 (changes, changes): 2 <r, d> - <d, d> of their sum d."""
+    own = np.diag(products)
+    first, second = np.ones_like(products), np.ones_like(products)
+    with np.errstate(all="ignore"):
+        for _ in range(4):  # of two fitted ones each in turn: two numbers need no solver
+            best = np.clip((along[:, None] - second * products) / own[:, None], *_FREE)
+            first = np.where(fitted[:, None], best, 1.0)
+            best = np.clip((along[None] - first * products) / own[None], *_FREE)
+            second = np.where(fitted[None], best, 1.0)
+        gained = 2 * (first * along[:, None] + second * along[None])
+        taken = first**2 * own[:, None] + second**2 * own[None] + 2 * first * second * products
+    return np.where(np.isfinite(gained - taken), gained - taken, -np.inf)
