@@ -218,11 +218,23 @@ def _in_opset(graph: onnx.GraphProto, opset: int, least: int) -> onnx.ModelProto
     model = onnx.ModelProto(ir_version=8, graph=graph, opset_import=[version])
     if opset >= least:
         return model
+    if all(_means_the_same(node.op_type, opset, least) for node in graph.node):
+        model.opset_import[0].version = least  # a conversion would cost more than the derivative itself
+        return model
     try:
         return onnx.version_converter.convert_version(model, least)
     except Exception:  # noqa: BLE001 - what has no adapter may mean the same all along
         model.opset_import[0].version = least
         return model
+
+
+def _means_the_same(op_type: str, opset: int, later: int) -> bool:
+    """Whether the standard's text of an operator is one at two versions of its operator set."""
+    try:
+        versions = [onnx.defs.get_schema(op_type, version, "").since_version for version in (opset, later)]
+    except onnx.defs.SchemaError:
+        return False
+    return versions[0] == versions[1]
 
 
 def _is_small(name: str, program: Program) -> bool:
