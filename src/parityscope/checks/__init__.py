@@ -157,6 +157,7 @@ class Scene:
     gave its model for the same samples, where that was recorded. `proved` says what makes all of the error, if that was proved
     before layers were looked at. `twice` gives the outputs of the reference and of the model
     without any optimizer on the first sample, where the sides agree and may share one; it raises ParityError as `bench` does.
+    `number` counts the rounds of a search for several causes, of which each later one looks at a copy.
     """
 
     model: Model
@@ -185,6 +186,7 @@ class Scene:
     own: OwnInputs | None = None
     proved: str = ""
     twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
+    number: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

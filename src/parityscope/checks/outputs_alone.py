@@ -48,6 +48,7 @@ __all__ = ["CHECK"]
 
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
+_LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
 _STANDS_IN = 0.5  # of the confidence of what leaves more than rounding; chosen
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
 _SHOWN = 3  # members of a class in a claim; the details hold more
@@ -98,6 +99,7 @@ def _search_one_change(scene: Scene, bench: Bench) -> Shown:
         noise={
             pair.site.tensor: _noise_of_output(scene, pair.expected.get(scene.declared, 0.0)) for pair in scene.outputs
         },
+        scale=1.0 if scene.number == 1 else _LATER,
     )
     told = Worker().search_outputs(outputs)
     if told.problem:

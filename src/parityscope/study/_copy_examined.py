@@ -81,7 +81,7 @@ def examine_copy(first: Examination, copy: Copy, known: Examination, number: int
             known = replace(known, explanations=explain_layers(known, layers))
     with open_bench(known, end=first.end, deployed=first.candidate) as bench:
         return examine_scene(
-            replace(scene_of(known), bench=bench),
+            replace(scene_of(known), bench=bench, number=number),
             seconds=first.end - time.monotonic(),
             progress=first.progress,
             number=number,

@@ -135,9 +135,10 @@ def operators_of(site: EditSite) -> Iterator[EditFamily]:
     array = site.stretch.value(0, source) if source and site.whole_step and site.inner is None else None
     if array is None or array.shape != site.result.shape or array.dtype != np.float32 or step.op_type not in _POINTWISE:
         return
-    if any(name in site.reference.values[0] for name in step.inputs[1:]):  # a sum of two is no function of one
-        return
-    for operator in operators_with_numbers(site.stretch.context.opsets.get("", 1)):
+    operators = operators_with_numbers(site.stretch.context.opsets.get("", 1))
+    if sum(map(bool, step.inputs)) > 1 and step.op_type not in {one.op_type for one in operators}:
+        return  # a sum with a constant is no activation
+    for operator in operators:
         if operator.op_type == step.op_type and len(operator.numbers) == 1:
             continue  # its attribute is fitted as it is
 

@@ -43,7 +43,7 @@ DIRECTIONS = 8
 _APPLY_S, _ELEMENT_S = 1e-4, 1.2e-8  # estimated seconds of applying an edit, and of one element of what it gives
 _LOOKED_UP_S = 2e-5  # of an elementwise function where the adjoints are gathered by value
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
-_LEAST_EACH = 24  # edits of a site that are looked at whatever they cost; chosen
+_LEAST_EACH = 8  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -260,6 +260,7 @@ class _SiteWork:
     predicted: bool = True
     fitted: bool = False
     until: float = math.inf
+    looked_up: int = 0  # of the edits, the first ones
 
     def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
         """Takes edits, shortest first, as far as the budget goes; what is left of it."""
@@ -282,13 +283,14 @@ class _SiteWork:
         held = _APPLY_S + 2 * _ELEMENT_S * _size_of_constants(self.site)
         left = seconds
         for guess in guesses:
-            looked_up = guess.kind in _LOOKED_UP or (guess.edit is not None and guess.edit.pointwise is not None)
-            cost = _LOOKED_UP_S if looked_up else min(held, each) if guess.kind in _OF_CONSTANTS else each
+            cost = _LOOKED_UP_S if _is_looked_up(guess) else min(held, each) if guess.kind in _OF_CONSTANTS else each
             if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
         # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.
-        self.edits.sort(key=lambda one: one.kind not in _LOOKED_UP and (one.edit is None or one.edit.pointwise is None))
+        looked_up = {id(one) for one in self.edits if _is_looked_up(one)}
+        self.edits.sort(key=lambda one: id(one) not in looked_up)
+        self.looked_up = len(looked_up)
         predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
         return left
@@ -307,7 +309,7 @@ class _SiteWork:
         width = predictor.directions + 1
         slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
-            if place == 0 and number >= _LEAST_EACH and time.process_time() > self.until:
+            if place == 0 and number >= self.looked_up + _LEAST_EACH and time.process_time() > self.until:
                 left = len(self.edits) - number
                 predictor.left_out += left
                 predictor.generated -= left
@@ -464,6 +466,10 @@ class _SiteWork:
                 score=float(abs(scores[index])),
                 sketch=sketch[index] * amounts[index],
             )
+
+
+def _is_looked_up(guess: Guess) -> bool:
+    return guess.kind in _LOOKED_UP or (guess.edit is not None and guess.edit.pointwise is not None)
 
 
 def _size_of_constants(site: EditSite) -> int:

@@ -39,7 +39,7 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _MOST_S = 30.0  # of the processor, for all stages together; chosen
 _AGAIN_S = 5.0  # of it at least, for a search that is begun again because an edit ended it; chosen
 _PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
-_TRIED = 0.65  # of the processor time, at least, is for trying what was guessed; chosen
+_TRIED = 0.5  # of the processor time, at least, is for trying what was guessed; chosen
 _EARLY, _PEELED = 0.6, 0.85  # of the time for trying is used up when a stage ends, at the latest; chosen
 _SWEPT, _SWEEP_S = (
     3.0,
