@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 
     from parityscope.records import Budget, Target
 
-__all__ = ["DECLARED", "OUTSIDE", "budgets_for", "check_outputs", "declared_policy", "override_policy"]
+__all__ = [
+    "DECLARED",
+    "OUTSIDE",
+    "budgets_for",
+    "check_outputs",
+    "declared_policy",
+    "merge_policies",
+    "override_policy",
+]
 
 # Arithmetics that a candidate may declare, the finest first.
 DECLARED = ("f32", "tf32", "f16", "bf16", "int8")
@@ -66,6 +74,18 @@ def override_policy(
     if declared or not file.declared:
         return replace(declared_policy(declared, candidate, chosen, formats), matched=file.matched)
     return replace(file, budgets=chosen)
+
+
+def merge_policies(general: Policy, own: Policy) -> Policy:
+    """The policy for all with what one case of it says itself in place of what it says about the same."""
+    kept = (one for one in general.budgets if not any(_replaces_budget(said, one) for said in own.budgets))
+    by = own if own.declared else general
+    return Policy(
+        declared=by.declared,
+        declared_reason=by.declared_reason,
+        budgets=(*kept, *own.budgets),
+        matched=own.matched or general.matched,
+    )
 
 
 def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:

@@ -18,7 +18,8 @@ The report repeats every reason:
     rtol = 0.0
     reason = "half a pixel"
 
-Unknown keys, missing reasons and two budgets about the same thing are errors.
+Unknown keys, missing reasons and two budgets about the same thing are errors. What `parityscope check` holds against it stands
+in the same file, as `[[check]]` tables that may have any of these keys themselves (`study/checking/pairs.py` reads them).
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["PolicyFile", "read_policy"]
+__all__ = ["POLICY_KEYS", "PolicyFile", "check_keys", "policy_of_table", "read_policy", "read_text"]
 
-_FILE_KEYS = ("declared", "declared_reason", "samples", "match", "budget")
+POLICY_KEYS = ("declared", "declared_reason", "samples", "match", "budget")
+_CHECK_KEYS = ("check", "baseline")  # for `parityscope check`
 _METRIC_KEYS = ("output", "metric", "limit", "reason")
 _TOLERANCE_KEYS = ("output", "atol", "rtol", "reason")
 _BUDGET_KEYS = tuple(dict.fromkeys(_METRIC_KEYS + _TOLERANCE_KEYS))
@@ -61,20 +63,28 @@ def read_policy(path: Path, metrics: Mapping[str, str]) -> PolicyFile:
         ParityError: it cannot be read, or says something that has no meaning here.
     """
     found = read_toml_file(path, "the policy")
-    where = str(path)
-    _check_keys(found, _FILE_KEYS, where)
-    declared = _read_text(found, "declared", where, fix='write declared = "f16"')
+    check_keys(found, (*POLICY_KEYS, *_CHECK_KEYS), str(path))
+    return policy_of_table(found, metrics, path, str(path))
+
+
+def policy_of_table(found: Mapping[str, Any], metrics: Mapping[str, str], path: Path, where: str) -> PolicyFile:
+    """What the keys of a policy say in a table of the file `path`; `where` is what errors call the table.
+
+    Raises:
+        ParityError: one of them says something that has no meaning here.
+    """
+    declared = read_text(found, "declared", where, fix='write declared = "f16"')
     if declared and declared not in DECLARED:
         raise ParityError(
             f"declared = {declared!r} is no declared arithmetic", where=where, fix=f"use one of: {', '.join(DECLARED)}"
         )
-    said = _read_text(found, "declared_reason", where, fix='write declared_reason = "built with --fp16"')
+    said = read_text(found, "declared_reason", where, fix='write declared_reason = "built with --fp16"')
     if said and not declared:
         raise ParityError("declared_reason stands without declared", where=where, fix='add declared = "f16"')
     tables = found.get("budget", [])
     if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
         raise ParityError("budget is not a list of tables", where=where, fix="head each budget with [[budget]]")
-    budgets = tuple(_read_budget(table, metrics, f"{path}, budget {place}") for place, table in enumerate(tables, 1))
+    budgets = tuple(_read_budget(table, metrics, f"{where}, budget {place}") for place, table in enumerate(tables, 1))
     _check_repeated(budgets, where)
     because = (said or f"{path.name} says so") if declared else ""
     matched = found.get("match", [])
@@ -85,8 +95,8 @@ def read_policy(path: Path, metrics: Mapping[str, str]) -> PolicyFile:
 
 
 def _read_budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) -> Budget:
-    _check_keys(table, _BUDGET_KEYS, where)
-    output = _read_text(table, "output", where, fix="name an output, or leave the key out for every output")
+    check_keys(table, _BUDGET_KEYS, where)
+    output = read_text(table, "output", where, fix="name an output, or leave the key out for every output")
     where = f"{where} (output {output!r})" if output else where
     tolerated = "atol" in table or "rtol" in table
     wanted = _TOLERANCE_KEYS if tolerated else _METRIC_KEYS
@@ -99,12 +109,12 @@ def _read_budget(table: dict[str, Any], metrics: Mapping[str, str], where: str) 
     missing = [key for key in wanted if key != "output" and key not in table]
     if missing:
         raise ParityError(f"{missing[0]} is missing", where=where, fix=_ADVICE[missing[0]])
-    reason = _read_text(table, "reason", where, fix=_ADVICE["reason"])
+    reason = read_text(table, "reason", where, fix=_ADVICE["reason"])
     if tolerated:
         tolerance = Tolerance(atol=_read_number(table, "atol", where), rtol=_read_number(table, "rtol", where))
         _check_tolerance(tolerance, where)
         return Budget(output=output, metric=OUTSIDE, limit=0.0, reason=reason, tolerance=tolerance)
-    metric = _read_text(table, "metric", where, fix=_ADVICE["metric"])
+    metric = read_text(table, "metric", where, fix=_ADVICE["metric"])
     if metric not in metrics:
         close = difflib.get_close_matches(metric, list(metrics), n=1)
         fix = f"write {close[0]}" if close else f"use one of: {', '.join(sorted(metrics))}"
@@ -145,7 +155,12 @@ def _check_repeated(budgets: Sequence[Budget], where: str) -> None:
         seen.add(about)
 
 
-def _check_keys(table: dict[str, Any], known: Sequence[str], where: str) -> None:
+def check_keys(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    """Refuses a key that is none of the known ones.
+
+    Raises:
+        ParityError: there is one.
+    """
     for key in table:
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
@@ -153,7 +168,12 @@ def _check_keys(table: dict[str, Any], known: Sequence[str], where: str) -> None
             raise ParityError(f"{key!r} is no key of a policy here", where=where, fix=fix)
 
 
-def _read_text(table: dict[str, Any], key: str, where: str, *, fix: str) -> str:
+def read_text(table: Mapping[str, Any], key: str, where: str, *, fix: str) -> str:
+    """What a key says in words; "" where it is not there.
+
+    Raises:
+        ParityError: it is no text, or an empty one.
+    """
     if key not in table:
         return ""
     value = table[key]
@@ -169,7 +189,7 @@ def _read_number(table: dict[str, Any], key: str, where: str) -> float:
     return float(value)
 
 
-def _read_samples(found: dict[str, Any], where: str) -> int | None:
+def _read_samples(found: Mapping[str, Any], where: str) -> int | None:
     value = found.get("samples")
     if value is None:
         return None

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "verify": "A repair proved: before and after on the real deployment.",
     "evaluate": "The faithful error of a low-precision model, on a CPU.",
     "run": "One target on the samples, as a recording.",
+    "check": "Every model of a policy file, held against a baseline.",
     "diff": "Two studies: what became better or worse, since what.",
     "report": "A study rendered again, as text, HTML, JSON or an overlay.",
     "experiment": "One experiment of a study again, alone.",

@@ -26,16 +26,14 @@ __all__ = [
     "claim_report",
     "command_line",
     "hand_over",
+    "print_text",
     "release_claims",
     "terminal_width",
+    "write_report",
 ]
 
-_SUFFIXES = {
-    ".html": "html",
-    ".json": "json",
-    ".md": "markdown",
-    ".txt": "text",
-}  # of a file, and the format it is written in
+# Of a file, and the format that it is written in.
+_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif", ".txt": "text", ".xml": "junit"}
 _COMMON = ("html", "json", "text")
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
 _claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
@@ -137,13 +135,22 @@ def _lock_marker(marker: Path) -> int | None:
         os.close(lock)
 
 
+def write_report(forms: Forms, document: Mapping[str, Any], path: Path) -> None:
+    """Writes a document to a file whose suffix says the format."""
+    write_whole(path, forms.render(document, _SUFFIXES[path.suffix]))
+
+
 def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:
     """Prints a document in one of its formats, and writes it to `report` as well if that is given."""
     if report is not None:
-        write_whole(report, forms.render(document, _SUFFIXES[report.suffix]))
+        write_report(forms, document, report)
     width, color = terminal_width()
-    text = forms.render(document, format_name, width=width, color=color)
-    if color and format_name == "text":
+    print_text(forms.render(document, format_name, width=width, color=color), drawn=color and format_name == "text")
+
+
+def print_text(text: str, *, drawn: bool) -> None:
+    """Prints to stdout; `drawn` says that the text has colours, and what it shows is visible already."""
+    if drawn:
         print_drawn(text)
     else:
         print(text, end="")

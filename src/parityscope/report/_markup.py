@@ -10,12 +10,21 @@ from parityscope.languages import say_in_language
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["escape_markup", "markdown_table"]
+__all__ = ["escape_markup", "fence_lines", "markdown_table"]
 
 
 def escape_markup(text: str) -> str:
     """`text` in which nothing is taken for markup."""
     return re.sub(r"([\\`*_{}\[\]<>#|~])", r"\\\1", text)
+
+
+def fence_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Lines that are shown as they are."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield from lines
+    yield fence
 
 
 def markdown_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, most: int) -> Iterator[str]:

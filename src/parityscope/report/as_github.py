@@ -15,7 +15,7 @@ from parityscope.report.words import clean
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["RENDERER", "render_github"]
+__all__ = ["RENDERER", "annotate_study", "quiet_lines", "render_github", "workflow_command"]
 
 
 def render_github(document: Mapping[str, Any]) -> str:
@@ -24,24 +24,33 @@ def render_github(document: Mapping[str, Any]) -> str:
 
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    told = plain_first_screen(document)
-    yield from (f" {line}" if line.startswith("::") else line for line in told.splitlines())
-    verdict = document.get("verdict")
+    yield from quiet_lines(plain_first_screen(document))
+    yield from annotate_study(document)
+
+
+def quiet_lines(text: str) -> Iterator[str]:
+    """Lines for the log, none of which is taken for a command."""
+    yield from (f" {line}" if line.startswith("::") else line for line in text.splitlines())
+
+
+def annotate_study(document: Mapping[str, Any]) -> Iterator[str]:
+    """The annotations of a study."""
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
-    if verdict == "beyond":
+    if document.get("verdict") == "beyond":
         for one in causes:
-            yield _workflow_command(
+            yield workflow_command(
                 "error", f"{clean(one.get('code', ''))} {clean(one.get('title', ''))}", clean(one.get("claim", ""))
             )
         if not causes:
-            yield _workflow_command("error", "Outputs differ by more than they may", told)
+            yield workflow_command("error", "Outputs differ by more than they may", plain_first_screen(document))
     for one in document.get("skipped", ()):
         if one.get("asked"):
             what, reason = clean(one.get("what", "")), clean(one.get("reason", ""))
-            yield _workflow_command("warning", "Not examined", f"{what}: {reason}")
+            yield workflow_command("warning", "Not examined", f"{what}: {reason}")
 
 
-def _workflow_command(kind: str, title: str, text: str) -> str:
+def workflow_command(kind: str, title: str, text: str) -> str:
+    """An annotation: `kind` is error, warning or notice."""
     return f"::{kind} title={_escape_property(title)}::{_escape_data(text)}"
 
 

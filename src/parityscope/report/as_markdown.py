@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import Renderer
-from parityscope.report._markup import escape_markup
+from parityscope.report._markup import escape_markup, fence_lines
 from parityscope.report._tensors import GRADES
 from parityscope.report.as_text import plain_first_screen
 from parityscope.report.words import as_number, clean, format_percent
@@ -30,20 +29,12 @@ def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"### {escape_markup(title)}"
     yield ""
     if rest:
-        yield from _fence_lines(rest)
+        yield from fence_lines(rest)
         yield ""
     yield from _table_of_outputs(document.get("outputs", ()))
     yield from _list_causes(
         [one for one in document.get("findings", ()) if one.get("role") in {"cause", "contributing"}]
     )
-
-
-def _fence_lines(lines: Sequence[str]) -> Iterator[str]:
-    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}text"
-    yield from lines
-    yield fence
 
 
 def _table_of_outputs(outputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -16,9 +16,9 @@ from parityscope.report.as_text import plain_first_screen
 from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["RENDERER", "render_sarif"]
+__all__ = ["RENDERER", "make_result", "render_sarif", "results_of_study", "sarif_log", "titles_of_rules"]
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"cause": "error", "contributing": "warning"}
@@ -27,23 +27,45 @@ _UNNAMED = "PARITY"  # the rule of outputs that are beyond without a named cause
 
 def render_sarif(document: Mapping[str, Any]) -> str:
     """The report as JSON text."""
-    findings = list(document.get("findings", ()))
-    results = [_result_of_finding(one, document) for one in findings]
+    tool = document.get("tool") or {}
+    return sarif_log(results_of_study(document), titles_of_rules(document), str(tool.get("version") or ""))
+
+
+def results_of_study(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A result a finding, and one for outputs that are beyond without a cause."""
+    results = [_result_of_finding(one, document) for one in document.get("findings", ())]
     if document.get("verdict") == "beyond" and not any(one["level"] == "error" for one in results):
         results.append(_result_without_cause(document))
-    rules = {one["ruleId"]: one for one in results}
-    titles = {str(one.get("code")): clean(one.get("title", "")) for one in findings}
-    tool = document.get("tool") or {}
+    return results
+
+
+def titles_of_rules(document: Mapping[str, Any]) -> dict[str, str]:
+    """What each code of a study's findings is about."""
+    return {clean(one.get("code", "")): clean(one.get("title", "")) for one in document.get("findings", ())}
+
+
+def sarif_log(results: Sequence[Mapping[str, Any]], titles: Mapping[str, str], version: str) -> str:
+    """Results of one run as JSON text; `titles` are those of their rules, by code."""
     driver = {
         "name": "Parityscope",
-        "version": str(tool.get("version") or ""),
+        "version": version,
         "rules": [
             {"id": code, "shortDescription": {"text": titles.get(code) or "Outputs differ by more than they may"}}
-            for code in sorted(rules)
+            for code in sorted({str(one["ruleId"]) for one in results})
         ],
     }
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results)}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def make_result(code: str, text: str, path: str) -> dict[str, Any]:
+    """An error about the file of a model as a whole."""
+    return {
+        "ruleId": code,
+        "level": "error",
+        "message": {"text": text},
+        "locations": [_location_of_site({}, {"model": {"path": path}})],
+    }
 
 
 def _result_of_finding(finding: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,13 +85,8 @@ def _result_of_finding(finding: Mapping[str, Any], document: Mapping[str, Any]) 
 def _result_without_cause(document: Mapping[str, Any]) -> dict[str, Any]:
     ranked = document.get("suspects", ())
     site = (ranked[0].get("site") if ranked else None) or {}
-    text = plain_first_screen(document)
-    return {
-        "ruleId": _UNNAMED,
-        "level": "error",
-        "message": {"text": text},
-        "locations": [_location_of_site(site, document)],
-    }
+    found = make_result(_UNNAMED, plain_first_screen(document), "")
+    return {**found, "locations": [_location_of_site(site, document)]}
 
 
 def _location_of_site(site: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from parityscope.plain_documents import read_toml_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DATA", "Pipeline", "Stage", "read_pipeline"]
+__all__ = ["DATA", "Pipeline", "Stage", "locate_path", "locate_target", "read_pipeline"]
 
 DATA = "data"  # what a feed calls the pipeline's own inputs
 _KEYS = {"inputs", "preprocess", "stacked", "stage"}
@@ -84,8 +84,8 @@ def read_pipeline(path: Path) -> Pipeline:
         stages.append(_read_stage(entry, path, [one.name for one in stages]))
     return Pipeline(
         path=path,
-        inputs=_locate_path(_read_text(held, "inputs", str(path)), path),
-        preprocess=_locate_path(_read_text(held, "preprocess", str(path)), path),
+        inputs=locate_path(_read_text(held, "inputs", str(path)), path),
+        preprocess=locate_path(_read_text(held, "preprocess", str(path)), path),
         stacked=_read_flag(held, "stacked", str(path)),
         stages=tuple(stages),
     )
@@ -116,14 +116,14 @@ def _read_stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stag
         raise ParityError("feeds is no table", where=where, fix='write feeds = { x = "data.x" }')
     return Stage(
         name=name,
-        model=Path(_locate_path(said["model"], path)),
-        reference=_read_target(said["reference"] or "ort", path),
-        candidate=_read_target(said["candidate"], path),
-        glue=_locate_path(glues["glue"], path),
-        candidate_glue=_locate_path(glues["candidate_glue"], path),
+        model=Path(locate_path(said["model"], path)),
+        reference=locate_target(said["reference"] or "ort", path),
+        candidate=locate_target(said["candidate"], path),
+        glue=locate_path(glues["glue"], path),
+        candidate_glue=locate_path(glues["candidate_glue"], path),
         feeds={str(key): _read_feed(str(value), before, where) for key, value in feeds.items()},
         declared=said["declared"],
-        policy=Path(_locate_path(said["policy"], path)) if said["policy"] else None,
+        policy=Path(locate_path(said["policy"], path)) if said["policy"] else None,
     )
 
 
@@ -137,7 +137,7 @@ def _read_feed(text: str, before: list[str], where: str) -> tuple[str, str]:
     return stage, tensor
 
 
-def _read_target(text: str, path: Path) -> str:
+def locate_target(text: str, path: Path) -> str:
     """A target whose files are looked for beside the pipeline's file."""
     parse_target(text)
     head, mark, query = text.partition("?")
@@ -147,11 +147,11 @@ def _read_target(text: str, path: Path) -> str:
         named = key in {
             *("model", "path", "engine", "module", "program", "script", "custom_ops", "timing_cache", "environment")
         }
-        items.append(f"{key}={_locate_path(value, path)}" if named else item)
+        items.append(f"{key}={locate_path(value, path)}" if named else item)
     return head + mark + "&".join(items)
 
 
-def _locate_path(text: str, path: Path) -> str:
+def locate_path(text: str, path: Path) -> str:
     """`text` as a path beside the file, where there is one."""
     beside = path.parent / text
     file = path.parent / text.rpartition(":")[0] if is_function(text) else beside

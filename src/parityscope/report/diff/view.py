@@ -20,7 +20,7 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["view_changes"]
+__all__ = ["describe_fact", "describe_output", "view_changes"]
 
 _SYMBOLS = {
     "worse": ("\N{MULTIPLICATION X}", "beyond"),
@@ -102,14 +102,15 @@ def _rows_of_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         return
     label = "Since" if changed else "Changed"
     for place, one in enumerate(facts[:_MOST_FACTS]):
-        yield label if place == 0 else "", _describe_fact(one)
+        yield label if place == 0 else "", describe_fact(one)
     if len(facts) > _MOST_FACTS:
         yield "", f"and {len(facts) - _MOST_FACTS} more facts; one of them did it, or several together"
     elif changed and len(facts) > 1:
         yield "", "one of these did it, or several together"
 
 
-def _describe_fact(fact: Mapping[str, Any]) -> str:
+def describe_fact(fact: Mapping[str, Any]) -> str:
+    """A fact that changed, in one line."""
     name = shorten_name(fact["name"], _NAME)
     was, now = (shorten_name(fact[key], _NAME) if fact[key] else "none" for key in ("before", "after"))
     return f"{clean(fact['place'])} {name}: {was} → {now}"
@@ -176,8 +177,13 @@ def _view_output(output: Mapping[str, Any]) -> dict[str, str]:
         "verdicts": _told_change(*map(clean, output["verdicts"])),
         "errors": _told_change(*(format_percent(one, exact=True) for one in output["errors"])),
         "nonfinite": _told_change(*map(format_count, output["nonfinite"])),
-        "told": "; ".join(_list_words(output)),
+        "told": describe_output(output),
     }
+
+
+def describe_output(output: Mapping[str, Any]) -> str:
+    """How an output changed, in one line."""
+    return "; ".join(_list_words(output))
 
 
 def _list_words(output: Mapping[str, Any]) -> Iterator[str]:

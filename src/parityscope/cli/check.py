@@ -1,0 +1,127 @@
+"""`parityscope check`: every pair of a policy file, held against its policy and against a baseline in the repository."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.cli._output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
+from parityscope.errors import EXIT_OF, Exit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from parityscope.study.checking.pairs import CheckedPair
+    from parityscope.study.checking.running import CheckSettings, PairOutcome
+
+__all__ = ["NAME", "command"]
+
+NAME = "check"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(help="A policy file with [[check]] tables (docs/teams.md).")] = (
+        Path("parityscope.toml")
+    ),
+    *,
+    baseline: Annotated[Path | None, typer.Option(help="The baseline [the file's, or parity-baseline.json].")] = None,
+    update: Annotated[bool, typer.Option("--update", help="Write what was measured as the baseline.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="The name of a check; repeatable.")] = None,
+    study: Annotated[
+        Path | None, typer.Option(help="Folder of the studies; the same goes on [parityscope-check-<UTC time>].")
+    ] = None,
+    format_name: Annotated[
+        str, typer.Option("--format", help="What stdout gets: text, json, html, junit, sarif, github or markdown.")
+    ] = "text",
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--output", help="A .xml (JUnit), .sarif, .md, .html, .json or .txt file; repeatable."),
+    ] = None,
+    no_causes: Annotated[bool, typer.Option("--no-causes", help="Do not diagnose what fails.")] = False,
+    memory: o.MemoryOption = "512MiB",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Examines every model and target of a policy file: a line each, against the policy and against the baseline.
+
+    Exit code 0 if all are within and none is worse than the baseline, 1 if one is not, 2 if one could not be examined, 3 if one
+    could not be judged.
+    """
+    from parityscope.report import renderer_named
+    from parityscope.report.check import FORMS, check_document, summary_as_text
+    from parityscope.study.checking.baseline import read_baseline
+    from parityscope.study.checking.pairs import choose_pairs, read_check_file
+    from parityscope.study.checking.running import CheckSettings
+    from parityscope.version import __version__
+
+    FORMS.check(format_name)
+    held = read_check_file(file, o.size_of(memory))
+    pairs = choose_pairs(held.pairs, only or [], file)
+    place = baseline or held.baseline
+    entries = read_baseline(place)
+    for path in output or []:
+        claim_report(path, "-o", FORMS)
+    settings = CheckSettings(
+        folder=study or Path(f"parityscope-check-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"),
+        as_html=renderer_named("html").render,
+        command=command_line(),
+        with_causes=not no_causes,
+        progress=o.progress_for(quiet=quiet),
+    )
+    outcomes = _run_pairs(pairs, entries, settings, live=format_name == "text")
+    document = check_document(
+        held, outcomes, baseline=place, updated=update, version=__version__, command=command_line()
+    )
+    for path in output or []:
+        write_report(FORMS, document, path)
+    width, color = terminal_width()
+    if format_name == "text":
+        print_text(summary_as_text(document, width=width, color=color), drawn=color)
+    else:
+        hand_over(FORMS, document, format_name)
+    if update:
+        _update_baseline(place, entries, [one.name for one in held.pairs], outcomes)
+    if not quiet:
+        written = f"; the baseline is written to {place}" if update else ""
+        print(f"{document['verdict']}; the studies are in {settings.folder}{written}", file=sys.stderr)
+    return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]
+
+
+def _run_pairs(
+    pairs: Sequence[CheckedPair], entries: dict[str, dict[str, Any]], settings: CheckSettings, *, live: bool
+) -> list[PairOutcome]:
+    """Examines one after the other; with `live` a line is printed as soon as it is known."""
+    from parityscope.report.check.document import pair_as_data
+    from parityscope.report.check.text import pair_as_text
+    from parityscope.study.checking.running import check_pair
+
+    color = terminal_width()[1]
+    found: list[PairOutcome] = []
+    try:
+        for pair in pairs:
+            found.append(check_pair(pair, entries.get(pair.name), settings))
+            if live:
+                print_text(pair_as_text(pair_as_data(found[-1]), color=color), drawn=color)
+                sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        words = f"interrupted; {len(found)} of {len(pairs)} checks are done"
+        if found:
+            words += f"\n  fix:   the same command with --study {settings.folder} goes on from there"
+        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
+        raise typer.Abort from KeyboardInterrupt(words).with_traceback(interrupt.__traceback__)
+    return found
+
+
+def _update_baseline(
+    place: Path, entries: dict[str, dict[str, Any]], known: Sequence[str], outcomes: Sequence[PairOutcome]
+) -> None:
+    """Writes the entries of what was examined; those of other checks that the file still names stay as they are."""
+    from parityscope.study.checking.baseline import baseline_entry, write_baseline
+
+    kept = {name: entry for name, entry in entries.items() if name in known}
+    kept |= {one.pair.name: baseline_entry(one.study) for one in outcomes if one.study is not None}
+    write_baseline(place, kept)

@@ -1,0 +1,170 @@
+"""Examines the pairs of a policy file one after the other, and holds each against its policy and its baseline.
+
+A pair's study is written as soon as it is known, so that an interrupted run goes on behind it. Outputs are compared first, which
+takes little; where they are beyond, or worse than the baseline, the whole diagnosis is made, so that the failure says why.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.backends.recording import ignore_progress
+from parityscope.errors import ParityError
+from parityscope.study._examining import examine_request
+from parityscope.study._folder import load_study, prepare_folder, to_strict_data, write_study
+from parityscope.study._opening import open_request
+from parityscope.study._question import question_of
+from parityscope.study.changes.comparing import compare_studies
+from parityscope.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from parityscope.backends.recording import Progress
+    from parityscope.examination import Examination
+    from parityscope.study.changes.comparing import StudyChanges
+    from parityscope.study.checking.pairs import CheckedPair
+
+__all__ = ["CheckSettings", "PairOutcome", "check_pair"]
+
+_ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "reference")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckSettings:
+    """Where studies go, what draws their page, the command that is run, and whether a failure is diagnosed."""
+
+    folder: Path
+    as_html: Callable[[Mapping[str, Any]], str]
+    command: str = ""
+    with_causes: bool = True
+    progress: Progress = ignore_progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOutcome:
+    """What became of a pair.
+
+    `status` is "beyond", "worse" (within, and worse than the baseline), "error" (could not be examined), "incomplete", "better"
+    or "within". `changes` are against the baseline, None where it has no entry; `study` is the study's document, None on an
+    error. `seconds` is what it took here, 0 where its study was there already.
+    """
+
+    pair: CheckedPair
+    status: str
+    study: Mapping[str, Any] | None = None
+    folder: Path | None = None
+    changes: StudyChanges | None = None
+    error: ParityError | None = None
+    seconds: float = 0.0
+
+
+def check_pair(pair: CheckedPair, entry: Mapping[str, Any] | None, settings: CheckSettings) -> PairOutcome:
+    """Examines a pair, or takes its study of an interrupted run; `entry` is its baseline."""
+    started = time.perf_counter()
+    folder = settings.folder / pair.name
+    try:
+        with open_request(pair.request) as opened:
+            asked = replace(
+                opened, question=question_of(opened, Path.cwd()), command=settings.command, progress=settings.progress
+            )
+            study = _study_again(asked, folder) if folder.exists() else None
+            if study is None:
+                study = _examine_pair(asked, entry, folder, settings)
+    except ParityError as error:
+        return PairOutcome(pair=pair, status="error", error=error, seconds=time.perf_counter() - started)
+    changes = _changes_since(entry, study)
+    return PairOutcome(
+        pair=pair,
+        status=_status_of(study, changes),
+        study=study,
+        folder=folder,
+        changes=changes,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _examine_pair(
+    asked: Examination, entry: Mapping[str, Any] | None, folder: Path, settings: CheckSettings
+) -> Mapping[str, Any]:
+    with prepare_folder(folder) as scratch:
+        tensors = scratch / "tensors"
+        tensors.mkdir(parents=True, exist_ok=True)
+        asked = replace(asked, folder=tensors)
+        study = examine_request(asked)
+        if settings.with_causes and _status_of(study, _changes_since(entry, study)) in {"beyond", "worse"}:
+            request = replace(asked.request, depth="causes")
+            further = replace(asked, request=request)
+            study = examine_request(replace(further, question=question_of(further, Path.cwd())))
+        shutil.rmtree(tensors, ignore_errors=True)
+        for trial in (one.get("trial") for finding in study["findings"] for one in finding["repairs"]):
+            if trial:
+                trial["file"] = ""  # the repaired copy is not kept here
+        write_study(scratch, study, settings.as_html)
+    return study
+
+
+def _changes_since(entry: Mapping[str, Any] | None, study: Mapping[str, Any]) -> StudyChanges | None:
+    return None if entry is None else compare_studies(entry, study)
+
+
+def _status_of(study: Mapping[str, Any], changes: StudyChanges | None) -> str:
+    if study["verdict"] == "beyond":
+        return "beyond"
+    if changes is not None and changes.verdict == "worse":
+        return "worse"
+    if study["verdict"] != "within" or any(skip.get("asked") for skip in study["skipped"]):
+        return "incomplete"
+    if changes is not None and changes.verdict in {"incomplete", "better"}:
+        return changes.verdict
+    return "within"
+
+
+def _study_again(asked: Examination, folder: Path) -> Mapping[str, Any]:
+    """The study that an interrupted run wrote of the same question.
+
+    Raises:
+        ParityError: it is of other files, another policy or another version.
+    """
+    study = load_study(folder).document
+    now, then = _identity_of(asked), _identity_of_study(study)
+    other = next((name for name in now if now[name] != then.get(name)), "")
+    if other:
+        raise ParityError(
+            f"{folder} holds a study that was made with another {other}",
+            where=str(folder),
+            fix=f"choose another --study, or remove it: rm -r {folder}",
+        )
+    return study
+
+
+def _identity_of(asked: Examination) -> dict[str, Any]:
+    """What a study must be of to be taken again, in the form that documents have."""
+    held: dict[str, Any] = to_strict_data(
+        {
+            "version": __version__,
+            "model": asked.case.model.sha256,
+            "data": asked.case.inputs.sha256,
+            "policy": asdict(asked.case.policy),
+            "file": asked.question["files"],
+            **{name: asked.question["asked"][name] for name in _ALIKE},
+        }
+    )
+    return held
+
+
+def _identity_of_study(study: Mapping[str, Any]) -> dict[str, Any]:
+    question = study.get("question") or {}
+    asked = question.get("asked") or {}
+    return {
+        "version": (study.get("tool") or {}).get("version"),
+        "model": study["model"].get("sha256"),
+        "data": (study.get("inputs") or {}).get("sha256"),
+        "policy": study.get("policy"),
+        "file": question.get("files"),
+        **{name: asked.get(name) for name in _ALIKE},
+    }
