@@ -28,9 +28,11 @@ $(DEVELOPED): $(READY) requirements-dev.lock
 demo: $(READY)
 	@$(BIN)/python bench/demo.py
 
-# One process a core, each with whole files, so that what a file prepares is prepared once.
+# One process a core, each with whole files, so that what a file prepares is prepared once; the slowest first (tests/conftest.py).
+# Byte code stands ready before: hundreds of processes are started, and where nothing may be kept each would compile it again.
 test: $(DEVELOPED)
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m compileall -q src proving recorder bench
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
 
 lint: $(DEVELOPED)
 	$(BIN)/ruff check .
