@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from command_line import exit_status
 from golden import documents
+from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_first_screen
 from parityscope.report.view import view_study
 
@@ -163,6 +165,7 @@ def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it() 
     sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
     given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"
     assert given in text
+    assert given in html.unescape(render_html(document, "study")).replace("&#39;", "'")
     assert [tile["note"] for tile in view_study(document)["tiles"]][-1] == "✓ within: put back what differs"
     offers[0]["trial"]["verdict"] = "beyond"
     assert "use study/" not in render_first_screen(document, where="study/report.html")

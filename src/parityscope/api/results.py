@@ -165,14 +165,15 @@ class Result:
         Raises:
             ParityError: the folder exists or cannot be written.
         """
+        from functools import partial
         from pathlib import Path
 
-        from parityscope.report import renderer_named
+        from parityscope.report.as_html import render_html
         from parityscope.study import prepare_folder, write_study
 
         folder = Path(folder)
         with prepare_folder(folder) as scratch:
-            write_study(scratch, self.document, renderer_named("html").render)
+            write_study(scratch, self.document, partial(render_html, folder=str(folder)))
         return Result(document=self.document, folder=folder)
 
     def raise_if_beyond(self) -> None:

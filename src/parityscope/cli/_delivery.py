@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -51,6 +52,7 @@ def finish_study(
     `model`, and gets a number where it is taken.
     """
     from parityscope.report import renderer_named
+    from parityscope.report.as_html import render_html
     from parityscope.study import folder_of, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
@@ -69,7 +71,7 @@ def finish_study(
             if not delivery.keep_tensors or delivery.redact:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
-            write_study(scratch, document, renderer_named("html").render)
+            write_study(scratch, document, partial(render_html, folder=str(folder)))
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
