@@ -157,6 +157,13 @@ def test_what_the_builder_refuses_to_show_is_left_out(model: Model, opened: Open
         assert [skip.reason for skip in session.absent] == ["TensorRT's builder refuses an engine that shows it"]
 
 
+@pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35"])
+def test_a_fused_region_is_looked_into_by_name(version: str, model: Model, opened: Opener) -> None:
+    """What a localization asks of the leading suspect's region, of every backend."""
+    with opened(model, version, "trt:f16?observe=all", ("a", "b")) as session:
+        assert sorted(session.run(sample(x=X))) == ["a", "b", "y"]
+
+
 def test_a_parser_may_take_another_name(model: Model, opened: Opener) -> None:
     with opened(model, "10.0.1.6", "trt:f16", ("b",), renamed={"b": "b"}) as session:
         assert sorted(session.run(sample(x=X))) == ["b", "y"]
@@ -257,8 +264,16 @@ NODE = {"reason": "Assertion failed: no such mode", "node": 1, "name": "cut", "o
         ({"faults": {"parse": NODE}}, r"refused the model: cut \(Relu\): Assertion failed"),
         ({"faults": {"build": "soft"}}, "Could not find any implementation for node soft"),
         ({"faults": {"context": True}}, "no memory for the engine"),
-        ({"faults": {"execute": True}}, "failed while running sample first"),
-        ({"needs_plugins": ["Own_TRT"]}, "Own_TRT"),
+        ({"faults": {"execute": True}}, "failed while running sample first: the GPU has not enough memory"),
+        ({"needs_plugins": ["Own_TRT"]}, "a plug-in is not loaded.*Own_TRT"),
+        ({"faults": {"build": "soft", "words": {"build": "out_of_memory"}}}, "the GPU has not enough memory for it"),
+        ({"faults": {"build": "soft", "words": {"build": "no_fp8"}}}, "this GPU has no FP8"),
+        ({"faults": {"build": "soft", "words": {"build": "type_not_allowed"}}}, "the file asks for fp16"),
+        (
+            {"faults": {"deserialize": 1, "words": {"deserialize": "another_gpu"}}},
+            r"capability 8\.6, this one has 8\.9",
+        ),
+        ({"faults": {"parse": {**NODE, "reason": "Unsupported ONNX data type: UINT8 (2)"}}}, "does not have a type"),
         ({"formats": {"x": "CHW4"}}, "only C order"),
     ],
 )

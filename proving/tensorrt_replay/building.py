@@ -124,7 +124,7 @@ def building_classes(module, scene):
             return self._errors[index]
 
         def parse(self, content, path=None):
-            scene.events.append("parse")
+            scene.enter("parse")
             told = scene.data["network"]
             missing = [name for name in told["outputs"] if name.encode("utf-8") not in bytes(content)]
             if missing:
@@ -237,13 +237,15 @@ def building_classes(module, scene):
             return IPluginRegistry()
 
         def build_serialized_network(self, network, config):
-            scene.events.append("build")
+            marks = network.debug + network.extra
+            scene.enter("build")
+            if marks:
+                scene.enter("build by name")
             for level, text in scene.data.get("builder_log", ()):
                 self._logger.log(severity[_VERBOSITY[level]], text)
             if "build" in scene.faults:
-                tell(self._logger, "build_failed", name=scene.faults["build"])
+                tell(self._logger, scene.words_of("build", "build_failed"), name=scene.faults["build"])
                 return None
-            marks = network.debug + network.extra
             if set(marks) & set(scene.data.get("refused_marks", ())):
                 tell(self._logger, "bool_output")
                 return None

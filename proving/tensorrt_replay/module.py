@@ -3,6 +3,8 @@
 import enum
 import json
 import os
+import signal
+import sys
 import types
 
 from proving.tensorrt_replay.building import building_classes
@@ -45,6 +47,24 @@ class Scene:
 
     def has(self, member):
         return has(member, self.version, self.product)
+
+    def words_of(self, step, usual):
+        """The words (a key of `facts.json`) with which a step fails."""
+        return self.faults.get("words", {}).get(step, usual)
+
+    def enter(self, step):
+        """Notes a step; where the scene says so, the process dies or hangs in it, as with a fault in native code.
+
+        `{"dies": ["execute", 3]}`: in the third one of a process.
+        """
+        self.events.append(step)
+        now = [step, self.events.count(step)]
+        if self.faults.get("dies") == now:
+            sys.stderr.write("[TRT] [V] the stand-in dies in {}\n".format(step))
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGSEGV)
+        while self.faults.get("hangs") == now:
+            signal.pause()
 
 
 def open_replay(folder):

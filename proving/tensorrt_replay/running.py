@@ -54,8 +54,10 @@ def running_classes(module, scene):
             return None
 
         def deserialize_cuda_engine(self, content):
-            scene.events.append("deserialize")
+            scene.enter("deserialize")
             content = bytes(content)
+            if "deserialize" in scene.faults:
+                return self._tell(scene.words_of("deserialize", "damaged"), ours="8.9", theirs="8.6")
             if content[:4] != MAGIC[scene.product] or len(content) < 28:
                 return self._tell("damaged")
             ours = (numbers(scene.version) + (0, 0, 0))[:4]
@@ -207,9 +209,9 @@ def running_classes(module, scene):
             return answers(scene.folder, model or scene.data["engine"], inputs, scene.data["network"]["outputs"])
 
         def execute_async_v3(self, stream_handle):
-            scene.events.append("execute")
+            scene.enter("execute")
             if "execute" in scene.faults:
-                self._tell("out_of_memory")
+                self._tell(scene.words_of("execute", "out_of_memory"))
                 return False
             for one, _ in self._engine.io:
                 if one["name"] not in self._addresses and one["name"] not in self._allocators:

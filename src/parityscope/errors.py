@@ -39,13 +39,15 @@ class ParityError(Exception):
         problem: What is wrong, in one sentence that names the thing.
         where: The file, sample, tensor or node it was found at; empty when there is none.
         fix: A command or an edit that mends it; empty only when nobody knows one.
+        over: The process of a candidate ended with it: no further sample can be run.
     """
 
-    def __init__(self, problem: str, *, where: str = "", fix: str = "") -> None:
+    def __init__(self, problem: str, *, where: str = "", fix: str = "", over: bool = False) -> None:
         super().__init__(problem)
         self.problem = problem
         self.where = where
         self.fix = fix
+        self.over = over
 
     def __str__(self) -> str:
         lines = [_shorten_text(self.problem)]

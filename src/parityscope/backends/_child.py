@@ -128,6 +128,7 @@ class _Child:
                 f"{self._title} took longer than {timeout:g} s on {doing}",
                 where=last_words(self._guard.log),
                 fix="raise the limit (timeout=SECONDS in the target), or find out where it hangs",
+                over=True,
             )
         if not line:
             raise self._death_error(doing)
@@ -168,7 +169,8 @@ class _Child:
         fix = "the runtime itself crashed: try another version of it, fewer threads, or a smaller batch"
         if how.endswith("SIGKILL"):
             fix = "out of memory kills with SIGKILL: free some, take a smaller batch, or lower --memory"
-        return ParityError(f"{self._title} {how} on {doing}", where=last_words(self._guard.log), fix=fix)
+        where = last_words(self._guard.log)
+        return ParityError(f"{self._title} {how} on {doing}", where=where, fix=fix, over=True)
 
 
 def _graph_from_plain(plain: Mapping[str, Any]) -> ExecutedGraph:

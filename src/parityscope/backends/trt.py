@@ -225,7 +225,7 @@ BACKEND = Backend(
         "dla": "0: the DLA core that layers go to",
         "fallback": "off: refuse layers that the DLA lacks, instead of running them on the GPU",
         "device": "1: the GPU, by its number",
-        "observe": "unfused (default), debug or outputs: how tensors inside are shown",
+        "observe": "unfused (default), debug or outputs: how tensors inside are shown; all: debug, before 10 outputs",
         "narrow": "on or off: int64 inputs are given as int32 where the engine wants them so (default: on before 10)",
         "summary": "a .json file for the ranges of all tensors that the engine shows, over all samples",
         "cache": "off: build again in every session",

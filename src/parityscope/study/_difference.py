@@ -56,8 +56,14 @@ def pair_tensors(known: Examination) -> Examination:
 
 
 def compare_outputs(known: Examination) -> Examination:
-    """With both sides' outputs compared on every sample, and what the candidate computes in."""
-    run = run_outputs(known, inspect=known.request.goes_to("layers"))
+    """With both sides' outputs compared on every sample, and what the candidate computes in.
+
+    Samples on which the candidate fails are left out of all that follows; what the others told stays.
+    """
+    run = run_outputs(known, inspect=known.request.goes_to("layers"), partly=True)
+    if run.unanswered:
+        left = tuple(index for index in known.case.inputs.indices if index not in run.unanswered)
+        known = replace(known, case=replace(known.case, inputs=replace(known.case.inputs, indices=left)))
     executed = run.executed.executed if run.executed else ""
     computes = executed or known.candidate.precision or known.case.policy.declared
     return replace(known, run=run, executed=executed, computes=computes).skipping(*run.skipped)

@@ -10,6 +10,7 @@ from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.comparison import channel_axis, measure_pair, merge_statistics
+from parityscope.errors import ParityError
 from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
 from parityscope.localization import (
@@ -67,7 +68,13 @@ def observe_layers(
     found = _capture_layers(plan, candidate, known, folder / "layers", examination.progress)
     if found is None or not inject or proof is not None:
         return found
-    return _refine_region(plan, candidate, found, known, folder / "refined", examination.progress) or found
+    try:
+        return _refine_region(plan, candidate, found, known, folder / "refined", examination.progress) or found
+    except ParityError as error:  # what was seen from outside of the region stays
+        lost = Skip(
+            what=f"the inside of {found.localization.suspects[0].site.node}", reason=error.problem, fix=error.fix
+        )
+        return replace(found, skipped=(*found.skipped, lost))
 
 
 def explain_layers(examination: Examination, layers: Layers) -> dict[str, Explanation]:

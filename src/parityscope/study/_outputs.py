@@ -19,6 +19,7 @@ from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
 from parityscope.expectation import FLOAT32_ROUNDING, error_distance
 from parityscope.records import Skip
+from parityscope.study._answering import Answering, answer_sample
 from parityscope.study._run_variation import part_that_changes
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.backends import Session
-    from parityscope.case import Sample
     from parityscope.comparison import Statistics
     from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import Parts
@@ -46,14 +46,14 @@ _OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
 
 
-def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun:
+def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool = False) -> OutputRun:
     """Runs both targets on every sample and compares the outputs that both have.
 
     The candidate runs the first sample twice: its own spread is known before anything is blamed. `inspect` asks it what it
-    really runs also where that takes another session.
+    really runs also where that takes another session. `partly` goes on where the candidate gives nothing for a sample.
 
     Raises:
-        ParityError: a side cannot run, or no output is there on both sides.
+        ParityError: a side cannot run (with `partly`: on any sample), or no output is there on both sides.
     """
     case, candidate = examination.case, examination.candidate
     pairing, progress = examination.names, examination.progress
@@ -70,18 +70,26 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
     with open_both(case.model, examination.reference, candidate, theirs=shapes) as (ours, theirs):
         skipped = [*ours.absent, *theirs.absent]
+        answers = Answering(session=theirs, partly=partly)
+        compared: list[int] = []
         for position, sample in enumerate(case.inputs):
             progress("comparing outputs", position, len(case.inputs))
             start = time.perf_counter()
-            expected = _answer_sample(ours, sample)
+            expected = answer_sample(ours, sample)
             middle = time.perf_counter()
-            found = _answer_sample(theirs, sample)
+            found = answers.of(sample)
             seconds[0] += middle - start
             seconds[1] += time.perf_counter() - middle
+            again = found if compared or found is None else answers.of(sample)
+            if answers.over:
+                break
+            if found is None or again is None:
+                continue
+            if not compared:
+                spread = _spread_of(align(expected, found), align(expected, again))
+            compared.append(sample.index)
             if position < FIRST_SAMPLES and sum(array.nbytes for array in expected.values()) <= _KEPT // FIRST_SAMPLES:
                 kept[sample.index] = expected
-            if position == 0:
-                spread = _spread_of(align(expected, found), align(expected, _answer_sample(theirs, sample)))
             found = align(expected, found)
             for value in case.model.outputs:
                 problem = _compare_output(value.name, pairing, expected, found, totals, errors, sample.index)
@@ -93,6 +101,10 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
                     _add_decisions(value.name, pair, decisions)
                     _keep_parts(parts.setdefault(value.name, {}), sample.index, errors[value.name], pair)
         progress("comparing outputs", len(case.inputs), len(case.inputs))
+        if not compared:
+            answers.raise_first()
+        unanswered = frozenset(case.inputs.indices) - frozenset(compared)
+        skipped += answers.skips(sorted(unanswered - {sample.index for sample, _ in answers.failed}))
         skipped += [
             Skip(what=f"output {name}", reason=problem, fix=_fix_for(problem, name), asked=True)
             for name, problem in problems.items()
@@ -104,13 +116,15 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
                 if all(_OTHER_SHAPE in why for why in problems.values())
                 else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
             )
-        executed, untold = _executed_graph(theirs, candidate) if inspect else (theirs.executed, [])
+        executed, untold = _executed_graph(theirs, candidate) if inspect and not answers.over else (theirs.executed, [])
         skipped += untold
         return OutputRun(
             statistics=totals,
             per_sample={name: tuple(found) for name, found in errors.items()},
             spread=spread,
-            changing=part_that_changes(case, ours, theirs, pairing, progress) if spread > FLOAT32_ROUNDING else 0.0,
+            changing=part_that_changes(case, ours, theirs, pairing, progress)
+            if spread > FLOAT32_ROUNDING and not answers.over
+            else 0.0,
             skipped=tuple(skipped),
             reference_seconds=seconds[0],
             candidate_seconds=seconds[1],
@@ -121,23 +135,8 @@ def run_outputs(examination: Examination, *, inspect: bool = False) -> OutputRun
             kept=kept,
             parts=parts,
             decisions=decisions,
+            unanswered=unanswered,
         )
-
-
-def _answer_sample(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
-    """What a side gives for a sample.
-
-    Raises:
-        ParityError: it gives nothing, and the error says for which sample.
-    """
-    try:
-        return session.run(sample)
-    except ParityError as error:
-        place = f"sample {sample.index} ({sample.name})"
-        if sample.name in str(error):
-            raise
-        where = f"{place}, {error.where}" if error.where else place
-        raise ParityError(error.problem, where=where, fix=error.fix) from error
 
 
 def _fix_for(problem: str, name: str) -> str:

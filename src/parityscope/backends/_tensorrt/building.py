@@ -35,6 +35,7 @@ from parityscope.backends._tensorrt.options import TensorrtOptions
 from parityscope.backends._tensorrt.plugins import load_plugins, register_standard_plugins
 from parityscope.backends._tensorrt.precisions import ask_for
 from parityscope.backends._tensorrt.profiles import check_names, usual_shapes
+from parityscope.backends._tensorrt.reasons import explain_failure
 from parityscope.backends._tensorrt.settling import Settled, settle_model
 from parityscope.errors import ParityError
 from parityscope.logs import Log, read_log
@@ -58,7 +59,7 @@ class Built:
     """What parser and builder made of a file. `plan` is None when nothing was built, and `problem` says why.
 
     `renamed` are the nodes of the file, `settled` what was decided before TensorRT saw them (None: nothing was), `marked` the
-    tensors that the engine shows besides its outputs.
+    tensors that the engine shows besides its outputs. `fix` is what to do about the problem, where its reason is known.
     """
 
     renamed: Renamed
@@ -72,6 +73,7 @@ class Built:
     plan: bytes | None
     problem: str
     seconds: float
+    fix: str = ""
 
 
 def build_engine(
@@ -100,7 +102,9 @@ def build_engine(
             made = _make_engine(wanted, renamed, logger, kept)
         # A build that says nothing is no damaged log.
         log = read_log(kept) if kept.stat().st_size else Log(path=kept, nbytes=0, lines=0, tool="")
-    refused = made.refused or log.refused
+        refused = made.refused or log.refused
+        means, fix = _reason_in(kept, refused) if made.problem else ("", "")
+    problem = made.problem and _describe_refusal(f"{made.problem}{f' ({means})' if means else ''}", refused, log)
     return Built(
         renamed=renamed,
         settled=settled,
@@ -111,8 +115,9 @@ def build_engine(
         layers=made.layers,
         refused=refused,
         plan=made.engine.plan if made.engine else None,
-        problem=made.problem and _describe_refusal(made.problem, refused, log),
+        problem=problem,
         seconds=time.perf_counter() - started,
+        fix=fix,
     )
 
 
@@ -258,6 +263,19 @@ def _nodes_refused(parser: Any) -> list[Unparsed]:
             )
         )
     return found
+
+
+def _reason_in(log: Path, refused: Sequence[Unparsed]) -> tuple[str, str]:
+    """(what the errors of a build mean, what to do), where that is known."""
+    means, fix = explain_failure(each.reason for each in refused)
+    if means:
+        return means, fix
+    for severity in ("[E]", "[W]"):
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            means, fix = explain_failure(line for line in lines if severity in line)
+        if means:
+            return means, fix
+    return "", ""
 
 
 def _describe_refusal(problem: str, refused: Sequence[Unparsed], log: Log) -> str:

@@ -16,6 +16,7 @@ from parityscope.backends._tensorrt.api import shape_of
 from parityscope.backends._tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of, to_storable_type
 from parityscope.backends._tensorrt.iotensors import check_sample
 from parityscope.backends._tensorrt.logger import logging_to
+from parityscope.backends._tensorrt.reasons import explain_failure
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -56,11 +57,12 @@ def run_once(work: EngineRun, facts: Sequence[IOFact], sample: Sample) -> dict[s
         done = work.context.execute_async_v3(work.device.handle)
         found = {name: output.read(work) for name, output in outputs.items()} if done else {}
     if not done:
-        errors = " | ".join(line for line in said.getvalue().split("\n") if "[E]" in line)
+        errors = [line for line in said.getvalue().split("\n") if "[E]" in line]
+        means, fix = explain_failure(errors)
         raise ParityError(
-            f"TensorRT failed while running sample {sample.name}",
-            where=errors or work.where,
-            fix="its own words say where; trtexec --loadEngine with the same inputs should fail likewise",
+            f"TensorRT failed while running sample {sample.name}{means and f': {means}'}",
+            where=" | ".join(errors) or work.where,
+            fix=fix or "its own words say where; trtexec --loadEngine with the same inputs should fail likewise",
         )
     del kept  # the CPU's inputs had to stay until here
     idle = [name for name, (content, _) in found.items() if is_unwritten(content)]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._tensorrt.logger import logging_to
 from parityscope.backends._tensorrt.plugins import load_plugins, register_standard_plugins
+from parityscope.backends._tensorrt.reasons import NO_PLUGIN
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["LoadedEngine", "load_engine", "reason_of"]
 
 _AGAIN = "build it again with the TensorRT and on the GPU that run it"
-_NO_PLUGIN = (
-    r"(?:could not find plugin|[Cc]annot find plugin|[Pp]lugin not found|IPluginCreator not found)[:,]?\s*"
-    r"(?:are the .*|in Plugin Registry.*|(\S+?),?\s+version:? (\S+?)\b.*)?"
-)
 # (what the log says, what that means, what to do); the first that fits is told.
 _REASONS: tuple[tuple[str, str, str], ...] = (
     (
@@ -91,7 +88,7 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
         "add version_compatible=on to the target if you trust the file",
     ),
     (
-        _NO_PLUGIN,
+        NO_PLUGIN,
         "the engine needs a plugin that is not loaded{plugin}",
         "name its library: plugins=libmyplugin.so",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,10 @@ __all__ = ["Device", "opened_device", "pointer_of"]
 class Device:
     """A CUDA stream and the memory that was taken for one run. Buffers are freed when the run's stack closes."""
 
-    def __init__(self, cuda: Any, stream: Any) -> None:
+    def __init__(self, cuda: Any, stream: Any, failures: tuple[type[Exception], ...] = ()) -> None:
         self._cuda = cuda
         self._stream = stream
+        self._failures = failures  # what Polygraphy raises when CUDA does not give what is asked for
 
     @property
     def handle(self) -> int:
@@ -53,13 +55,30 @@ class Device:
         return self.fetch(address, nbytes)
 
     def _filled(self, content: np.ndarray, memory: contextlib.ExitStack) -> int:
-        held = memory.enter_context(self._cuda.DeviceArray.raw((max(content.nbytes, 1),)))
-        if content.nbytes:
-            held.copy_from(content, self._stream)
-            # The source may be gone before an asynchronous copy reads it.
-            self._stream.synchronize()
+        try:
+            held = memory.enter_context(self._cuda.DeviceArray.raw((max(content.nbytes, 1),)))
+            if content.nbytes:
+                held.copy_from(content, self._stream)
+                # The source may be gone before an asynchronous copy reads it.
+                self._stream.synchronize()
+        except self._failures as error:
+            raise _refusal_of(error, content.nbytes) from error
         address: int = held.ptr
         return address
+
+
+def _refusal_of(error: Exception, nbytes: int) -> ParityError:
+    """CUDA's refusal to hold a tensor of `nbytes`, by the number that Polygraphy tells (2 is cudaErrorMemoryAllocation)."""
+    told = re.search(r"CUDA Error: (\d+)", str(error))
+    if told and told[1] == "2":
+        return ParityError(
+            f"the GPU has no memory left for a tensor of {nbytes} bytes",
+            fix="end what else uses the GPU, or give smaller samples",
+        )
+    return ParityError(
+        f"CUDA fails while a tensor is copied: {' '.join(str(error).split())[:200]}",
+        fix="run it again; if it stays so, parityscope doctor tells what of driver and CUDA does not fit",
+    )
 
 
 @contextlib.contextmanager
@@ -82,7 +101,7 @@ def opened_device() -> Iterator[Device]:
             fix="install CUDA's runtime library (pip install nvidia-cuda-runtime) and NVIDIA's driver; parityscope doctor tells",
         ) from error
     with stream:
-        yield Device(cuda, stream)
+        yield Device(cuda, stream, (PolygraphyException,))
 
 
 def pointer_of(address: Any) -> int:

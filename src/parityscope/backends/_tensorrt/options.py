@@ -127,7 +127,7 @@ def _check_words(target: Target) -> None:
         "version_compatible": ("on", "off"),
         "hardware": ("ampere_plus", "same_cc"),
         "build": ("only",),
-        "observe": ("unfused", "debug", "outputs"),
+        "observe": ("unfused", "debug", "outputs", "all"),
         "cache": ("on", "off"),
         "narrow": ("on", "off"),
         "fallback": ("on", "off"),

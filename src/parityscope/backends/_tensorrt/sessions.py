@@ -143,7 +143,7 @@ def engine_of(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]) -> Kept
         raise ParityError(
             built.problem,
             where=str(wish.model.path),
-            fix="parityscope network MODEL tells which node, and what can be done",
+            fix=built.fix or "parityscope network MODEL tells which node, and what can be done",
         )
     dynamic = {tensor.name for tensor in built.inputs if -1 in tensor.shape}
     facts = {

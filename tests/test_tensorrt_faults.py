@@ -1,0 +1,110 @@
+"""Whole commands over a box that a scene stands in for: what dies, hangs or has no memory stays in the child.
+
+Nothing of TensorRT is executed. The command, its child process and Polygraphy are the real ones; what they import as `tensorrt`
+and load as CUDA's libraries is the stand-in.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import parser
+
+from command_line import exit_status
+from proving.tensorrt_replay.box import make_box, variables_of
+from proving.tensorrt_replay.scenes import make_scene
+from test_tensorrt_replay import FUSED, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Judge = Callable[..., tuple[int, dict[str, Any], str]]
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="the box's libraries are compiled with gcc")
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Judge:
+    """Runs a command on the box; gives its exit code, the study (where one was written) and stderr."""
+    onnx.save(parser.parse_model(TEXT), tmp_path / "model.onnx")
+    (tmp_path / "samples").mkdir()
+    for rows in (1, 2, 3):
+        x = np.random.default_rng(rows).normal(size=(rows, 4)).astype(np.float32)
+        np.savez(tmp_path / "samples" / f"{rows}.npz", x=x)
+
+    def judging(command: str, target: str, faults: dict[str, Any]) -> tuple[int, dict[str, Any], str]:
+        scene = make_scene(tmp_path / "scene", tmp_path / "model.onnx", "10.13.0.35", FUSED, **faults)
+        box = make_box(str(tmp_path / "box"), str(scene))
+        for name, value in variables_of(box).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        monkeypatch.syspath_prepend(box)
+        monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
+        words = [command, str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "samples"), "--candidate", target]
+        code = exit_status(*words, "--declared", "f32", "--quiet", "--study", str(tmp_path / "study"))
+        document = tmp_path / "study" / "study.json"
+        study = json.loads(document.read_text(encoding="utf-8")) if document.exists() else {}
+        monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
+        return code, study, capfd.readouterr().err
+
+    return judging
+
+
+def skips_of(study: dict[str, Any]) -> dict[str, str]:
+    return {skip["what"]: skip["reason"] for skip in study["skipped"]}
+
+
+def test_a_crash_on_a_sample_keeps_what_was_judged_before(judge: Judge) -> None:
+    # The first sample runs twice.
+    code, study, _ = judge("compare", "trt", {"faults": {"dies": ["execute", 3]}})
+    assert code == 1
+    assert [len(output["per_sample"]) for output in study["outputs"]] == [1]
+    skips = skips_of(study)
+    assert "killed by SIGSEGV" in skips["sample 2.npz"]
+    assert skips["one sample after 2.npz"] == "the candidate's process ended"
+
+
+def test_a_hang_is_ended_and_keeps_what_was_judged_before(judge: Judge) -> None:
+    code, study, _ = judge("compare", "trt?timeout=5", {"faults": {"hangs": ["execute", 4]}})
+    assert code == 1
+    assert [len(output["per_sample"]) for output in study["outputs"]] == [2]
+    assert "took longer than 5 s" in skips_of(study)["sample 3.npz"]
+
+
+def test_a_profile_that_does_not_cover_a_sample_leaves_the_others(judge: Judge) -> None:
+    profiles = [{"x": [[1, 4]] * 3}, {"x": [[3, 4]] * 3}]
+    code, study, _ = judge("compare", "trt", {"profiles": profiles})
+    assert code == 1
+    assert [len(output["per_sample"]) for output in study["outputs"]] == [2]
+    (lost,) = [skip for skip in study["skipped"] if skip["what"] == "sample 2.npz"]
+    assert "--minShapes=" in lost["fix"]
+
+
+def test_a_crash_of_the_builder_is_one_error(judge: Judge) -> None:
+    code, study, said = judge("compare", "trt", {"faults": {"dies": ["build", 1]}})
+    assert (code, study) == (2, {})
+    assert "killed by SIGSEGV on loading the model" in said
+    assert "the stand-in dies in build" in said
+
+
+def test_a_gpu_without_memory_is_one_error(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPLAY_MEMORY", "1")
+    code, study, said = judge("compare", "trt", {})
+    assert (code, study) == (2, {})
+    assert "the GPU has no memory left for a tensor of 16 bytes" in said
+    assert "fix:" in said
+
+
+def test_a_builder_that_dies_of_marks_leaves_the_region_as_one(judge: Judge) -> None:
+    code, study, _ = judge("localize", "trt", {"faults": {"dies": ["build by name", 1]}})
+    assert code == 1
+    first = study["suspects"][0]
+    assert (first["site"]["node"], len(first["region"])) == ("cut", 2)
+    assert "killed by SIGSEGV" in skips_of(study)["the inside of cut"]
