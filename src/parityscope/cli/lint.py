@@ -13,7 +13,7 @@ from parityscope.cli import _options as o
 from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
-from parityscope.errors import EXIT_OF
+from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
 
@@ -21,9 +21,12 @@ __all__ = ["NAME", "command"]
 
 NAME = "lint"
 
+_GRAVEST_FIRST = (Exit.BEYOND, Exit.INCOMPLETE)
+
 
 def command(
     model: o.ModelArgument,
+    others: Annotated[list[Path] | None, typer.Argument(help="More models, each as text.", show_default=False)] = None,
     *,
     formats: Annotated[str, typer.Option(help="Formats it is meant for: f16, bf16, f8e4m3, f8e5m2.")] = "f16,bf16",
     network: NetworkOption = "",
@@ -37,6 +40,10 @@ def command(
 
     FORMS.check(format_name)
     claim_report(output, "-o")
+    if others:
+        _refuse_single(network, format_name, output)
+        found = {_tell_findings(each, formats, None, "text", None, quiet=quiet) for each in (model, *others)}
+        return next((status for status in _GRAVEST_FIRST if status in found), Exit.WITHIN)
     if not network:
         return _tell_findings(model, formats, None, format_name, output, quiet=quiet)
     asked = NetworkWords(candidate=network, shapes=shapes)
@@ -45,6 +52,14 @@ def command(
         return contain_work(
             lambda: _tell_findings(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT"
         )
+
+
+def _refuse_single(network: str, format_name: str, output: Path | None) -> None:
+    """Refuses what is for one model alone."""
+    given = (("--network", network), ("-o", output), (f"--format {format_name}", format_name != "text"))
+    for option, value in given:
+        if value:
+            raise ParityError(f"{option} is for one model, and several are given", fix="lint one after the other")
 
 
 def _tell_findings(
