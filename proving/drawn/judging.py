@@ -56,7 +56,13 @@ def _names(finding: dict[str, Any], fault: dict[str, Any], known: dict[str, Any]
     told = {site.get("tensor", ""), site.get("node", "")} if isinstance(site, dict) else {str(site)}
     places = {fault["at"], *known["beside"][fault["at"]]}
     claim = _COUNTED.sub("", finding["claim"])
-    near = bool(told & places) or any(re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", claim) for one in places)
+    # What is done to the inputs as a whole has no tensor; its words say what was done.
+    is_before = fault["kind"].startswith("input ") and finding["code"].startswith("PRE") and told <= {"", "None"}
+    near = (
+        is_before
+        or bool(told & places)
+        or any(re.search(rf"(?<![\w.]){re.escape(one)}(?![\w.])", claim) for one in places)
+    )
     return near and re.search(fault["named"], claim) is not None
 
 

@@ -43,7 +43,7 @@ DIRECTIONS = 8
 _APPLY_S, _ELEMENT_S = 1e-4, 1.2e-8  # estimated seconds of applying an edit, and of one element of what it gives
 _LOOKED_UP_S = 2e-5  # of an elementwise function where the adjoints are gathered by value
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
-_LEAST_EACH = 8  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
+_LEAST_EACH = 24  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -79,6 +79,12 @@ class Guess:
     score: float | None = None
     names: list[StretchEdit] = field(default_factory=list)
     sketch: np.ndarray | None = None
+
+    def take_name(self, other: Guess, edit: StretchEdit) -> None:
+        """Another guess's edit does the same: the shorter one is the guess's own from then on."""
+        if self.edit is not None and edit.bits < self.edit.bits:
+            self.kind, self.edit, edit = other.kind, edit, self.edit
+        self.names.append(edit)
 
     def made(self) -> StretchEdit:
         """The edit."""
@@ -289,7 +295,7 @@ class _SiteWork:
                 self.edits.append(guess)
         # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.
         looked_up = {id(one) for one in self.edits if _is_looked_up(one)}
-        self.edits.sort(key=lambda one: id(one) not in looked_up)
+        self.edits.sort(key=lambda one: 0.0 if id(one) in looked_up else 1.0 + one.made().bits)
         self.looked_up = len(looked_up)
         predictor.left_out += len(guesses) - len(self.edits)
         predictor.generated += len(self.edits)
@@ -327,7 +333,7 @@ class _SiteWork:
                 if place == 0 and guess.family is None:
                     same = seen.setdefault(_round_to_key(row[0]), guess)
                     if same is not guess:
-                        same.names.append(edit)
+                        same.take_name(guess, edit)
                         continue
                 kept.append(guess)
                 rows.append(row)
@@ -355,7 +361,7 @@ class _SiteWork:
             if place == 0 and not is_odd and guess.family is None:
                 same = seen.setdefault(_round_to_key(row[0]), guess)
                 if same is not guess:
-                    same.names.append(edit)
+                    same.take_name(guess, edit)
                     continue
             if is_odd:
                 odd.add(len(kept))

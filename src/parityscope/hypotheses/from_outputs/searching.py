@@ -48,6 +48,7 @@ _SWEPT, _SWEEP_S = (
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
+_ABOVE = 6  # steps above the best, at which what is said in fewer bits is tried too; chosen
 _ALIKE = 0.004  # of the share, and of the sketch
 _EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leaves nothing; chosen
 _PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
@@ -226,7 +227,8 @@ def _class_of(found: OutputsSearchResult) -> None:
         return
     trials.seconds = max(trials.seconds, _TRY_S[0])
     near = [one for one in found.guesses if id(one) not in trials.seen and _is_near(one, best.guess)]
-    for guess in sorted(near, key=lambda one: -(one.score or 0.0))[:_CLASS]:
+    near.sort(key=lambda one: -(one.score or 0.0))
+    for guess in (*near[:_CLASS], *_shorter_above(found, best)[:_CLASS]):
         if not trials.is_spent:
             trials.attempt(guess)
     held = [one for one in trials.tried if _is_claim(found, one)]
@@ -235,6 +237,22 @@ def _class_of(found: OutputsSearchResult) -> None:
     alike = [one for one in held if 1 - one.explained <= max(3 * left, _BESIDE)]
     floor = max(found.residual.noise, _EQUAL * found.residual.whole)
     found.alike = sorted(alike, key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
+
+
+def _shorter_above(found: OutputsSearchResult, best: TriedGuess) -> list[Guess]:
+    """Edits in fewer bits than the best takes, of its step and those that it is computed from, the nearest and shortest first."""
+    program = found.reference.program
+    hops, front = {best.guess.site.step.index: 0}, [best.guess.site.step]
+    for hop in range(1, _ABOVE + 1):
+        made = [program.steps_of[name] for step in front for name in step.reads if name in program.steps_of]
+        front = [step for step in made if hops.setdefault(step.index, hop) == hop]
+    shorter = [
+        (one.edit.bits, hops[one.site.step.index], number, one)
+        for number, one in enumerate(found.guesses)
+        if one.edit is not None and not one.others and id(one) not in found.trials.seen
+        if one.site.step.index in hops and one.edit.bits < best.edit.bits
+    ]
+    return [one for *_, one in sorted(shorter, key=lambda entry: entry[:3])]
 
 
 def _is_near(guess: Guess, best: Guess) -> bool:
