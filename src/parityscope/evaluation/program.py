@@ -183,26 +183,28 @@ class ObservedRegion:
 
 
 def regions_of(program: Program, seen: Collection[str]) -> dict[str, ObservedRegion]:
-    """The region of each site of `seen` that a step computes."""
+    """The region of each site of `seen` that a step computes; it costs as much as the regions together hold."""
     known = frozenset(seen)
-    above: dict[str, tuple[dict[str, None], dict[int, ProgramStep]]] = {}
-    found = {}
-    for step in program.steps:
-        reads: dict[str, None] = {}
-        steps: dict[int, ProgramStep] = {}
-        for name in step.reads:
+    return {
+        site: _region_above(step, program, known) for step in program.steps for site in step.outputs if site in known
+    }
+
+
+def _region_above(last: ProgramStep, program: Program, known: frozenset[str]) -> ObservedRegion:
+    steps = {last.index: last}
+    reads: set[str] = set()
+    left = [last]
+    while left:
+        for name in left.pop().reads:
+            above = program.steps_of.get(name)
             if name in known:
-                reads[name] = None
-            elif name in above:
-                reads.update(above[name][0])
-                steps.update(above[name][1])
-        steps[step.index] = step
-        for site in step.outputs:
-            if site in known:
-                found[site] = ObservedRegion(reads=tuple(reads), steps=tuple(steps[index] for index in sorted(steps)))
-            elif site:
-                above[site] = reads, steps
-    return found
+                reads.add(name)
+            elif above is not None and above.index not in steps:
+                steps[above.index] = above
+                left.append(above)
+    inside = tuple(steps[index] for index in sorted(steps))
+    order = dict.fromkeys(name for step in inside for name in step.reads if name in reads)
+    return ObservedRegion(reads=tuple(order), steps=inside)
 
 
 def keys_of(program: Program) -> dict[ir.Node, str]:
