@@ -100,7 +100,8 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
     infer_types(original)
     infer_types(optimized)
     places = sites_of_values(original)
-    ends = {id(node): _values_node_ends_in(node, places) for node in optimized.graph}
+    named = {(site.node, site.op_type): tensor for tensor, site in reversed(places.items())}  # the first result of each
+    ends = {id(node): _values_node_ends_in(node, places, named) for node in optimized.graph}
     computed = {name for names in ends.values() for name in names}
     regions = Regions(original)
     ended: set[str] = set()
@@ -125,16 +126,15 @@ def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers 
     return ExecutedGraph(layers=tuple(layers.values()), executed=_executed_precision([*layers.values()], original))
 
 
-def _values_node_ends_in(node: ir.Node, places: Mapping[str, Site]) -> list[str]:
-    """The values of the original that an executed node ends in."""
+def _values_node_ends_in(node: ir.Node, places: Mapping[str, Site], named: Mapping[tuple[str, str], str]) -> list[str]:
+    """The values of the original that an executed node ends in; `named` holds the first one of each node there."""
     known = [str(value.name) for value in node.outputs if value.name in places]
     if known:
         return known
     behind = [str(user.outputs[0].name) for value in node.outputs for user, _ in value.uses() if user.op_type == _BACK]
     name = node.name or ""
     stem = name.rpartition(_BLOCKED_SUFFIX)[0] if node.domain == _BLOCKED else ""
-    own = [tensor for tensor, site in places.items() if site.node == name and site.op_type == node.op_type]
-    return [one for one in (*behind, stem, *own) if one in places][:1]
+    return [one for one in (*behind, stem, named.get((name, node.op_type), "")) if one in places][:1]
 
 
 def _original_node_name(node: ir.Node, places: Mapping[str, Site]) -> str:

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends._ort_kept import kept_session
 from parityscope.backends._ort_providers import ON_TENSORRT, device_of, missing_library, providers_of
 from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.backends.targets import count_of, one_of, with_option
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from parityscope.backends._ort_running import Run
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
     from parityscope.records import ExecutedGraph, Target
@@ -108,16 +110,21 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
             deterministic=deterministic,
         )
     else:
-        run = open_path(
-            model.path,
-            outputs=outputs,
-            optimization=level,
-            threads=threads,
-            providers=providers,
-            custom_ops=custom_ops,
-            bound=chosen.bound,
-            deterministic=deterministic,
-        )
+
+        def opened() -> Run:
+            return open_path(
+                model.path,
+                outputs=outputs,
+                optimization=level,
+                threads=threads,
+                providers=providers,
+                custom_ops=custom_ops,
+                bound=chosen.bound,
+                deterministic=deterministic,
+            )
+
+        on_host = list(providers) == ["CPUExecutionProvider"] and not libraries_for_session(custom_ops)
+        run = kept_session(model, (level, threads, deterministic, chosen.bound), opened) if on_host else opened()
 
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
         return run(sample.arrays)

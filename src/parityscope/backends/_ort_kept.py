@@ -1,0 +1,48 @@
+"""Sessions of whole files that are kept for who asks for the same again: ONNX Runtime takes longer than linearly to open one.
+
+20,000 nodes take 9 seconds, and an examination runs a file undisturbed for its outputs, for its layers, for each corrected
+copy and for each repair that is tried. Kept is only what can answer a second time as if it was opened anew: files without
+chance (whose generators go on), without control flow (whose bodies are not looked through) and of operators that are known
+here; and only where that costs little memory. Sessions end with the process; one that was forked opens its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from parityscope.operators import OPERATORS, of_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from parityscope.backends._ort_running import Run
+    from parityscope.case import Model
+
+__all__ = ["kept_session"]
+
+_KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
+_LARGEST = 16 << 20  # bytes of graph and weights, chosen: all that is kept stays below what libraries take
+_CHANGING = of_kind("random", "control flow")
+_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})  # no other, and so no function of the model's own
+_sessions: OrderedDict[Hashable, Run] = OrderedDict()
+
+
+def kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) -> Run:
+    """The session that `opened` gives, or the one that it gave for the same model and `options` in this process."""
+    if not _answers_alike(model):
+        return opened()
+    key = os.getpid(), model.path, model.sha256, options
+    if key not in _sessions:
+        while len(_sessions) >= _KEPT:
+            _sessions.popitem(last=False)
+        _sessions[key] = opened()
+    _sessions.move_to_end(key)
+    return _sessions[key]
+
+
+def _answers_alike(model: Model) -> bool:
+    kinds = {site.op_type for site in model.sites.values()}
+    known = kinds <= OPERATORS.keys() and not kinds & _CHANGING and model.opsets.keys() <= _DOMAINS
+    return known and model.nbytes <= _LARGEST
