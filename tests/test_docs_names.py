@@ -30,7 +30,7 @@ TRTEXEC = "--bf16 --duration --fp16 --fp8 --int8 --iterations --onnx --verbose"
 POLYGRAPHY = (
     "--atol --check-error-stat --data-loader-script --fp-to-fp16 --layer-precisions --load-inputs --load-outputs"
     " --onnx-outputs --onnxrt --precision-constraints --rtol --save-inputs --save-outputs --show --trt --trt-outputs"
-    " --val-range"
+    " --val-range --artifacts --check --convert-to --fold-constants --mode --model-type --outputs --override-input-shapes --until"
 )
 # gh's, kubectl's, Polygraphy's, mypy's, pytest's
 OTHERS = "--log --prefix --save-input-blob --strict --timestamps --junitxml --parity-reports --parity-update"
