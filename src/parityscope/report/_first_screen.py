@@ -57,6 +57,7 @@ _CHANGED = {
 _SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
+_KEEP = "keep_in_fp32"
 _REAL = "DAT004"  # says that the error belongs to the test data
 _SAME = "Both sides are the same target and model."
 # Where causes of these families are, which have no layer.
@@ -373,7 +374,8 @@ def _shown_effect(repair: Mapping[str, Any]) -> str:
     """What was measured of a repair, or of its cause; "" where nothing was."""
     trial, cause = repair["trial"], repair["cause"]
     if trial:
-        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'])}"
+        kept = f"; {trial['note']}" if repair["repair"] == _KEEP and trial["note"] else ""
+        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'])}{kept}"
     if not cause:
         return ""
     told = f"goes from {cause['before']} to {cause['after']}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,8 @@ __all__ = ["repair_command", "verify_command", "view_repairs"]
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
 # What a repair that has no file of its own is called where a title stands; others are called as their file is.
-_TITLES = {"put_back": "put back what differs", "keep_in_fp32": "keep in FP32"}
+_KEEP = "keep_in_fp32"
+_TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32"}
 
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
 _PROVED, _WEAK = 0.9, 0.5
@@ -81,15 +83,20 @@ def repair_command(document: Mapping[str, Any]) -> str:
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
 
-def verify_command(document: Mapping[str, Any], file: str) -> str:
-    """The command that runs the repaired model `file` as the candidate was run, beside that one; "" where nobody knows how."""
+def verify_command(document: Mapping[str, Any], file: str, *, typed: bool = False) -> str:
+    """The command that runs the repaired model `file` as the candidate was run, beside that one; "" where nobody knows how.
+
+    With `typed` the file's own types say what is computed in, and not the target.
+    """
     asked = (document.get("question") or {}).get("asked") or {}
     path = clean((document.get("model") or {}).get("path") or "")
     ran = clean((document.get("candidate") or {}).get("target") or "")
     if not path or not ran or not file:
         return ""
     try:
-        after = format_target(with_option(parse_target(ran), "model", file))
+        target = parse_target(ran)
+        plain = replace(target, precision="", options=()) if typed else target
+        after = format_target(with_option(plain, "model", file))
     except ParityError:  # of a document from elsewhere
         return ""
     given = "".join(f" {word}" for word in _data_words(asked))
@@ -106,7 +113,7 @@ def _view_repair(
     # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32. What differs
     # in the candidate's own file it does not know.
     name = clean(repair.get("repair", ""))
-    searched = written if (trial and name != "put_back") or name == "keep_in_fp32" else ""
+    searched = written if (trial and name != "put_back") or name == _KEEP else ""
     shown: dict[str, Any] = {
         "repair": name,
         "title": _TITLES.get(name, name.replace("_", " ")),
@@ -153,7 +160,7 @@ def _with_file(
         return {**shown, "tools": rows_for(declared, "")}
     path = str(PurePath(folder, trial["file"]))
     within = trial["verdict"] == "within"
-    command = verify_command(document, path) if within else ""
+    command = verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
     tools = rows_for(declared, path if within else "")
     return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"], "tools": tools}
 

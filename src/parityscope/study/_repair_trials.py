@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.typed import HALF
 from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.case.model import load_model
@@ -18,6 +19,7 @@ from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import known_repairs
+from parityscope.repairs.keeping import KEEP, keep_around
 from parityscope.study._outputs import run_outputs
 from parityscope.study._verdicts import judge_pair, pair_of
 
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.examination import Examination
-    from parityscope.records import Diagnosis, Finding, OfferedRepair, Verdict
+    from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
 
 __all__ = ["REPAIRED", "try_repairs"]
 
 REPAIRED = "repaired.onnx"
 _TRIED = "tried.onnx"
+# Steps back from a node that is kept in FP32: what was flushed or overflowed before it is mended with it. Chosen: each is a run.
+_DEPTHS = (0, 8, 64)
 
 
 def try_repairs(examination: Examination) -> Diagnosis:
@@ -67,8 +71,45 @@ def try_repairs(examination: Examination) -> Diagnosis:
             else:
                 offers.append(offer)
         findings.append(replace(finding, repairs=tuple(offers)))
+    if best is None or best.verdict != "within":
+        findings, best = _try_keeping(examination, findings, best, skipped)
     told = tuple(_name_copy(finding, best) for finding in findings)
     return replace(diagnosis, findings=told, skipped=(*diagnosis.skipped, *skipped))
+
+
+def _try_keeping(
+    examination: Examination, findings: list[Finding], best: Trial | None, skipped: list[Skip]
+) -> tuple[list[Finding], Trial | None]:
+    """The findings with a trial of keeping in FP32 what a proved cause names, and the best trial; of the first cause alone.
+
+    Only where the candidate computes in the types of a file that is given to it: another would round what is kept.
+    """
+    declared = examination.case.policy.declared
+    place = next((at for at, one in enumerate(findings) if one.role == "cause"), None)
+    keeps = place is not None and any(offer.repair == KEEP for offer in findings[place].repairs)
+    if place is None or not keeps or declared not in HALF or not backend_named(examination.candidate.backend).simulates:
+        return findings, best
+    finding = findings[place]
+    tried: Trial | None = None
+    typed = replace(examination.candidate, precision="", options=())
+    for depth in _DEPTHS:
+        if time.monotonic() > examination.end or (tried is not None and tried.verdict == "within"):
+            break
+        try:
+            made = keep_around(examination.case.model, finding.site.node if finding.site else "", declared, depth)
+            trial = None if made is None else _try_copy(examination, *made, typed)
+        except ParityError as error:
+            skipped.append(Skip(what=f"trial of repair {KEEP}", reason=error.problem, fix=error.fix))
+            break
+        if trial is None:
+            break
+        best = _keep_better(examination.folder, best, trial)
+        if tried is None or _rank_of_trial(trial) < _rank_of_trial(tried):
+            tried = trial
+    if tried is None:
+        return findings, best
+    offers = tuple(replace(one, trial=tried) if one.repair == KEEP else one for one in finding.repairs)
+    return [*findings[:place], replace(finding, repairs=offers), *findings[place + 1 :]], best
 
 
 def _keep_better(folder: Path, best: Trial | None, tried: Trial | None) -> Trial | None:
@@ -102,23 +143,32 @@ def _name_copy(finding: Finding, best: Trial | None) -> Finding:
 
 
 def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair, skipped: list[Skip]) -> OfferedRepair:
-    import onnx_ir as ir
-
     candidate = examination.candidate
-    path = examination.folder / _TRIED
     try:
         model, note = _put_back(examination) if offer.repair == PUT_BACK else _apply_offer(examination, finding, offer)
         if note is None:
             skipped.append(Skip(what=f"repair {offer.repair}", reason="it cannot be applied to this node"))
             return offer
-        ir.save(model, path)
-        load_model(path)
-        others = [pair for pair in candidate.options if pair[0] != "model"]
-        target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
-        run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
+        return replace(offer, trial=_try_copy(examination, model, note, candidate))
     except ParityError as error:
         skipped.append(Skip(what=f"trial of repair {offer.repair}", reason=error.problem, fix=error.fix))
         return offer
+
+
+def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: Target) -> Trial:
+    """What a repaired copy leaves of the error when `candidate` runs it.
+
+    Raises:
+        ParityError: it cannot be run.
+    """
+    import onnx_ir as ir
+
+    path = examination.folder / _TRIED
+    ir.save(model, path)
+    load_model(path)
+    others = [pair for pair in candidate.options if pair[0] != "model"]
+    target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
+    run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
     before = max((pair.value("rel_l2") for pair in examination.outputs), default=math.nan)
     after = max((found.rel_l2 for found in run.statistics.values()), default=math.nan)
     verdicts: set[Verdict] = set()
@@ -135,8 +185,7 @@ def _try_offer(examination: Examination, finding: Finding, offer: OfferedRepair,
             )
             verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
-    trial = Trial(before=before, after=after, verdict=verdict, note=note)
-    return replace(offer, trial=trial)
+    return Trial(before=before, after=after, verdict=verdict, note=note)
 
 
 def _output_names(examination: Examination) -> Mapping[str, str]:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.records import Skip
 
-__all__ = ["KEPT_FORMATS", "TypedModel", "typed_model"]
+__all__ = ["HALF", "KEPT_FORMATS", "TypedModel", "typed_model"]
 
 KEPT_FORMATS = ("f32", "bf16", "f16")
 

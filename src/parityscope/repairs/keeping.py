@@ -1,0 +1,46 @@
+"""A node that a format breaks, and what makes and reads its values, in FP32; everything else in that format.
+
+A constant that vanishes or a value that overflows is put right where it stands, and what was broken in the same way before it
+with it: the nodes that are kept are the node, those that read what it gives, and those that lead to it, `depth` steps back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from parityscope.arithmetic.typed import typed_model
+from parityscope.case.graph import computing_nodes, node_name
+from parityscope.repairs.search.writing import typed_names
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from parityscope.case import Model
+
+__all__ = ["KEEP", "keep_around"]
+
+KEEP = "keep_in_fp32"
+
+
+def keep_around(model: Model, node: str, low: str, depth: int) -> tuple[ir.Model, str] | None:
+    """A strongly typed copy and how many nodes stay in FP32; None where the node has no format of its own.
+
+    Raises:
+        ParityError: the model cannot be written in `low`.
+    """
+    graph = model.graph()
+    names = {one: node_name(one, index) for index, one in enumerate(computing_nodes(graph))}
+    start = next((one for one, name in names.items() if name == node), None)
+    deciding = typed_names(graph, low)
+    if start is None or node not in deciding:
+        return None
+    held = {start, *(reader for value in start.outputs for reader, _ in value.uses())}
+    front = {start}
+    for _ in range(depth):
+        front = {
+            made for one in front for value in one.inputs if value is not None and (made := value.producer())
+        } - held
+        held |= front
+    kept = sorted({names[one] for one in held if one in names} & deciding)
+    made = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
+    return made.model, f"{len(kept)} of {len(deciding)} nodes stay in FP32"
