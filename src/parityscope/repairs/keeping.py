@@ -42,5 +42,5 @@ def keep_around(model: Model, node: str, low: str, depth: int) -> tuple[ir.Model
         } - held
         held |= front
     kept = sorted({names[one] for one in held if one in names} & deciding)
-    made = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
-    return made.model, f"{len(kept)} of {len(deciding)} nodes stay in FP32"
+    typed = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
+    return typed.model, f"{len(kept)} of {len(deciding)} nodes stay in FP32"
