@@ -52,6 +52,7 @@ def run_command(words: list[str]) -> int:
 def _run_words(words: list[str]) -> int:
     def work() -> object:
         from parityscope.cli._app import command
+        from parityscope.cli._streams import show_progress
         from parityscope.late_imports import import_late
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
@@ -59,6 +60,8 @@ def _run_words(words: list[str]) -> int:
         import_late("sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format")
         gc.set_threshold(_GARBAGE)
         meant = _take_model(words)
+        if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and len(words) > 1:
+            show_progress(f"parityscope {meant[0]}: starting", last=False)
         return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
 
     from parityscope.cli._output import release_claims

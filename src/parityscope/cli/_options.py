@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli._streams import show_progress
 from parityscope.errors import ParityError
 from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
@@ -19,7 +17,6 @@ from parityscope.private_folders import scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.backends.recording import Progress
     from parityscope.records import Budget
 
 ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx).", show_default=False)]
@@ -180,16 +177,3 @@ def folder_for(model: Path, study: Path | None) -> Path:
     """Where the study goes; of two in one second, `prepare_folder` gives the later one a number."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     return study or Path(f"parityscope-{model.stem}-{stamp}")
-
-
-def progress_for(*, quiet: bool) -> Progress:
-    """Progress on stderr, on a terminal only."""
-    from parityscope.backends.recording import ignore_progress
-
-    if quiet or not sys.stderr.isatty():
-        return ignore_progress
-
-    def show(what: str, step: int, steps: int) -> None:
-        show_progress(f"{what} {step}/{steps}" if steps else what, last=step >= steps)
-
-    return show

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.cli import _options as o
 from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli._output import command_line
+from parityscope.cli._progress import progress_for
 
 if TYPE_CHECKING:
     from parityscope.request import Request
@@ -98,7 +99,7 @@ def answer_request(request: Request, delivery: Delivery) -> int:
             opened,
             question=question_of(opened, Path.cwd()),
             command=command_line(),
-            progress=o.progress_for(quiet=delivery.quiet),
+            progress=progress_for(quiet=delivery.quiet),
         )
         # Only what was recorded or noted of intermediate tensors is worth going on from.
         facts = run_facts(asked) if request.goes_to("tensors") else None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ReaderGoneError", "print_drawn", "show_progress", "standard_streams"]
 
 _DESCRIPTORS = (0, 1, 2)
+_shown: dict[str, bool] = {}  # whether a line of progress stands on the terminal
 
 
 class ReaderGoneError(Exception):
@@ -52,6 +53,7 @@ class _Shown(io.TextIOBase):
     def write(self, text: str) -> int:
         if not isinstance(text, str):  # who looks for a stream of bytes finds out so
             raise TypeError(f"a text stream cannot write {type(text).__name__}")
+        _clear_progress()
         self.draw(make_visible(text))
         return len(text)
 
@@ -99,6 +101,7 @@ def standard_streams() -> Iterator[None]:
 
 def print_drawn(text: str) -> None:
     """Prints to stdout a text that has colours: what it shows must be visible already."""
+    _clear_progress()
     if isinstance(sys.stdout, _Shown):
         sys.stdout.draw(text)
     else:
@@ -106,10 +109,16 @@ def print_drawn(text: str) -> None:
 
 
 def show_progress(text: str, *, last: bool) -> None:
-    """Writes one line over the one before, on a terminal's stderr."""
+    """Writes one line over the one before, on a terminal's stderr; one that is not the `last` goes before anything is printed."""
     if isinstance(sys.stderr, _Shown):
         sys.stderr.draw(f"\r\x1b[K{make_visible(text)}" + ("\n" if last else ""))
         sys.stderr.flush()
+        _shown["line"] = bool(text) and not last
+
+
+def _clear_progress() -> None:
+    if _shown.pop("line", False):
+        show_progress("", last=False)
 
 
 def _is_open(number: int) -> bool:

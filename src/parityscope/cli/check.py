@@ -11,6 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
+from parityscope.cli._progress import progress_for
 from parityscope.errors import EXIT_OF, Exit
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def command(
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,
-        progress=o.progress_for(quiet=quiet),
+        progress=progress_for(quiet=quiet),
     )
     outcomes = _run_pairs(pairs, entries, settings, live=format_name == "text")
     document = check_document(

@@ -11,6 +11,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli._output import command_line
+from parityscope.cli._progress import progress_for
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Finding, Skip, Target
@@ -73,7 +74,7 @@ def command(
         with open_request(request) as asked:
 
             def work(folder: Path) -> dict[str, Any]:
-                progress = o.progress_for(quiet=quiet)
+                progress = progress_for(quiet=quiet)
                 document = examine_request(replace(asked, folder=folder, command=command_line(), progress=progress))
                 return _tell_claims(document, sides, _compare_claims(asked, sides))
 

@@ -11,6 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import command_line
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 
@@ -88,7 +89,7 @@ def _repeat_experiment(
             replaced=options,
             again=command_line(),
             seconds=seconds,
-            progress=o.progress_for(quiet=quiet),
+            progress=progress_for(quiet=quiet),
         )
 
 

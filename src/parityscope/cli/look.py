@@ -9,6 +9,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _look_document(model: Model, taken: Inputs, given: str, nbytes: int, *, quie
     words = {"version": __version__, "command": command_line()}
     said = lint_document(lint(model.path, _FORMATS, loaded=True), **words)
     settings = ForecastSettings(memory=nbytes, draws=1)
-    found = forecast(model, taken, _FORMATS, settings, progress=o.progress_for(quiet=quiet))
+    found = forecast(model, taken, _FORMATS, settings, progress=progress_for(quiet=quiet))
     data = given or next(
         (str(model.path.parent / name) for name in [next(iter(taken)).name] if name.endswith(".npz")), ""
     )

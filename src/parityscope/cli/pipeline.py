@@ -11,6 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import command_line
+from parityscope.cli._progress import progress_for
 from parityscope.errors import EXIT_OF, ParityError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def command(
             memory=budget,
             seconds=seconds,
             command=command_line(),
-            progress=o.progress_for(quiet=quiet),
+            progress=progress_for(quiet=quiet),
         )
         _write_files(scratch, document, found, keep_tensors=keep_tensors)
     print(

@@ -12,6 +12,7 @@ from parityscope.cli import _options as o
 from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _predict_document(
 
     model = load_model(path)
     loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
-    found = forecast(model, loaded, names, settings, progress=o.progress_for(quiet=quiet))
+    found = forecast(model, loaded, names, settings, progress=progress_for(quiet=quiet))
     held = forecast_document(found, model, loaded, version=__version__, command=command_line())
     return held | _network_of(path, network, loaded, held, scratch / _LOG) if network else held
 

@@ -14,6 +14,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_file, command_line, terminal_width
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.whole_files import write_whole
@@ -96,7 +97,7 @@ def _reduce_study(
     from parityscope.study.reduction import reduce_study
 
     document = load_study(study).document
-    progress = o.progress_for(quiet=quiet)
+    progress = progress_for(quiet=quiet)
     return reduce_study(
         document, home, replaced=options, again=command_line(), runs=runs, repeats=repeats, progress=progress
     )
@@ -117,7 +118,7 @@ def _reduce_model(
     words: dict[str, Any] = dict(options)
     request = Request(**words, memory=o.size_of(memory))
     with open_request(request) as asked:
-        known = replace(asked, folder=home / "examination", progress=o.progress_for(quiet=quiet))
+        known = replace(asked, folder=home / "examination", progress=progress_for(quiet=quiet))
         return reduce_examination(known, examine_request(known), home, runs=runs, repeats=repeats)
 
 

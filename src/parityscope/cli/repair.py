@@ -11,6 +11,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
+from parityscope.cli._progress import progress_for
 from parityscope.cli._repair_asked import (
     aim_of,
     budgets_asked,
@@ -187,7 +188,7 @@ def _outcome_of(
     from parityscope.repairs.plan_certified import certified_plan
     from parityscope.repairs.search import search_repair
 
-    progress = o.progress_for(quiet=quiet)
+    progress = progress_for(quiet=quiet)
     if plan is None:
         return search_repair(task, folder, output, progress)
     return certified_plan(plan, task, folder, output, progress)

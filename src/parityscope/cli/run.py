@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.memory import allow_memory
 
@@ -71,7 +72,7 @@ def command(
             wanted = recording.RecordingRequest(
                 samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget
             )
-            trace = record_trace(case.model, case.inputs, chosen, wanted, o.progress_for(quiet=quiet))
+            trace = record_trace(case.model, case.inputs, chosen, wanted, progress_for(quiet=quiet))
             if not trace.names:
                 raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
             held = {name: trace.get(sample.index, name) for name in trace.names}

@@ -10,6 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._output import command_line, hand_over
+from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
@@ -129,6 +130,6 @@ def _verify_document(
             Targets(reference=asked.reference, before=first, after=asked.candidate),
             settings,
             folder=Path(scratch),
-            progress=o.progress_for(quiet=quiet),
+            progress=progress_for(quiet=quiet),
         )
         return verification_document(found, asked.case, version=__version__, command=command_line())

@@ -1,0 +1,80 @@
+"""Progress on stderr: one line that stays in place on a terminal, and elsewhere a line a minute, so that a log shows life.
+
+`step 3 · replaying 12/40 · 0:14 · about 0:32 left`: which stage it is, what it does, how long the command has run, and what this
+stage will still take if it goes on as it did. What is known already (the verdict, the place, a cause) keeps its line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from parityscope.cli._streams import show_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from parityscope.backends.recording import Progress
+
+__all__ = ["describe_step", "progress_for"]
+
+_HEARTBEAT = 60.0  # seconds between two lines where there is no terminal
+_SOON = 5.0  # seconds of a stage below which nothing is said of what is left: it is over before it is read; chosen
+
+
+@dataclass(slots=True)
+class _Watch:
+    """What was seen so far; `stage_began` and `told` are times of the clock."""
+
+    began: float
+    stage_began: float
+    told: float
+    stages: list[str] = field(default_factory=list)
+
+
+def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """Progress on stderr; `clock` gives seconds."""
+    from parityscope.backends.recording import ignore_progress
+
+    if quiet:
+        return ignore_progress
+    now = clock()
+    watch = _Watch(began=now, stage_began=now, told=now)
+    terminal = sys.stderr.isatty()
+
+    def show(what: str, step: int, steps: int) -> None:
+        now = clock()
+        if not steps:
+            if terminal:
+                show_progress(what, last=True)
+            return
+        if not watch.stages or watch.stages[-1] != what:
+            watch.stages.append(what)
+            watch.stage_began = now
+        line = describe_step(
+            f"step {len(watch.stages)} · {what}", step, steps, elapsed=now - watch.began, stage=now - watch.stage_began
+        )
+        if terminal:
+            show_progress(line[: shutil.get_terminal_size().columns - 1] if step < steps else "", last=False)
+        elif now - watch.told >= _HEARTBEAT:
+            watch.told = now
+            print(f"parityscope: {line}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def describe_step(what: str, step: int, steps: int, *, elapsed: float, stage: float) -> str:
+    """The line; `elapsed` seconds of the command and `stage` seconds of what is done now."""
+    line = f"{what} {step}/{steps} · {_format_clock(elapsed)}"
+    if not 0 < step < steps or stage < _SOON:
+        return line
+    return f"{line} · about {_format_clock(stage / step * (steps - step))} left"
+
+
+def _format_clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
