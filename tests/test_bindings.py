@@ -80,8 +80,12 @@ def test_the_founding_case_from_the_command_line(tmp_path: Path, capfd: pytest.C
     assert [one["code"] for one in found if one["role"] == "cause"] == ["BND001"]
 
 
-# Token types are two: a model that gets token numbers there refuses them, in the deployment as here.
-ORDERS = [order for order in itertools.permutations(TOKENS) if order != TOKENS and order[2] != "input_ids"]
+# Token types are two: a model that gets token numbers there refuses them, in the deployment as here. One order is the founding
+# case's, above.
+FOUNDING = ("input_ids", "token_type_ids", "attention_mask")
+ORDERS = [
+    order for order in itertools.permutations(TOKENS) if order not in {TOKENS, FOUNDING} and order[2] != "input_ids"
+]
 
 
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)

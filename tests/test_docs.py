@@ -1,26 +1,15 @@
 """The pages are true: every command and every Python block of README.md and docs/*.md is run.
 
-Markers in the Markdown, just before a block and invisible to the reader:
-
-* `<!-- file: NAME -->`             the block is the file NAME, which all pages may use;
-* `<!-- not run: REASON -->`        the block is not run;
-* `<!-- not run (WORD): REASON -->` commands of the block that begin with WORD are not run;
-* `<!-- output -->`                 the `text` block is what the block before it prints on stdout, exactly.
-
-`console` blocks hold commands behind "$ "; `python` blocks are run as scripts; other languages are not run. `make` is left to
-CI. docs/recorder.md's Python and C++ are run by test_recorder.py, here are only its commands. The Chinese README shows
-the same code as the English one.
+`pages.py` says how a page marks what is a file, an output, or not run. `console` blocks hold commands behind "$ "; `python`
+blocks are run as scripts; other languages are not run. `make` is left to CI. docs/recorder.md's Python and C++ are run by
+test_recorder.py, here are only its commands; what test_fairness.py and test_founding_preprocessing.py work through and look at
+more closely is not run here again. The Chinese README shows the same code as the English one.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +17,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from pages import CHINESE, ENGLISH, OUTCOMES, PAGES, ROOT, RUN, Block, blocks, run
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -37,47 +27,7 @@ from parityscope.case.formats.polygraphy import write_inputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-ROOT = Path(__file__).resolve().parents[1]
-ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
-PAGES = (ENGLISH, *sorted((ROOT / "docs").glob("*.md")))
-BLOCK = re.compile(
-    r"(?:^<!-- (?P<marker>(?:file|not run|output)\b.*?) -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
-RUN = {"console", "python", "bash", "sh", "shell"}
-OUTCOMES = {0: "within policy, or done", 1: "beyond policy", 3: "something was not judged"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A fenced block and the marker before it."""
-
-    page: str
-    language: str
-    code: str
-    marker: str
-
-    @property
-    def file(self) -> str:
-        return self.marker.removeprefix("file: ") if self.marker.startswith("file: ") else ""
-
-    def commands(self) -> list[str]:
-        """The commands that are to be run."""
-        shown = re.findall(r"^\$ ((?:.*\\\n)*.*)$", self.code, re.MULTILINE)
-        left_out = ["make"]
-        if named := re.match(r"not run \((\w+)\): ", self.marker):
-            left_out.append(named[1])
-        elif self.marker.startswith("not run: "):
-            return []
-        return [command for command in shown if command.split()[0] not in left_out]
-
-
-def blocks(page: Path) -> list[Block]:
-    return [
-        Block(page=page.name, language=found["language"], code=found["code"], marker=found["marker"] or "")
-        for found in BLOCK.finditer(page.read_text(encoding="utf-8"))
-    ]
+    from pathlib import Path
 
 
 def small_model(kind: type[np.floating]) -> onnx.ModelProto:
@@ -153,22 +103,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def desk(prepared: Path, tmp_path: Path) -> Path:
     return shutil.copytree(prepared, tmp_path / "desk", symlinks=True)
-
-
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """`command` in a shell that finds the programs of this environment first; the shell does no more than that."""
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(
-        ["/bin/sh", "-c", command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PATH": search},
-    )
-    for study in folder.glob("parityscope-*"):  # two in one second would be called alike
-        shutil.rmtree(study)
-    return done
 
 
 def runnable(page: Path) -> Iterator[tuple[Block, list[str]]]:

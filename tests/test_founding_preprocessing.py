@@ -17,6 +17,7 @@ from PIL import Image
 
 from command_line import exit_status
 from detection_metric import Detections, mean_average_precision
+from pages import ROOT, work_through
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
@@ -125,12 +126,9 @@ def test_the_metric_falls_as_its_readme_says(
 def desk(
     network: onnxruntime.InferenceSession, images: list[Image.Image], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Of each preprocessing the recorded inputs and outputs of the first images, and the images."""
+    """Of each preprocessing the recorded inputs and outputs of the first images."""
     folder = tmp_path_factory.mktemp("rtdetr")
-    (folder / "images").mkdir()
     for number, image in enumerate(images[:JUDGED]):
-        source = DATA / "images" / f"{number:03d}.jpg"
-        (folder / "images" / source.name).write_bytes(source.read_bytes())
         for name in PREPARED:
             array = as_input(image, name)
             logits, boxes = network.run(None, {"images": array})
@@ -155,7 +153,7 @@ def diagnosed(desk: Path, capfd: pytest.CaptureFixture[str], *words: str) -> dic
 def test_from_outputs_alone_the_channels_are_named_and_no_precision_is_blamed(
     desk: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    found = diagnosed(desk, capfd, "--candidate", f"saved?path={desk / 'bgr' / 'outputs'}")
+    found = diagnosed(desk, capfd, "--candidate", f"saved?path={desk / 'bgr' / 'outputs'}", "--samples", "2")
     first = found["findings"][0]
     assert (first["code"], first["role"]) == ("PRE001", "cause")
     assert first["details"]["words"] == "the deployment exchanges channels 0 and 2 (BGR for RGB)"
@@ -166,15 +164,17 @@ def test_from_outputs_alone_the_channels_are_named_and_no_precision_is_blamed(
 
 
 def test_with_the_images_four_faults_at_once_are_named_and_the_recipe_repairs_them(
-    desk: Path,
     network: onnxruntime.InferenceSession,
     images: list[Image.Image],
     truth: list[Detections],
-    capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    outputs = f"saved?path={desk / 'four' / 'outputs'}"
-    found = diagnosed(desk, capfd, "--candidate", outputs, "--images", str(desk / "images"))
+    """As docs/case-rtdetr.md shows it, whose deployment is `four_at_once`."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "data").symlink_to(ROOT / "tests" / "data")
+    words = ("--study", "study", "--quiet")
+    assert work_through(ROOT / "docs" / "case-rtdetr.md", tmp_path, "parityscope diagnose ", *words) == 1
+    found = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
     first = found["findings"][0]
     assert (first["code"], first["role"]) == ("PRE001", "cause")
     assert "letterboxes the image into 320 x 320, filled with 0 on the right and below" in first["claim"]
