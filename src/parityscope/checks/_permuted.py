@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import output_distance
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,12 @@ def find_permutation(pairs: Sequence[Both], limit: float) -> tuple[str, float] |
     """
     if len(pairs) < _FEWEST or len({side.shape for pair in pairs for side in pair}) != 1:
         return None
-    before = min(output_distance(mine, its) for mine, its in pairs)
+    before = min(distance_between(mine, its) for mine, its in pairs)
     for axis in range(pairs[0][0].ndim):
         order = _match_places(pairs, axis)
         if order is None:
             continue
-        left = max(output_distance(np.take(mine, order, axis=axis), its) for mine, its in pairs)
+        left = max(distance_between(np.take(mine, order, axis=axis), its) for mine, its in pairs)
         if left <= limit and left * _FALL <= before:
             moved = np.flatnonzero(order != np.arange(len(order)))
             said = ", ".join(f"{place} is the model's {order[place]}" for place in moved[:_SHOWN])

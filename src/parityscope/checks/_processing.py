@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import output_distance
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ def explain_processing(pairs: Sequence[Both], limit: float) -> Processed | None:
     """What explains the candidate's outputs on all samples, to a relative L2 error of `limit`; None if nothing does."""
     if any(mine.shape != its.shape or mine.size == 0 for mine, its in pairs):
         return None
-    before = min(output_distance(mine, its) for mine, its in pairs)
+    before = min(distance_between(mine, its) for mine, its in pairs)
     tried = (
         _explain_integers(pairs) if all(mine.dtype.kind in "iu" for mine, _ in pairs) else _explain_floats(pairs, limit)
     )
@@ -62,11 +62,11 @@ def _explain_floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
         return
     wide = [(mine.astype(np.float64), its.astype(np.float64)) for mine, its in pairs]
     for words, function in _final_functions(wide[0][0].ndim):
-        once_more = [output_distance(function(mine), its) for mine, its in wide]
+        once_more = [distance_between(function(mine), its) for mine, its in wide]
         yield Processed(words=f"went through {words} once more than the model says", error=max(once_more))
         # What a function makes of the candidate says nothing where it is saturated.
         if all(_has_enough_values(mine) for mine, _ in wide):
-            once_less = [output_distance(mine, function(its)) for mine, its in wide]
+            once_less = [distance_between(mine, function(its)) for mine, its in wide]
             yield Processed(words=f"is what {words} has yet to be applied to", error=max(once_less))
     yield from _fit_one_number(wide, limit)
     yield from _fit_decimal_grid(pairs, wide, limit)
@@ -119,13 +119,13 @@ def _fit_one_number(wide: Sequence[Both], limit: float) -> Iterator[Processed]:
     if abs(factor) > limit:
         yield Processed(
             words=f"is {factor:.6g} times the model's throughout",
-            error=max(output_distance(reference * factor, candidate) for reference, candidate in wide),
+            error=max(distance_between(reference * factor, candidate) for reference, candidate in wide),
             factor=factor,
         )
     added = float((its - mine).mean())
     yield Processed(
         words=f"is the model's plus {added:.6g} throughout",
-        error=max(output_distance(reference + added, candidate) for reference, candidate in wide),
+        error=max(distance_between(reference + added, candidate) for reference, candidate in wide),
     )
 
 

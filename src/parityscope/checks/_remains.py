@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.checks._reproducing import output_distance
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def remains_by_sample(bench: Bench, output: str, limit: float) -> Iterator[tuple
     previous: list[np.ndarray] = []
     for place, index in enumerate(bench.samples):
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
-        error = np.inf if reference is None or candidate is None else output_distance(reference, candidate)
+        error = np.inf if reference is None or candidate is None else distance_between(reference, candidate)
         if reference is None or candidate is None or reference.shape != candidate.shape:
             yield place, error, None
         elif error > limit:
@@ -81,8 +81,8 @@ def _whole_old_answers(
 ) -> Iterator[Remains]:
     """The candidate as the sample before's, as near as arithmetic is: the old answer has its own rounding."""
     for values in previous:
-        near = output_distance(values, candidate)
-        if near <= limit and near * _NEARER <= output_distance(reference, candidate):
+        near = distance_between(values, candidate)
+        if near <= limit and near * _NEARER <= distance_between(reference, candidate):
             yield Remains(kind="before", words="is the sample before's", start=0, error=0.0)
 
 
@@ -104,8 +104,8 @@ def _longest_near_tail(
         start = _find_tail_start(np.abs(found - held) > off)
         if not 0 < start < found.size or int((np.abs(right - found)[start:] > off).sum()) < _FLOATS:
             continue
-        near, far = output_distance(held[start:], found[start:]), output_distance(right[start:], found[start:])
-        error = output_distance(right[:start], found[:start])
+        near, far = distance_between(held[start:], found[start:]), distance_between(right[start:], found[start:])
+        error = distance_between(right[:start], found[:start])
         if near <= limit and near * _NEARER <= far and error <= limit:
             words = f"is right up to element {start} of {found.size} and is the sample before's from there on"
             yield Remains(kind="before", words=words, start=start, error=error)
@@ -123,7 +123,7 @@ def _longest_equal_tail(
             continue
         if kind == "repeated" and (right[start:] == right[-1]).all():
             continue  # the right answer is one value there too: a wrong one was computed as well as not
-        error = output_distance(right[:start], found[:start]) if start else 0.0
+        error = distance_between(right[:start], found[:start]) if start else 0.0
         if error <= limit:
             words = f"was never written: it is {whose} throughout" if kind != "before" else f"is {whose}"
             if start:

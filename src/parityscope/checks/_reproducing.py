@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Shown
-from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, error_distance, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +37,6 @@ __all__ = [
     "measure_misfit",
     "nonsense_fits",
     "odds_of_accident",
-    "output_distance",
     "show_refuted",
     "show_supported",
     "wrong_samples",
@@ -107,26 +105,13 @@ def limit_of(scene: Scene, output: str, *, coarser: bool = False) -> float:
     return _CHANGED * max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
 
 
-def output_distance(reference: np.ndarray, candidate: np.ndarray) -> float:
-    """Relative L2 distance (share of unequal elements for integers); infinite if they cannot be compared."""
-    if reference.shape != candidate.shape:
-        return math.inf
-    try:
-        found = measure_pair(reference, candidate, channel_axis=None)
-    except ValueError:
-        return math.inf
-    if found.nonfinite_reference or found.nonfinite_candidate:
-        return math.inf
-    return error_distance(found)
-
-
 def measure_misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
     """The misfit of `outputs` to the candidate's, over all outputs that both have."""
     worst = Misfit(error=math.inf, over=math.inf)
     shared = [name for name in outputs if name in candidate]
     candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
     if shared:
-        errors = {name: output_distance(outputs[name], candidate[name]) for name in shared}
+        errors = {name: distance_between(outputs[name], candidate[name]) for name in shared}
         over = max(error / limit_of(scene, name, coarser=coarser) for name, error in errors.items())
         worst = Misfit(error=max(errors.values()), over=over)
     return worst
@@ -240,7 +225,7 @@ def _bits_told(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
         if found is None or found.shape != expected.shape or found.size == 0:
             continue
         limit = limit_of(scene, name)
-        error = output_distance(expected, found)
+        error = distance_between(expected, found)
         # The same value everywhere fits whatever makes the network dead, and NaN whatever breaks it.
         finite = np.isfinite(found) if found.dtype.kind == "f" else np.ones(found.shape, bool)
         values = found[finite]

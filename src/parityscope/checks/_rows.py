@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit, output_distance
+from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,7 +78,7 @@ def _take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def furthest_row(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
     """The row from `start` on that is furthest from its own answer."""
     parted = [
-        Uneven(words="", output=name, row=row, error=output_distance(array[row], candidate[name][row]))
+        Uneven(words="", output=name, row=row, error=distance_between(array[row], candidate[name][row]))
         for name, array in reference.items()
         if name in candidate and array.ndim and candidate[name].shape == array.shape
         for row in range(start, len(array))
@@ -145,7 +146,7 @@ def _uneven_among_equals(scene: Scene, outputs: Arrays, rows: int) -> Uneven | N
         if array.ndim == 0 or len(array) != rows:
             continue
         for row in range(1, rows):
-            error = output_distance(array[0], array[row])
+            error = distance_between(array[0], array[row])
             if error > _limit_between_rows(scene, name) and (worst is None or error > worst.error):
                 worst = Uneven(words="identical rows get different answers", output=name, row=row, error=error)
     return worst
@@ -155,7 +156,7 @@ def _compare_two_rows(scene: Scene, first: Arrays, second: Arrays, row: int, oth
     for name, array in first.items():
         if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
             continue
-        error = output_distance(array[row], second[name][other])
+        error = distance_between(array[row], second[name][other])
         if error > _limit_between_rows(scene, name):
             return Uneven(words=words, output=name, row=row, error=error)
     return None

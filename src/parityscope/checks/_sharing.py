@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.checks import Claim, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.checks._reproducing import ORDER, RUN_S, output_distance
+from parityscope.checks._reproducing import ORDER, RUN_S
 from parityscope.comparison.rows import make_aligner
-from parityscope.expectation import FAR, FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FAR, FLOAT32_ROUNDING, distance_between, margin_of
 from parityscope.expectation.expecting import expect_error
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
     ours, plain = twice()
     align = make_aligner(scene.policy.matched if scene.policy else ())
     other = align(ours, plain)
-    errors = {name: output_distance(ours[name], other[name]) for name in ours if name in other}
+    errors = {name: distance_between(ours[name], other[name]) for name in ours if name in other}
     far = {name: error for name, error in errors.items() if error > FAR * FLOAT32_ROUNDING}
     first = scene.inputs.indices[:1]
     moved: Mapping[str, float] = {}

@@ -43,11 +43,11 @@ from parityscope.checks._reproducing import (
     changed_run,
     limit_of,
     measure_misfit,
-    output_distance,
     show_refuted,
     show_supported,
 )
 from parityscope.errors import ParityError
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -231,14 +231,14 @@ def _match_outputs(scene: Scene, reference: Mapping[str, np.ndarray], candidate:
     """For every output that is wrong, the one output whose values it has; nothing if one of them has none or several."""
     found: dict[str, str] = {}
     for name, held in candidate.items():
-        if name not in reference or output_distance(reference[name], held) <= limit_of(scene, name):
+        if name not in reference or distance_between(reference[name], held) <= limit_of(scene, name):
             continue
         fits = [
             other
             for other, values in reference.items()
             if other != name
             and values.dtype == reference[name].dtype
-            and output_distance(values, held) <= limit_of(scene, other)
+            and distance_between(values, held) <= limit_of(scene, other)
             and held.size > 1
         ]
         if len(fits) != 1:

@@ -29,7 +29,8 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
-from parityscope.checks._reproducing import RUN_S, limit_of, output_distance
+from parityscope.checks._reproducing import RUN_S, limit_of
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def outliers_of(reference: np.ndarray, candidate: np.ndarray, limit: float) -> t
         return ()
     left = c.copy()
     left[order[:needed]] = r[order[:needed]]
-    if output_distance(r, left) > limit:
+    if distance_between(r, left) > limit:
         # More of the same few may be needed to come down to rounding.
         left[order] = r[order]
-        if output_distance(r, left) > limit:
+        if distance_between(r, left) > limit:
             return ()
         needed = most
     named = order[:needed][energy[order[:needed]] > 0]
@@ -106,7 +107,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     worst, least, size = 0.0, 0.0, 0
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
-        if reference is None or candidate is None or (error := output_distance(reference, candidate)) <= limit:
+        if reference is None or candidate is None or (error := distance_between(reference, candidate)) <= limit:
             continue
         places = outliers_of(reference, candidate, limit)
         if not places:
@@ -115,7 +116,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         kept = np.array(candidate, copy=True)
         for place in places:
             kept[place] = reference[place]
-        least = max(least, output_distance(reference, kept))
+        least = max(least, distance_between(reference, kept))
         size = reference.size
         named.append((index, places))
     if not named:
@@ -129,7 +130,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         "the others are "
         f"within {format_number(least)} (relative L2), which the arithmetic explains"
     )
-    before = max(output_distance(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
+    before = max(distance_between(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
     share = max(0.0, 1.0 - (least / before) ** 2)
     blamed = scene.localization.suspects if scene.localization else ()
     elsewhere = any((one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output for one in blamed)

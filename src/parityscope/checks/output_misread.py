@@ -37,7 +37,8 @@ from parityscope.checks._common import format_number
 from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._permuted import find_permutation
 from parityscope.checks._readings import misreadings_of
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def explain_misreading(reference: np.ndarray, candidate: np.ndarray, limit: floa
 
     `limit` is the relative L2 error that the arithmetic explains.
     """
-    error = output_distance(reference, candidate)
+    error = distance_between(reference, candidate)
     for words, left in _try_readings(reference, candidate, limit) if error > limit else ():
         if left <= limit and left * _FALL <= error:
             return words, left
@@ -79,7 +80,7 @@ def _try_readings(reference: np.ndarray, candidate: np.ndarray, limit: float) ->
     if not found <= right * (1.0 + limit):
         return
     for words, changed in misreadings_of("layout", reference, None):
-        yield words, output_distance(changed, candidate)
+        yield words, distance_between(changed, candidate)
     if found < right * (1.0 - limit):
         return
     for axes in _axis_orders(reference.ndim):
@@ -92,10 +93,10 @@ def _try_readings(reference: np.ndarray, candidate: np.ndarray, limit: float) ->
             if changed.tobytes() != reference.tobytes():
                 yield (
                     f"was {words} with its axes in the order {named} on one side only",
-                    output_distance(changed, candidate),
+                    distance_between(changed, candidate),
                 )
     if reference.size > 1 and len(np.unique(reference)) >= _DISTINCT and reference.dtype.kind in "fiu":
-        alike = output_distance(np.sort(reference, axis=None), np.sort(candidate, axis=None))
+        alike = distance_between(np.sort(reference, axis=None), np.sort(candidate, axis=None))
         yield f"{_UNORDERED} the right values in another order", alike
 
 
@@ -123,7 +124,7 @@ def _read_as_other_types(reference: np.ndarray, candidate: np.ndarray) -> Iterat
             continue
         with np.errstate(over="ignore", invalid="ignore"):
             read = held[: count * other.itemsize].view(other).astype(reference.dtype)
-        left = output_distance(reference.reshape(-1)[:count], read)
+        left = distance_between(reference.reshape(-1)[:count], read)
         # What was written in a narrower type is rounded to it, whatever was declared.
         rounded = other.kind == "f" and other.itemsize < reference.dtype.itemsize and left <= float(np.finfo(other).eps)
         yield f"was written as {other} and read as {candidate.dtype}", 0.0 if rounded else left
@@ -182,11 +183,11 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
             return show_refuted(None, f"sample {index} has no output to compare")
-        if output_distance(reference, candidate) > limit:
+        if distance_between(reference, candidate) > limit:
             wrong[index] = reference, candidate
     if not wrong:
         return show_refuted(None, "no sample of this output is wrong")
-    error = max(output_distance(*pair) for pair in wrong.values())
+    error = max(distance_between(*pair) for pair in wrong.values())
     before = Misfit(error=error, over=error / limit)
     found = {index: explain_misreading(*pair, limit) for index, pair in wrong.items()}
     words, left = next(iter(found.values()))[0], max(left for _, left in found.values())

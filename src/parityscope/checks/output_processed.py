@@ -33,8 +33,9 @@ from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._processing import explain_processing
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
 from parityscope.errors import ParityError
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -84,11 +85,11 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or reference.shape != candidate.shape:
             return show_refuted(None, f"sample {index} has no output to compare")
-        if output_distance(reference, candidate) > limit:
+        if distance_between(reference, candidate) > limit:
             pairs.append((reference, candidate))
     if not pairs:
         return show_refuted(None, "no sample of this output is wrong")
-    worst = max(output_distance(reference, candidate) for reference, candidate in pairs)
+    worst = max(distance_between(reference, candidate) for reference, candidate in pairs)
     before = Misfit(error=worst, over=worst / limit)
     found = explain_processing(pairs, limit)
     if found is None:
@@ -132,7 +133,9 @@ def _is_handed_on(scene: Scene, bench: Bench, output: str) -> bool:
         return False
     reference = bench.reference(index).get(output)
     return (
-        found is not None and reference is not None and output_distance(reference * 2, found) <= limit_of(scene, output)
+        found is not None
+        and reference is not None
+        and distance_between(reference * 2, found) <= limit_of(scene, output)
     )
 
 

@@ -35,6 +35,7 @@ from parityscope.checks._preprocessing.naming import NamedDifference, name_diffe
 from parityscope.checks._preprocessing.repairing import affine_details, describe_precision, repairs_of
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,11 +124,11 @@ def _worst_errors(scene: Scene, indices: Sequence[int], named: Sequence[NamedDif
 
 
 def _worst_distance(scene: Scene, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
-    from parityscope.checks._reproducing import output_distance
 
     candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
     return max(
-        (output_distance(outputs[name], candidate[name]) for name in outputs if name in candidate), default=float("inf")
+        (distance_between(outputs[name], candidate[name]) for name in outputs if name in candidate),
+        default=float("inf"),
     )
 
 

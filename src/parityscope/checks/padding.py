@@ -34,11 +34,11 @@ from parityscope.checks._reproducing import (
     Misfit,
     limit_of,
     measure_misfit,
-    output_distance,
     show_refuted,
     show_supported,
 )
 from parityscope.errors import ParityError
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _worst_distance(
         other = second.get(name)
         if other is None or array.shape != other.shape or (lengths[0] != lengths[1] and lengths[0] in array.shape[1:]):
             continue
-        error = output_distance(array, other)
+        error = distance_between(array, other)
         found = (error, error / limit_of(scene, name))
         worst = found if worst is None or found[1] > worst[1] else worst
     return worst

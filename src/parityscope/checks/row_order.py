@@ -28,8 +28,9 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.checks._reproducing import limit_of, output_distance
+from parityscope.checks._reproducing import limit_of
 from parityscope.comparison.rows import match_outputs, match_rows, row_axis
+from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -99,8 +100,8 @@ def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
         orders = match_rows([reference[name] for name in both], [candidate[name] for name in both]) or []
         moved += sum(int((order != np.arange(len(order))).sum()) for order in orders)
         rows += sum(map(len, orders))
-        before = max(before, *(output_distance(reference[name], candidate[name]) for name in both))
-        after = max(after, *(output_distance(reference[name], paired[name]) for name in both))
+        before = max(before, *(distance_between(reference[name], candidate[name]) for name in both))
+        after = max(after, *(distance_between(reference[name], paired[name]) for name in both))
         same = same and all(_have_the_same_rows(scene, name, reference[name], paired[name]) for name in both)
     told = (
         f"{moved:,} of {rows:,} rows moved; by position the error is {format_number(before)}, row by row "
@@ -114,7 +115,7 @@ def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
 def _have_the_same_rows(scene: Scene, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
     """Whether the rows, once paired, are the same ones."""
     if reference.dtype.kind == "f":
-        return output_distance(reference, paired) <= limit_of(scene, name, coarser=True)
+        return distance_between(reference, paired) <= limit_of(scene, name, coarser=True)
     axis = row_axis([reference.shape]) or 0
     others = (reference != paired).reshape(*reference.shape[: axis + 1], -1).any(axis=-1)
     return float(others.mean()) <= _OTHERS

@@ -30,7 +30,8 @@ from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_old_output
 from parityscope.checks._remains import Remains, remains_by_sample
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, output_distance, show_refuted, show_supported
+from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
 def _is_same_throughout(bench: Bench, output: str, limit: float) -> bool:
     """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
     first, *others = (bench.candidate(index)[output] for index in bench.samples)
-    wrong = output_distance(bench.reference(bench.samples[0])[output], first) > limit
-    return wrong and all(output_distance(first, other) <= limit for other in others)
+    wrong = distance_between(bench.reference(bench.samples[0])[output], first) > limit
+    return wrong and all(distance_between(first, other) <= limit for other in others)
 
 
 def _why_written(scene: Scene, output: str) -> str:

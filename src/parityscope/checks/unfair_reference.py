@@ -35,10 +35,10 @@ from parityscope.backends import is_simulation
 from parityscope.backends.targets import parse_target
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.checks._reproducing import RUN_S, limit_of, output_distance
+from parityscope.checks._reproducing import RUN_S, limit_of
 from parityscope.checks._sharing import shared_bug
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
 from parityscope.records import Budget
 
 if TYPE_CHECKING:
@@ -125,9 +125,9 @@ def _measure_three_sides(
         ):
             continue
         found = (
-            output_distance(reference, other),
-            output_distance(other, candidate),
-            output_distance(reference, candidate),
+            distance_between(reference, other),
+            distance_between(other, candidate),
+            distance_between(reference, candidate),
             noise,
         )
         worst = max(worst, found, key=lambda one: one[0])

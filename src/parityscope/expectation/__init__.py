@@ -17,9 +17,11 @@ from __future__ import annotations
 from parityscope.expectation.grades import (
     FLOAT32_ROUNDING,
     FORMATS,
+    distance_between,
     error_distance,
     grade_of,
     graded_error,
+    largest_distance,
     margin_of,
 )
 from parityscope.expectation.records import FAR, Expectation, Reference
@@ -30,8 +32,10 @@ __all__ = [
     "FORMATS",
     "Expectation",
     "Reference",
+    "distance_between",
     "error_distance",
     "grade_of",
     "graded_error",
+    "largest_distance",
     "margin_of",
 ]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.comparison import measure_pair
+from parityscope.expectation import largest_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,14 +101,14 @@ def growth_of(
         right = _next_states(reference({**arrays, **ours}), states, ours)
         found = _next_states(candidate({**arrays, **theirs}), states, theirs)
         severed = _next_states(reference({**arrays, **theirs}), states, theirs)
-        error, inherited = _worst_distance(right, found), _worst_distance(right, severed)
+        error, inherited = largest_distance(right, found), largest_distance(right, severed)
         # |g(c) - f(c)| over |f(r)|, so that both parts have one denominator.
         introduced = max(_scaled_distance(found[name], severed[name], right[name]) for name in states)
         curved = _curvature_of_call(reference, arrays, (ours, theirs), (right, severed), states)
         expected = math.nan
         if honest is not None:
             other = _next_states(honest({**arrays, **other}), states, other)
-            expected = _worst_distance(right, other)
+            expected = largest_distance(right, other)
         gain = inherited / before if before > 0 else math.nan
         steps.append(
             CallStep(
@@ -148,18 +148,6 @@ def _next_states(outputs: Arrays, states: Mapping[str, str], held: Arrays) -> di
             )
         found[name] = array.astype(held[name].dtype, copy=False)
     return found
-
-
-def _worst_distance(reference: Arrays, candidate: Arrays) -> float:
-    """The worst relative L2 distance (share of unequal elements for what is no float) over all states."""
-    return max(_distance_of_state(array, candidate[name]) for name, array in reference.items())
-
-
-def _distance_of_state(reference: np.ndarray, candidate: np.ndarray) -> float:
-    if reference.shape != candidate.shape:
-        return math.inf
-    found = measure_pair(reference, candidate, channel_axis=None)
-    return found.rel_l2 if found.is_float else found.mismatch_share
 
 
 def _scaled_distance(first: np.ndarray, second: np.ndarray, unit: np.ndarray) -> float:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.comparison import measure_pair
-from parityscope.expectation import FLOAT32_ROUNDING, error_distance
+from parityscope.expectation import FLOAT32_ROUNDING, distance_between
 from parityscope.records import Spread
 
 if TYPE_CHECKING:
@@ -33,17 +32,11 @@ def between_parts(sides: Sides) -> tuple[Spread, ...]:
             continue
         name = names[other]
         counts.setdefault(name, {candidate.parts.get(other, 0)}).add(part)
-        worst[name] = max(worst.get(name, 0.0), _distance_between_parts(sides, part, sample, other))
+        apart = distance_between(sides.candidate.get(sample, other), sides.candidate.again(part, sample, other))
+        worst[name] = max(worst.get(name, 0.0), apart)
     found = [
         Spread(tensor=name, value=value, runs=len(counts[name]))
         for name, value in worst.items()
         if value > FLOAT32_ROUNDING
     ]
     return tuple(sorted(found, key=lambda spread: -spread.value))
-
-
-def _distance_between_parts(sides: Sides, part: int, sample: int, name: str) -> float:
-    kept, copy = sides.candidate.get(sample, name), sides.candidate.again(part, sample, name)
-    if kept.shape != copy.shape:
-        return float("inf")
-    return error_distance(measure_pair(kept, copy, channel_axis=None))

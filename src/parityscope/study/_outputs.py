@@ -17,7 +17,7 @@ from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
-from parityscope.expectation import FLOAT32_ROUNDING, error_distance
+from parityscope.expectation import FLOAT32_ROUNDING, error_distance, largest_distance
 from parityscope.records import Skip
 from parityscope.study._answering import Answering, answer_sample
 from parityscope.study._run_variation import part_that_changes
@@ -86,7 +86,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
             if found is None or again is None:
                 continue
             if not compared:
-                spread = _spread_of(align(expected, found), align(expected, again))
+                spread = largest_distance(align(expected, found), align(expected, again))
             compared.append(sample.index)
             if position < FIRST_SAMPLES and sum(array.nbytes for array in expected.values()) <= _KEPT // FIRST_SAMPLES:
                 kept[sample.index] = expected
@@ -242,14 +242,3 @@ def _keep_parts(
         held[index] = found
     for other in held.keys() - first - {*worst}:
         del held[other]
-
-
-def _spread_of(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> float:
-    """The worst distance between two runs of the candidate on one sample."""
-    worst = 0.0
-    for name, array in first.items():
-        again = second.get(name)
-        if again is None or again.shape != array.shape:
-            return float("inf")
-        worst = max(worst, error_distance(measure_pair(array, again, channel_axis=None)))
-    return worst

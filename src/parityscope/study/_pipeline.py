@@ -23,12 +23,12 @@ from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
 from parityscope.records import Skip
 from parityscope.request import Request
 from parityscope.study._examining import examine_request
 from parityscope.study._opening import open_request
-from parityscope.study._pipeline_sides import PipelineSide, distance_between, feed_stage, run_target
+from parityscope.study._pipeline_sides import PipelineSide, feed_stage, run_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

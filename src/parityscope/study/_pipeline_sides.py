@@ -18,9 +18,8 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
 from parityscope.case.formats.npz import open_npz, write_npz
-from parityscope.comparison import measure_pair
 from parityscope.errors import ParityError
-from parityscope.expectation import error_distance
+from parityscope.expectation import distance_between
 from parityscope.study._pipeline_file import DATA
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["PipelineSide", "distance_between", "feed_stage", "run_target"]
+__all__ = ["PipelineSide", "feed_stage", "run_target"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +67,18 @@ def feed_stage(
     before = [one.name for one in pipeline.stages[:number]]
     plain = find_function(stage.glue) if stage.glue else None
     deployed = find_function(stage.candidate_glue) if stage.candidate_glue else None
-    distance_between = None if deployed is None else 0.0
+    apart = None if deployed is None else 0.0
     for sample, arrays in given.items():
         for side in (reference, candidate):
             outputs = {name: side.get(name, sample) for name in before}
             made = _inputs_of(stage, model, plain, outputs, arrays, sample)
-            if side is candidate and deployed is not None and distance_between is not None:
+            if side is candidate and deployed is not None and apart is not None:
                 own = _inputs_of(stage, model, deployed, outputs, arrays, sample)
-                distance_between = max(distance_between, _apart_all(made, own))
+                apart = max(apart, _apart_all(made, own))
                 made = own
             for call_, each in enumerate(made):
                 side.put(f"{stage.name}.inputs", sample, call_, each)
-    return distance_between
+    return apart
 
 
 @contextlib.contextmanager
@@ -96,16 +95,6 @@ def run_target(model: Model, text: str) -> Iterator[Callable[[Arrays], dict[str,
             return {name: np.array(found[name]) for name in outputs if name in found}
 
         yield run
-
-
-def distance_between(first: np.ndarray, second: np.ndarray | None) -> float:
-    """Relative L2 distance of two tensors; infinite where the second is missing or of another shape."""
-    if second is None or first.shape != second.shape:
-        return math.inf
-    try:
-        return error_distance(measure_pair(first, second, channel_axis=None))
-    except ValueError:
-        return math.inf
 
 
 def _inputs_of(

@@ -12,10 +12,9 @@ import numpy as np
 from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
-from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import error_distance
+from parityscope.expectation import largest_distance
 from parityscope.trace import StoredTensor, write_safetensors
 from parityscope.verification.records import MeasuredSide
 
@@ -76,7 +75,7 @@ def run_side(
                 value.name: _output_given(found, value.name, label, target, sample.name) for value in case.model.outputs
             }
             if position == 0:
-                spread = _distance_between_runs(arrays, make_aligner(case.policy.matched)(arrays, session.run(sample)))
+                spread = largest_distance(arrays, make_aligner(case.policy.matched)(arrays, session.run(sample)))
             names[sample.index] = sample.name
             kept[sample.index] = _keep_outputs(arrays, folder / f"{label}-{sample.index:06d}.safetensors")
         progress(title, len(case.inputs), len(case.inputs))
@@ -110,16 +109,6 @@ def _keep_outputs(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.
         path.parent.mkdir(parents=True, exist_ok=True)
         kept.update(write_safetensors(path, large))
     return kept
-
-
-def _distance_between_runs(first: Mapping[str, np.ndarray], again: Mapping[str, np.ndarray]) -> float:
-    """The worst distance between two runs on one sample; infinite where a shape changed."""
-    worst = 0.0
-    for name, array in first.items():
-        if name not in again or again[name].shape != array.shape:
-            return float("inf")
-        worst = max(worst, error_distance(measure_pair(array, np.asarray(again[name]), channel_axis=None)))
-    return worst
 
 
 def _executed_precision(session: Session, target: Target) -> str:
