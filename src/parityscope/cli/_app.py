@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = {
     "list": "What there is: backends, checks, rules, metrics, repairs.",
     "doctor": "What can run here, what is missing, and how to get it.",
     "new": "A working plug-in to start from.",
+    "completion": "TAB for verbs, options and targets in bash.",
 }
 _EPILOG = (
     "Start with: parityscope MODEL; with a deployment: parityscope diagnose MODEL --candidate TARGET --inputs DATA "

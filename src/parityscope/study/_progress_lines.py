@@ -40,5 +40,6 @@ def tell_causes(known: Examination) -> None:
     """Each cause, and the first repair that is offered for it."""
     for finding in known.diagnosis.findings:
         if finding.role == "cause":
-            repair = f"; repair: {finding.repairs[0].command}" if finding.repairs else ""
+            command = finding.repairs[0].command if finding.repairs else ""
+            repair = f"; repair: {command}" if command else ""
             known.progress(f"why: {finding.title}{repair}", 0, 0)
