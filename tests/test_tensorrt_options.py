@@ -558,6 +558,23 @@ def test_what_the_file_asks_for_and_what_a_layer_writes(tmp_path: Path) -> None:
     assert [layer.name for layer in layers_below_request(graph.layers)] == ["{ForeignNode[up...single]}"]
 
 
+QUANTIZED = """g (float[2,4] x) => (float[2,4] y)
+  <float[4,4] W = {1,2,3,4,0.1,1,0,0,0,0,1,0,0,0,0,1}, float s = {0.02}, int8 z = {0}> {
+  [quantize_x] xq = QuantizeLinear(x, s, z) [x_back] xd = DequantizeLinear(xq, s, z)
+  [quantize_w] wq = QuantizeLinear(W, s, z) [w_back] wd = DequantizeLinear(wq, s, z)
+  [product] a = MatMul(xd, wd) [cut] b = Relu(a) [quantize_b] bq = QuantizeLinear(b, s, z)
+  [b_back] bd = DequantizeLinear(bq, s, z) [second] c = MatMul(bd, wd) [last] y = Relu(c) }"""
+
+
+def test_a_kernel_that_ends_in_a_quantizer_writes_what_it_was_asked_for(package: Package, tmp_path: Path) -> None:
+    onnx.save(parser.parse_model(f'<ir_version: 9, opset_import: ["" : 19]> {QUANTIZED}'), tmp_path / "quantized.onnx")
+    view = network_view(tmp_path / "quantized.onnx", package)
+    assert view.problem == ""
+    assert "int8" in {layer.stored for layer in view.executed.layers if "cut" in layer.nodes}
+    assert not layers_below_request(view.executed.layers)
+    assert (view.executed.requested, view.executed.executed) == ("f32", "f32")
+
+
 def test_wishes_of_a_weakly_typed_build(tmp_path: Path) -> None:
     path = tmp_path / "mixed.onnx"
     onnx.save(parser.parse_model(f"{HEAD} {SMALL}"), path)

@@ -29,22 +29,28 @@ _TYPES = MappingProxyType(
 
 
 def asked_of(message: Any, options: TensorrtOptions) -> dict[str, str]:
-    """The format that each node of `message` was asked for, by name; nodes of integers and unknown types are left out."""
+    """The format that each node of `message` was asked for, by name; nodes of integers and unknown types are left out.
+
+    A QuantizeLinear asks for eight bits where it stands, so that a kernel that ends in it writes what it was asked for.
+    """
     if options.typing == "weak":
         found = {node.name: wanted_of(node.name, options.layers) for node in message.graph.node}
         return {name: precision for name, precision in found.items() if precision}
     types = _value_types(message)
-    return {
+    found = {
         node.name: types[output]
         for node in message.graph.node
         for output in node.output[:1]
         if output in types and node.op_type != "Constant"
     }
+    eight = {node.name: "int8" for node in message.graph.node if node.op_type == "QuantizeLinear"}
+    return {**eight, **found}
 
 
 def requested_of(asked: Mapping[str, str], precision: str) -> str:
     """What a whole engine was asked for: the flag that was given, else the narrowest format that any node was asked for."""
-    return precision or min(set(asked.values()), key=lambda name: _WIDTHS.get(name, 5), default="f32")
+    # Eight bits between QuantizeLinear and DequantizeLinear are the file's own arithmetic, on both sides.
+    return precision or min(set(asked.values()) - {"int8"}, key=lambda name: _WIDTHS.get(name, 5), default="f32")
 
 
 def tell_types_asked(graph: ExecutedGraph, asked: Mapping[str, str]) -> ExecutedGraph:
@@ -70,6 +76,8 @@ def layers_below_request(layers: Iterable[ExecutedLayer]) -> tuple[ExecutedLayer
 
 def _widest_type_asked(layer: ExecutedLayer, asked: Mapping[str, str]) -> str:
     formats = {asked[node] for node in layer.nodes if node in asked}
+    if layer.stored == "int8" and "int8" in asked.values():
+        return "int8"  # TensorRT moves quantizers over what commutes with them, as a MaxPool does
     if layer.stored in formats:
         return layer.stored
     return max(formats, key=lambda name: _WIDTHS.get(name, 0), default="")

@@ -1,0 +1,115 @@
+"""What TensorRT-RTX makes of Q/DQ files, dynamic shapes and refit: engines that are built on a CPU and not run.
+
+    python bench/variants.py [MODEL ...]
+
+Prints the rows of the second table of regions in docs/tensorrt.md. The quantized files are ONNX Runtime's own
+(`quantize_static`, QDQ, symmetric) on random samples: what is looked at is the engine, and no number that it computes.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import numpy as np
+import onnx_ir as ir
+from network_view import SHAPES
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+from parityscope.arithmetic.fusion import profile_named
+from parityscope.arithmetic.typed import typed_model
+from parityscope.backends._tensorrt.configuring import configure_builder
+from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
+from parityscope.case.model import read_graph
+from proving.engine_fusion import agreement, foretold
+from proving.models.fetching import model_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Shapes = Mapping[str, tuple[int, ...]]
+
+
+class Samples(CalibrationDataReader):  # type: ignore[misc]
+    """Two random samples."""
+
+    def __init__(self, shapes: Shapes) -> None:
+        self._left = [
+            {name: np.random.default_rng(seed).normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+            for seed in range(2)
+        ]
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return self._left.pop() if self._left else None
+
+
+def main() -> None:
+    for identity in sys.argv[1:] or ("dnsmos", "ocr-cls"):
+        with tempfile.TemporaryDirectory() as folder:
+            print_rows(identity, Path(folder))
+
+
+def print_rows(identity: str, folder: Path) -> None:
+    path, shapes = model_path(identity), SHAPES[identity]
+    model = read_graph(path)
+    half = folder / "f16.onnx"
+    ir.save(typed_model(model.clone(), "f16", {}).model, half)
+    print_row(f"{identity}, FP16", half, [shapes], model)
+    batches = [{name: (size, *shape[1:]) for name, shape in shapes.items()} for size in (1, 8)]
+    print_row(f"{identity}, FP16, batch 1 to 8", half, batches, model)
+    with patch("parityscope.backends._tensorrt.building.configure_builder", _refittable):
+        print_row(f"{identity}, FP16, refit", half, [shapes], model)
+    for title, kind in (("INT8", QuantType.QInt8), ("FP8", QuantType.QFLOAT8E4M3FN)):
+        file = folder / f"{title}.onnx"
+        quantize(path, file, shapes, kind)
+        print_row(f"{identity}, {title} Q/DQ", file, [shapes], None)
+
+
+def quantize(path: Path, file: Path, shapes: Shapes, kind: QuantType) -> None:
+    eight = kind == QuantType.QFLOAT8E4M3FN
+    quantize_static(
+        str(path),
+        str(file),
+        Samples(shapes),
+        quant_format=QuantFormat.QDQ,
+        activation_type=kind,
+        weight_type=kind,
+        calibrate_method=CalibrationMethod.Distribution if eight else CalibrationMethod.MinMax,
+        op_types_to_quantize=["Conv", "MatMul", "Gemm"],
+        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+    )
+
+
+def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model | None) -> None:
+    """`model` is the FP32 graph of an FP16 file: what the fusion profile says of it is held against the engine."""
+    view = network_view(path, find_package("rtx"), TensorrtOptions(shapes=ranges_of_samples(shapes)))
+    if view.problem:
+        print(f"| {title} | refused: {view.problem.rpartition('[')[0] or view.problem} | | | |", flush=True)
+        return
+    types: dict[str, int] = {}
+    for layer in view.engine_layers:
+        for tensor in layer.outputs:
+            types[tensor.dtype] = types.get(tensor.dtype, 0) + 1
+    asked = [layer for layer in view.executed.layers if layer.asked]
+    cells: list[Any] = [title, len(view.engine_layers), ", ".join(f"{count} {name}" for name, count in types.items())]
+    cells.append(f"{sum(layer.stored == layer.asked for layer in asked)} of {len(asked)}")
+    fusion = profile_named("tensorrt").predict(model, "f16") if model else None
+    if model is not None and fusion is not None:
+        found = foretold(model, fusion, view.engine_layers)
+        cells.append(f"{found.exact} of {found.regions} ({agreement(model, fusion, view.engine_layers).share:.3f})")
+    else:
+        cells.append("-")
+    print(f"| {' | '.join(str(cell) for cell in cells)} |", flush=True)
+
+
+def _refittable(*asked: Any) -> Any:
+    config: Any = configure_builder(*asked)
+    config.set_flag(find_package("rtx").module.BuilderFlag.REFIT)
+    return config
+
+
+if __name__ == "__main__":
+    main()
