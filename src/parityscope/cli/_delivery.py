@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from parityscope.cli._options import folder_for
-from parityscope.cli._output import terminal_width
+from parityscope.cli._output import claim_file, terminal_width
 from parityscope.cli._redacting import redact_document
 from parityscope.cli._streams import print_drawn
 from parityscope.cli._supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,13 +27,14 @@ __all__ = ["Delivery", "exit_code", "finish_study", "show_document"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How a study is handed over: its folder (None: a new one), what stdout gets, and what of it is kept.
+    """How a study is handed over: its folder (None: a new one), what stdout gets, a file as well, and what of it is kept.
 
     `whole` prints everything that was found, `ladder` which tensors exceed which tolerance.
     """
 
     study: Path | None = None
     format_name: str = "text"
+    output: Path | None = None
     keep_tensors: bool = False
     redact: bool = False
     quiet: bool = False
@@ -51,11 +53,13 @@ def finish_study(
     With `facts` of the run, the scratch folder of an interrupted one is resumed. A folder that nobody named is called after
     `model`, and gets a number where it is taken.
     """
-    from parityscope.report import renderer_named
+    from parityscope.report import renderer_for, renderer_named
     from parityscope.report.as_html import render_html
     from parityscope.study import folder_of, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
+    writer = None if delivery.output is None else renderer_for(delivery.output.name)
+    claim_file(delivery.output, "-o")
     folder = folder_for(model, delivery.study)
     try:
         with prepare_folder(folder, facts, numbered=delivery.study is None) as scratch:
@@ -75,6 +79,8 @@ def finish_study(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
+    if writer is not None and delivery.output is not None:
+        write_whole(delivery.output, writer.render(document).rstrip("\n") + "\n")
     show_document(document, wanted.name, folder / "report.html", ladder=delivery.ladder, whole=delivery.whole)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)

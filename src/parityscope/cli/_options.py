@@ -32,6 +32,9 @@ SamplesOption = Annotated[int | None, typer.Option(help="At most so many samples
 SeedOption = Annotated[int, typer.Option(help="Seed of generated inputs.")]
 StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [parityscope-<model>-<UTC time>].")]
 FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
+OutputOption = Annotated[
+    Path | None, typer.Option("-o", "--output", help="A file as well: .html, .json, .md, .xml (JUnit), .sarif or .txt.")
+]
 DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16, bf16 or int8.")]
 BudgetOption = Annotated[
     list[str] | None, typer.Option("--budget", help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")

@@ -37,6 +37,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "seed": (o.SeedOption, 0),
     "study": (o.StudyOption, None),
     "format_name": (o.FormatOption, "text"),
+    "output": (o.OutputOption, None),
     "declared": (o.DeclaredOption, ""),
     "budgets": (o.BudgetOption, None),
     "policy": (o.PolicyOption, None),

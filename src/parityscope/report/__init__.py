@@ -17,7 +17,7 @@ from parityscope.plugins import discover_plugins, find_plugin
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Renderer", "known_renderers", "renderer_named"]
+__all__ = ["Renderer", "known_renderers", "renderer_for", "renderer_named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,21 @@ class Renderer:
 def known_renderers() -> dict[str, Renderer]:
     """Every renderer there is, by name."""
     return {found.name: found for found, _ in discover_plugins("parityscope.report", "RENDERER", Renderer).values()}
+
+
+def renderer_for(name: str) -> Renderer:
+    """The renderer of a file of that name, by its ending: whole suffixes first, then the last part of one (".xml").
+
+    Raises:
+        ParityError: there is none that ends so.
+    """
+    known = sorted(known_renderers().values(), key=lambda one: (len(one.suffix), one.name))
+    whole = [one for one in known if name.endswith(one.suffix)]
+    part = [one for one in known if name.endswith(f".{one.suffix.rpartition('.')[2]}")]
+    if found := [*whole[-1:], *part[:1]]:
+        return found[0]
+    endings = sorted({f".{one.suffix.rpartition('.')[2]}" for one in known})
+    raise ParityError(f"{name} has no ending that says how to write it", fix=f"use one of: {', '.join(endings)}")
 
 
 def renderer_named(name: str) -> Renderer:
