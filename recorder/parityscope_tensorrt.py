@@ -27,6 +27,7 @@ from those of the plain one is measured. A part that the builder refuses is trie
 import argparse
 import ctypes
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -151,7 +152,7 @@ def _record(asked, trt, cuda):
         work = _Work(asked, trt, cuda, logger, where, samples)
         plan = _plain(work, told)
         _inside(work, told, plan)
-    _write_json(os.path.join(where, "environment.json"), _environment(trt, cuda))
+    _write_json(os.path.join(where, "environment.json"), _environment(trt, cuda, asked.plugins))
     told["finished"] = True
     _write_json(os.path.join(where, "tensorrt.json"), told)
     if asked.tar:
@@ -1032,7 +1033,7 @@ def _load_plugins(text):
             raise RecordingError("{} cannot be loaded: {}".format(path, error), "look at what it needs: ldd") from error
 
 
-def _environment(trt, cuda):
+def _environment(trt, cuda, plugins):
     """The facts of this box under the keys that `parityscope doctor` has; no names of users, hosts or paths."""
     found = {"machine": platform.machine(), "tensorrt": trt.__version__, "python": platform.python_version()}
     found.update({name: os.environ.get(name, "not set") for name in _VARIABLES})
@@ -1043,6 +1044,11 @@ def _environment(trt, cuda):
     for key, version in cuda.versions().items():
         found.setdefault(key, version)
     found.update(_gpu())
+    found["plug-ins"] = ", ".join(
+        "{} {}".format(os.path.basename(path), hashlib.sha256(_bytes(path, "name a file")).hexdigest()[:12])
+        for path in plugins.split(",")
+        if path
+    )
     return {key: value for key, value in found.items() if value}
 
 

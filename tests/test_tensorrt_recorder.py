@@ -18,11 +18,13 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
+from parityscope.backends._gpu import settings_of_gpu
 from parityscope.backends._tensorrt.asked import layers_below_request
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
+from parityscope.environment import list_differences
 from parityscope.errors import ParityError
 from proving.tensorrt_replay.__main__ import RECORDER, load_recorder
 from proving.tensorrt_replay.host import Cudart
@@ -371,3 +373,24 @@ def test_a_program_in_cpp_tells_what_its_engine_shows(model: Path, tmp_path: Pat
         assert session.environment["gpu"] == "stand-in GPU"
         assert session.disturbs == "unfused tensors shown"
     assert found["b"].tolist() == [[1.0, 2.0, 3.0, 4.0]]
+
+
+SMI = "#!/bin/sh\necho 'NVIDIA H100, 580.1, 9.0, 1980 MHz, Enabled, [N/A]'\necho 'another, 580.1, 9.0, 1, Enabled, Enabled'\n"
+
+
+def test_a_box_tells_the_same_of_its_gpu_live_and_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI, encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    live = settings_of_gpu()
+    assert live == {
+        "gpu": "NVIDIA H100",
+        "driver": "580.1",
+        "compute capability": "9.0",
+        "gpu clock": "1980 MHz",
+        "persistence mode": "Enabled",
+    }
+    assert load_recorder()._gpu() == live
+    elsewhere = {**live, "compute capability": "8.9", "gpu clock": "345 MHz"}
+    assert [one.key for one in list_differences(live, elsewhere)] == ["compute capability"]

@@ -19,6 +19,10 @@ __all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "li
 # are no part of a comparison.
 MATTERS: Mapping[str, str] = {
     "gpu": "kernels are chosen by GPU, and TF32 exists from compute capability 8.0 on",
+    "compute capability": "kernels are chosen by it, and each has formats of its own",
+    "mig": "a part of a GPU has fewer multiprocessors, and sums are split by their number",
+    "persistence mode": "it changes times, and a builder takes the kernels that it measures as fastest",
+    "plug-ins": "another library computes another function",
     "driver": "the driver compiles kernels and brings its own CUDA",
     "cuda": "libraries of another CUDA have other kernels",
     "tensorrt": "an engine is optimized by the version that built it",

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Driver", "Gpu", "find_driver", "none_because"]
+__all__ = ["Driver", "Gpu", "find_driver", "none_because", "settings_of_gpu"]
 
 # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR in cuda.h.
 _CAPABILITY_ATTRIBUTES = (75, 76)
 _NAME_BYTES = 256
+# nvidia-smi's fields and our facts of them; the recorder for boxes with TensorRT asks for the same.
+_SETTINGS = {
+    "name": "gpu",
+    "driver_version": "driver",
+    "compute_cap": "compute capability",
+    "clocks.sm": "gpu clock",
+    "persistence_mode": "persistence mode",
+    "mig.mode.current": "mig",
+}
+_PATIENCE_S = 60.0
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 
 
@@ -55,6 +67,21 @@ def find_driver() -> Driver:
         told = (words.value or b"").decode(errors="replace")
         return Driver(cuda=cuda, problem=none_because(status, told, os.environ.get("CUDA_VISIBLE_DEVICES")))
     return Driver(cuda=cuda, gpus=tuple(_read_gpu(library, place) for place in range(count.value)))
+
+
+def settings_of_gpu() -> dict[str, str]:
+    """What nvidia-smi tells of the first GPU, its clock, persistence mode and MIG too; nothing where it tells nothing."""
+    if not shutil.which("nvidia-smi"):
+        return {}
+    command = ["nvidia-smi", f"--query-gpu={','.join(_SETTINGS)}", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S).stdout
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return {}
+    values = [value.strip() for value in said.split("\n", maxsplit=1)[0].split(",")]
+    if len(values) != len(_SETTINGS):
+        return {}
+    return {key: value for key, value in zip(_SETTINGS.values(), values, strict=True) if not value.startswith("[")}
 
 
 def none_because(status: int, told: str, visible: str | None) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from parityscope.backends import Session
-from parityscope.backends._gpu import find_driver
+from parityscope.backends._gpu import find_driver, settings_of_gpu
 from parityscope.backends._tensorrt.asked import asked_of
 from parityscope.backends._tensorrt.borders import read_by, site_names
 from parityscope.backends._tensorrt.building import build_engine
@@ -76,7 +77,7 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
         disturbs="debug tensors read" if wish.capture.tensors else "none",
         where=engine,
         reads=lambda: read_by(name_all_nodes(wish.model.path, {}), wish.model.sites),
-        environment=_tensorrt_environment(wish.package),
+        environment=_tensorrt_environment(wish),
     )
     with open_engine(loaded, wish.package, wish.model, asked) as session:
         yield session
@@ -99,7 +100,7 @@ def open_built(wish: Wish) -> Iterator[Session]:
             run=coming.run,
             disturbs=_disturbance_of_marks(wish),
             inspect=coming.inspect,
-            environment=_tensorrt_environment(wish.package),
+            environment=_tensorrt_environment(wish),
         )
 
 
@@ -199,7 +200,7 @@ def _open_built_engine(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]
         where=str(wish.model.path),
         nodes=names,
         reads=lambda: read_by(renamed, wish.model.sites),
-        environment=_tensorrt_environment(wish.package),
+        environment=_tensorrt_environment(wish),
     )
     with open_engine(loaded, wish.package, wish.model, asked) as session:
         yield session
@@ -240,5 +241,8 @@ def _is_covered(shapes: Mapping[str, tuple[int, ...]], seen: Sequence[Mapping[st
     return all(name in ranges and ranges[name].covers(shape) for name, shape in shapes.items())
 
 
-def _tensorrt_environment(package: Package) -> dict[str, Any]:
-    return {"tensorrt": f"{package.module.__name__} {package.version}"}
+def _tensorrt_environment(wish: Wish) -> dict[str, str]:
+    """The runtime, the GPU's settings, and the plug-in libraries with the beginning of their digests."""
+    plugins = (f"{path.name} {sha256(path.read_bytes()).hexdigest()[:12]}" for path in wish.options.plugins)
+    told = {"tensorrt": f"{wish.package.module.__name__} {wish.package.version}", **settings_of_gpu()}
+    return {**told, "plug-ins": ", ".join(plugins)} if wish.options.plugins else told
