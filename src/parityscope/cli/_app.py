@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "The page of a check or rule, by its code.",
     "list": "What there is: backends, checks, rules, metrics, repairs.",
     "doctor": "What can run here, what is missing, and how to get it.",
+    "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
     "new": "A working plug-in to start from.",
     "completion": "TAB for verbs, options and targets in bash.",
 }

@@ -6,6 +6,7 @@ stage will still take if it goes on as it did. What is known already (the verdic
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
     from parityscope.backends.recording import Progress
 
-__all__ = ["describe_step", "progress_for"]
+__all__ = ["PROGRESS_LINE", "PROGRESS_VARIABLE", "describe_step", "progress_for"]
+
+PROGRESS_VARIABLE = "PARITYSCOPE_PROGRESS"  # "lines": every step in a line of its own, for a program that reads them
+PROGRESS_LINE = "progress: "  # what such a line begins with
 
 _HEARTBEAT = 60.0  # seconds between two lines where there is no terminal
 _SOON = 5.0  # seconds of a stage below which nothing is said of what is left: it is over before it is read; chosen
@@ -44,6 +48,7 @@ def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) ->
     now = clock()
     watch = _Watch(began=now, stage_began=now, told=now)
     terminal = sys.stderr.isatty()
+    every = os.environ.get(PROGRESS_VARIABLE) == "lines"
 
     def show(what: str, step: int, steps: int) -> None:
         now = clock()
@@ -57,7 +62,9 @@ def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) ->
         line = describe_step(
             f"step {len(watch.stages)} · {what}", step, steps, elapsed=now - watch.began, stage=now - watch.stage_began
         )
-        if terminal:
+        if every:
+            print(f"{PROGRESS_LINE}{line}", file=sys.stderr, flush=True)
+        elif terminal:
             show_progress(line[: shutil.get_terminal_size().columns - 1] if step < steps else "", last=False)
         elif now - watch.told >= _HEARTBEAT:
             watch.told = now
