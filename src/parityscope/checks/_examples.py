@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -19,10 +19,8 @@ __all__ = [
     "DENSE_INPUTS",
     "PICTURE",
     "PRODUCTS",
-    "fault_without_bound",
     "picture_arrays",
     "product_arrays",
-    "round_to_half",
 ]
 
 # Two products, whose sums of 64 terms show every coarser arithmetic.
@@ -74,18 +72,3 @@ def picture_arrays(seed: int) -> tuple[Arrays, Arrays]:
         "v": (draw.normal(size=(512, 24)) / 16.0).astype(np.float32),
     }
     return constants, {"x": (draw.integers(0, 256, size=(1, 3, 16, 16)) / 255.0).astype(np.float32)}
-
-
-def fault_without_bound(x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """A fault of CLIP on the input `x`: its output without the upper bound."""
-
-    def change(array: np.ndarray) -> np.ndarray:
-        unbounded = np.maximum(x * CLIP_CONSTANTS["gain"], CLIP_CONSTANTS["low"])
-        return np.where(array == CLIP_CONSTANTS["high"], unbounded, array)
-
-    return change
-
-
-def round_to_half(array: np.ndarray) -> np.ndarray:
-    """A tensor of float32 as FP16 holds it."""
-    return array.astype(np.float16).astype(np.float32)

@@ -13,7 +13,6 @@ is folded or removed with the reason that was given there.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -23,7 +22,7 @@ from parityscope.logs import layer_of
 from parityscope.operators import of_kind, with_trait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from parityscope.backends._tensorrt.building import Built
     from parityscope.backends._tensorrt.naming import NamedNode, Renamed
@@ -130,11 +129,6 @@ def wordless_layers(log: Log) -> tuple[Wordless, ...]:
             )
         )
     return tuple(found)
-
-
-def count_fates(fates: Iterable[NodeFate]) -> Mapping[str, int]:
-    """How many nodes had which fate."""
-    return Counter(fate.fate for fate in fates)
 
 
 def _describe_layer(layer: EngineLayer) -> str:
