@@ -104,6 +104,7 @@ def test_switches_of_the_tensorrt_providers_go_by_their_own_names(gpu: None) -> 
     [
         ("ort?provider=tensorrt&device=cuda", "different things"),
         ("ort?provider=tensorrt&tf32=on&provider_options=trt_min_subgraph_sise:5", "no switch"),
+        ("ort?provider=tensorrt&tf32=on&provider_options=trt_fp16_enable:1", "it is the target's precision"),
         ("ort?device=cuda&provider_options=trt_dla_core:0", "those of TensorRT"),
         ("ort:f16?provider=tensorrt-rtx&tf32=on", "takes types from the file"),
         ("ort?device=tpu", "no device 'tpu'"),

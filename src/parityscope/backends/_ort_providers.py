@@ -185,8 +185,11 @@ def _parse_switches(text: str, provider: str) -> dict[str, str]:
         name, colon, value = item.partition(":")
         if not colon or name not in _SWITCHES[provider]:
             near = difflib.get_close_matches(name, _SWITCHES[provider], n=2) or _SWITCHES[provider][:2]
+            precision = next((ours for ours, flag in _FLAGS.items() if flag == name and provider == _TENSORRT), "")
             raise ParityError(
-                f"{item!r} is no switch of ONNX Runtime's {_TITLES[provider]} provider", fix=f"write {near[0]}:VALUE"
+                f"{item!r} is no switch of ONNX Runtime's {_TITLES[provider]} provider"
+                + (" here: it is the target's precision" if precision else ""),
+                fix=f"write ort:{precision}?provider=tensorrt" if precision else f"write {near[0]}:VALUE",
             )
         found[name] = value
     return found
