@@ -15,6 +15,7 @@ bit needs none.
 from __future__ import annotations
 
 from parityscope.expectation.grades import (
+    BOTH_ROUND,
     FLOAT32_ROUNDING,
     FORMATS,
     distance_between,
@@ -27,6 +28,7 @@ from parityscope.expectation.grades import (
 from parityscope.expectation.records import FAR, Expectation, Reference
 
 __all__ = [
+    "BOTH_ROUND",
     "FAR",
     "FLOAT32_ROUNDING",
     "FORMATS",

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,14 +46,13 @@ from parityscope.evaluation.reordering import reordered_world
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.disturbing import disturbed_world
-from parityscope.expectation.error_model import ROUNDING
-from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS
+from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS
 from parityscope.expectation.metering import PLAIN, REORDERED, Meter, SamplePlace
 from parityscope.expectation.records import FAR, Expectation, Reference
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.case import Inputs, Model
     from parityscope.comparison import ReplayStatistics
@@ -84,6 +84,7 @@ def expect_error(
     progress: Progress = ignore_progress,
     align: Align = align_as_given,
     by_part: bool = False,
+    enough: Callable[[Expectation], bool] | None = None,
 ) -> Expectation:
     """The errors to be expected of `tensors`, over `samples` together.
 
@@ -98,6 +99,8 @@ def expect_error(
         progress: Told about every step.
         align: Puts what was found beside what was expected, where rows have no order of their own.
         by_part: Whether the errors by part are wanted too.
+        enough: Is shown the floor without its variation, never more than the floor, that one world tells: where that is
+            enough, nothing else is run.
     """
     skipped: list[Skip] = []
     sessions = Sessions(threads=usable_cores())
@@ -117,14 +120,21 @@ def expect_error(
     floor_on = samples[:_FLOOR_SAMPLES] if floor_on is None else floor_on
     if floor_on:
         noise.append(reordered_world(replace(plain, name=REORDERED), np.random.default_rng(_SEED)))
-        noise.append(disturbed_world(replace(plain, name=_DISTURBED), graph, _GAIN, sessions))
+        disturbed = disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions)
+        noise += [] if enough else [disturbed]
     meter = Meter(reference=reference, align=align, by_part=by_part)
+    told = partial(SamplePlace, progress=progress, samples=len(samples), steps=len(program.steps))
     try:
+        if floor_on and enough:
+            for place, index in enumerate(floor_on):
+                meter.measure([disturbed], inputs, index, watch, sessions, told(place=place))
+            least = Expectation(errors={"f32": _floors_of_tensors(meter, watch)}, parts={"f32": _floor_parts(meter)})
+            if enough(least):
+                return least
         for place, index in enumerate(samples):
             worlds = [plain, *predicting, *(noise if index in floor_on else [])]
             if len(worlds) > 1:
-                told = SamplePlace(progress=progress, place=place, samples=len(samples), steps=len(program.steps))
-                meter.measure(worlds, inputs, index, watch, sessions, told)
+                meter.measure(worlds, inputs, index, watch, sessions, told(place=place))
         moved = _moved_by_reference(meter, plain, inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
         return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking("everything", error)))
@@ -218,19 +228,18 @@ def _floors_of_tensors(meter: Meter, tensors: Sequence[str]) -> dict[str, float]
         )
         if math.isfinite(variation) or math.isfinite(propagated):
             propagated, variation = (size if math.isfinite(size) else 0.0 for size in (propagated, variation))
-            own = 2.0 * ((propagated / _GAIN) ** 2 + (ROUNDING * FLOAT32_ROUNDING) ** 2)
+            own = 2.0 * (propagated / _GAIN) ** 2 + BOTH_ROUND
             errors[name] = max(FLOAT32_ROUNDING, math.sqrt(own + variation**2))
     return errors
 
 
 def _floor_parts(meter: Meter) -> dict[tuple[int, str], Parts]:
     """The floor's formula for each part; where the disturbance says nothing, what varied and the last rounding."""
+    varied, carried = (meter.parts.get(name, {}) for name in (REORDERED, _DISTURBED))
     found = {}
-    for place, varied in meter.parts.get(REORDERED, {}).items():
-        own = 2.0 * (ROUNDING * FLOAT32_ROUNDING) ** 2
-        floor = varied.scaled(1.0, own)
-        carried = meter.parts.get(_DISTURBED, {}).get(place)
-        found[place] = floor if carried is None else floor.plus(carried.scaled(2.0 / _GAIN**2, 0.0))
+    for place, part in (varied or carried).items():
+        floor = part.scaled(0.0, BOTH_ROUND).plus(part.scaled(1.0 if varied else 0.0, 0.0))
+        found[place] = floor.plus(carried[place].scaled(2.0 / _GAIN**2, 0.0)) if place in carried else floor
     return found
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.comparison.measure import measure_pair
 from parityscope.comparison.moments import scale_by_power
+from parityscope.expectation.error_model import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from parityscope.records import Grade
 
 __all__ = [
+    "BOTH_ROUND",
     "FLOAT32_ROUNDING",
     "FORMATS",
     "distance_between",
@@ -43,6 +45,8 @@ FORMATS = ("tf32", "f16", "bf16")
 
 # Half a unit in the last place: the least relative error that rounding one result to float32 can make.
 FLOAT32_ROUNDING = 2.0**-24
+# The squared distance of two tensors that each side rounds once, with nothing carried on: less than that no floor is.
+BOTH_ROUND = 2.0 * (ROUNDING * FLOAT32_ROUNDING) ** 2
 
 # Final outputs of real engines lie within a factor of two of the simulated rounding error (measured on FP16 engines:
 # per tensor 0.91 to 1.11 of it; accumulation order moves it by a few percent).

@@ -46,8 +46,8 @@ class SamplePlace:
 class Meter:
     """What was measured, by world and tensor.
 
-    Formats and the disturbance are held against the plain world, another order of the sums against the reference; `still` holds
-    that one against the plain world too.
+    Formats and the disturbance are held against the plain world (where there is none, against the reference), another order of
+    the sums against the reference; `still` holds that one against the plain world too.
     """
 
     reference: Reference | None
@@ -82,12 +82,13 @@ class Meter:
         self._add_sample(held, index)
 
     def _add_sample(self, held: Mapping[str, dict[str, np.ndarray]], index: int) -> None:
-        plain = held[PLAIN]
-        own = {site: self._referred_to_reference(index, site, array) for site, array in plain.items()}
+        plain = held.get(PLAIN, {})
+        any_world = plain or next(iter(held.values()))
+        own = {site: self._referred_to_reference(index, site, array) for site, array in any_world.items()}
         for name, found in held.items():
             if name == PLAIN or not found:
                 continue
-            expected = own if name == REORDERED else plain
+            expected = own if name == REORDERED or not plain else plain
             aligned = self._merge_sample(self.totals.setdefault(name, {}), expected, found)
             if self.by_part:
                 each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())

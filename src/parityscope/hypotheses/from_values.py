@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
+from parityscope.hypotheses.assigning import assign_rows
 from parityscope.hypotheses.changes import changes_of
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.functions import FUNCTIONS
@@ -382,8 +383,6 @@ def _line_edit_at(
 
 def _move_indices_edits(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[StretchEdit]:
     """Indices in another order, or copies of others: by least squared distance (R. Jonker, A. Volgenant, Computing 38, 1987)."""
-    from scipy.optimize import linear_sum_assignment
-
     length = known.shape[0]
     rows, others = known.reshape(length, -1), found.reshape(length, -1)
     if rows.shape[1] > 2 * _COLUMNS:
@@ -391,7 +390,7 @@ def _move_indices_edits(known: np.ndarray, found: np.ndarray, axis: int) -> Iter
         rows, others = rows[:, picks], others[:, picks]
     distance = np.square(others).sum(1)[:, None] - 2 * others @ rows.T + np.square(rows).sum(1)[None]
     stays = 1e-9 * np.abs(np.trace(distance)) / length * np.eye(length)
-    order = linear_sum_assignment(distance - stays)[1]
+    order = assign_rows(distance - stays)
     moved = np.flatnonzero(order != np.arange(length))
     if moved.size:
         shown = ", ".join(f"{i} has {order[i]}" for i in moved[:4])

@@ -18,16 +18,15 @@ from parityscope.expectation import (
     error_distance,
     grade_of,
     graded_error,
-    margin_of,
 )
 from parityscope.records import Site, Skip, Target
 from parityscope.study._more_draws import redraw_doubtful
-from parityscope.study._output_parts import alike_in_parts, find_deviations
+from parityscope.study._output_parts import covers_parts, find_deviations, one_rounding_explains
 from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -42,15 +41,18 @@ __all__ = ["expect_errors", "grade_tensors", "judge_outputs", "plain_pairs", "ve
 _PLAIN = Target(backend="ort")
 _ENDS = ("tf32", "bf16")  # the finest format, which is suspected first, and the coarsest
 _FAR_OFF = 2.0**-11  # half a unit in the last place of FP16: no FP32 run of a usual network errs by that much. Chosen.
+# A tenth of what TF32 makes of a usual network: less is likely FP32's, and the half of its floor that is cheap shows it. Chosen.
+_NEAR = 2.0**-15
 _LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
 
 
 def expect_errors(examination: Examination) -> Expectation:
     """What arithmetics would cost: as many as it takes to grade what was measured.
 
-    Nothing has to be predicted for outputs that one FP32 rounding explains; and beside what is declared no format, where that
-    explains all. Else come the one that is suspected first and the coarsest, and those between where one of these
-    explains an error that what is declared does not. Where a prediction fails, outputs with a budget are judged without it.
+    Nothing has to be predicted for outputs that one FP32 rounding explains; what FP32 is known to make at least is enough
+    where it explains all, and beside what is declared no format, where that does. Else come the one that is suspected first
+    and the coarsest, and those between where one of these explains an error that what is declared does not. Where a prediction
+    fails, outputs with a budget are judged without it.
     """
     try:
         return _foresee_errors(examination)
@@ -62,8 +64,7 @@ def _foresee_errors(examination: Examination) -> Expectation:
     case, run, progress = examination.case, examination.compared, examination.progress
     measured = {name: graded_error(found) for name, found in run.statistics.items()}
     least = dict.fromkeys(measured, FLOAT32_ROUNDING)
-    exact = all(error_distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
-    if exact and alike_in_parts(run):
+    if one_rounding_explains(run):
         return Expectation(errors={"f32": least})
     chosen = _predicted_samples(examination)
     align = make_aligner(case.policy.matched)
@@ -74,7 +75,14 @@ def _foresee_errors(examination: Examination) -> Expectation:
     # What is so far off is beyond the finest for sure: then one pass tells both.
     far = max(measured.values(), default=0.0) > _FAR_OFF
     plain = _plain_outputs(examination, chosen)
-    expectation = _expect_output_errors(examination, chosen, [*first, *ends] if far else first, align, plain)
+
+    def is_enough(least: Expectation) -> bool:
+        grades = {grade_of(error, least.of(name)) for name, error in measured.items()}
+        return grades == {"f32"} and covers_parts(run, least.parts.get("f32", {}))
+
+    near = not first and max(measured.values(), default=0.0) < _NEAR
+    formats = [*first, *ends] if far else first
+    expectation = _expect_output_errors(examination, chosen, formats, align, plain, is_enough if near else None)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
         expectation = expectation.and_also(_expect_output_errors(examination, chosen, ends, align, {}))
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
@@ -104,8 +112,9 @@ def _expect_output_errors(
     formats: Sequence[str],
     align: Align,
     plain: Mapping[int, Mapping[str, np.ndarray]],
+    enough: Callable[[Expectation], bool] | None = None,
 ) -> Expectation:
-    """The expected errors of the outputs; the floor on the samples that are in `plain`."""
+    """The expected errors of the outputs; the floor on the samples that are in `plain`, or what of it is `enough`."""
     from parityscope.expectation.expecting import expect_error
 
     case = examination.case
@@ -120,6 +129,7 @@ def _expect_output_errors(
         progress=examination.progress,
         align=align,
         by_part=True,
+        enough=enough,
     )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from parityscope.arithmetic import formats
 from parityscope.comparison.parts import measure_parts
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, FORMATS, margin_of
+from parityscope.expectation import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS, error_distance, margin_of
 from parityscope.operators import MOVING, of_kind, with_trait
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.rows import Align
     from parityscope.examination import Examination, OutputRun
 
-__all__ = ["Deviation", "alike_in_parts", "find_deviations"]
+__all__ = ["Deviation", "covers_parts", "find_deviations", "one_rounding_explains"]
 
 _FEWEST = 16  # elements: the mean square of fewer normal numbers is off by a factor of two once in ten times
 _CHANCE = 1e-3  # of a part too far off in one honest output; chosen
@@ -74,14 +74,23 @@ class Deviation:
         )
 
 
-def alike_in_parts(run: OutputRun) -> bool:
-    """Whether no part of any output is further off than FP32 rounds."""
-    limit = (margin_of("f32") * FLOAT32_ROUNDING) ** 2
+def one_rounding_explains(run: OutputRun) -> bool:
+    """Whether the least that FP32 makes, one rounding on each side, covers every output and every part that was kept."""
+    least = {
+        (sample, output): part.scaled(0.0, BOTH_ROUND)
+        for output, found in run.parts.items()
+        for sample, part in found.items()
+    }
+    exact = all(error_distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
+    return exact and covers_parts(run, least)
+
+
+def covers_parts(run: OutputRun, expected: Mapping[tuple[int, str], Parts]) -> bool:
+    """Whether what is `expected` of FP32, by sample and output, covers every part that it is about."""
     return all(
-        bool((errors <= limit * references).all())
-        for found in run.parts.values()
-        for parts in found.values()
-        for errors, references in zip(parts.errors, parts.references, strict=True)
+        _worst_ratio(run.parts[output][sample], part, "f32", 0.0) <= 1.0
+        for (sample, output), part in expected.items()
+        if sample in run.parts.get(output, {})
     )
 
 

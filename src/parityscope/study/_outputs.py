@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
@@ -20,6 +21,7 @@ from parityscope.examination import OutputRun
 from parityscope.expectation import FLOAT32_ROUNDING, error_distance, largest_distance
 from parityscope.records import Skip
 from parityscope.study._answering import Answering, answer_sample
+from parityscope.study._output_parts import one_rounding_explains
 from parityscope.study._run_variation import part_that_changes
 
 if TYPE_CHECKING:
@@ -50,7 +52,8 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
     """Runs both targets on every sample and compares the outputs that both have.
 
     The candidate runs the first sample twice: its own spread is known before anything is blamed. `inspect` asks it what it
-    really runs also where that takes another session. `partly` goes on where the candidate gives nothing for a sample.
+    really runs also where that takes another session, unless it is to run in FP32 and gives what that does. `partly` goes on
+    where the candidate gives nothing for a sample.
 
     Raises:
         ParityError: a side cannot run (with `partly`: on any sample), or no output is there on both sides.
@@ -116,9 +119,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
                 if all(_OTHER_SHAPE in why for why in problems.values())
                 else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
             )
-        executed, untold = _executed_graph(theirs, candidate) if inspect and not answers.over else (theirs.executed, [])
-        skipped += untold
-        return OutputRun(
+        run = OutputRun(
             statistics=totals,
             per_sample={name: tuple(found) for name, found in errors.items()},
             spread=spread,
@@ -126,17 +127,21 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
             if spread > FLOAT32_ROUNDING and not answers.over
             else 0.0,
             skipped=tuple(skipped),
+            executed=theirs.executed,
             reference_seconds=seconds[0],
             candidate_seconds=seconds[1],
             reference_environment=ours.environment,
             candidate_environment=theirs.environment,
-            executed=executed,
             outside=outside,
             kept=kept,
             parts=parts,
             decisions=decisions,
             unanswered=unanswered,
         )
+        if not inspect or answers.over or (candidate.precision in {"", "f32"} and one_rounding_explains(run)):
+            return run
+        executed, untold = _executed_graph(theirs, candidate)
+        return replace(run, executed=executed, skipped=(*skipped, *untold))
 
 
 def _fix_for(problem: str, name: str) -> str:

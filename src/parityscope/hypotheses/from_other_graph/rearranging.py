@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.assigning import assign_rows
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -72,11 +74,8 @@ def _list_rearrangements(before: np.ndarray, after: np.ndarray) -> Iterator[tupl
 
 def _assign_slices(before: np.ndarray, after: np.ndarray, axis: int) -> np.ndarray:
     """Which slice of `before` each slice of `after` is most like."""
-    from scipy.optimize import linear_sum_assignment  # a second of a processor to import, and seldom asked
-
     reference, candidate = (_normalized_slices(array, axis) for array in (before, after))
-    _, order = linear_sum_assignment(-np.abs(candidate @ reference.T))
-    return np.asarray(order)
+    return assign_rows(-np.abs(candidate @ reference.T))
 
 
 def _normalized_slices(array: np.ndarray, axis: int) -> np.ndarray:
