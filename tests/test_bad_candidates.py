@@ -230,6 +230,28 @@ def test_a_program_that_answers_only_some_samples_is_told_with_the_sample(
     assert "sample 1 (000001.npz)" in error
 
 
+def test_a_program_that_dies_on_a_sample_is_judged_on_the_others(
+    place: Path,
+) -> None:
+    third = np.load(place / "inputs" / "000002.npz")["x"].sum()
+    program = place / "dies.py"
+    program.write_text(
+        "import os, pathlib, sys, numpy as np\n"
+        "given, wanted = map(pathlib.Path, sys.argv[1:3])\n"
+        "for file in given.glob('*.npz'):\n"
+        f"    if abs(np.load(file)['x'].sum() - {float(third)!r}) < 1e-3:\n"
+        "        os.abort()\n"
+        "    np.savez(wanted / file.name, y=np.zeros((2, 4), np.float32), z=np.zeros((2, 4), np.float32))\n",
+        encoding="utf-8",
+    )
+    words = ("compare", str(place / "model.onnx"), "--inputs", str(place / "inputs"), "--study", str(place / "study"))
+    assert exit_status(*words, "--candidate", f"command?run={sys.executable} {program}") == 1
+    document = json.loads((place / "study" / "study.json").read_text(encoding="utf-8"))
+    assert [len(output["per_sample"]) for output in document["outputs"]] == [3, 3]
+    (lost,) = [skip for skip in document["skipped"] if skip["what"] == "sample 000002.npz"]
+    assert "was killed by SIGABRT" in lost["reason"]
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_outputs_of_another_batch_size_are_an_error(place: Path, rows: int, capfd: pytest.CaptureFixture[str]) -> None:
     for number, found in enumerate(_answers(place)):

@@ -154,6 +154,14 @@ def test_what_names_say_is_cut_short(desk: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
+    "name", ["\x1b[2Jred", "a\nb", "<script>", "../x", "a/../x", "--help", "\u202egnp", " ", "n" * 201]
+)
+def test_the_only_array_has_a_plain_name(desk: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    safetensors.numpy.save_file({name: X}, desk / "x.safetensors")
+    assert "input 'x' is missing" in refused(capsys, *asked("x.safetensors"))
+
+
+@pytest.mark.parametrize(
     "line",
     ["scale = nan", "size = [8.5, 8]", "shorter = 1", "fill = [300, 0, 0]", "deviation = inf", "size = [60000, 60000]"],
 )

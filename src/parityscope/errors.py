@@ -39,14 +39,18 @@ class ParityError(Exception):
         problem: What is wrong, in one sentence that names the thing.
         where: The file, sample, tensor or node it was found at; empty when there is none.
         fix: A command or an edit that mends it; empty only when nobody knows one.
+        failing: A candidate failed with it while it ran a sample, as by a crash: others may run. It is no bad input.
         over: The process of a candidate ended with it: no further sample can be run.
     """
 
-    def __init__(self, problem: str, *, where: str = "", fix: str = "", over: bool = False) -> None:
+    def __init__(
+        self, problem: str, *, where: str = "", fix: str = "", failing: bool = False, over: bool = False
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.where = where
         self.fix = fix
+        self.failing = failing or over
         self.over = over
 
     def __str__(self) -> str:

@@ -299,7 +299,8 @@ def wrong_samples(folder: Path, draw: Draw) -> Ask:
         )
     )
     np.savez(folder / "x.npz", **arrays)
-    return _ask(folder, draw)
+    # A plain name of the only array is taken as the only input, and said.
+    return _ask(folder, draw, ANSWERED if arrays.keys() <= {"z", "X"} and arrays else REFUSED)
 
 
 def stacked(folder: Path, draw: Draw) -> Ask:

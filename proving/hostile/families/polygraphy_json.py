@@ -56,7 +56,9 @@ def _either(folder: Path, draw: Draw, make: Any, right: frozenset[int] = REFUSED
     (folder / "data.json").write_bytes(content)
     if as_inputs:
         return Ask(about_samples(folder, draw, "data.json"), right, writes=_LATER)
-    return Ask((*about_answers(folder, draw, "data.json"), "--samples", "1"), right)
+    return Ask(
+        (*about_answers(folder, draw, "data.json"), "--samples", "1"), REFUSED if right == ANSWERED else right
+    )
 
 
 def no_json(folder: Path, draw: Draw) -> Ask:
@@ -122,7 +124,8 @@ def names(folder: Path, draw: Draw) -> Ask:
         document["lst"].append([name + "2", document["lst"][0][1]])
         (folder / "data.json").write_bytes(json.dumps(document).encode())
         return Ask((*about_answers(folder, draw, "data.json"), "--samples", "1"))
-    return _either(folder, draw, lambda build: build(name=name))
+    # A plain name of the only array is taken as the only input, and said.
+    return _either(folder, draw, lambda build: build(name=name), ANSWERED if name == "polygraphy_class" else REFUSED)
 
 
 def counts(folder: Path, draw: Draw) -> Ask:

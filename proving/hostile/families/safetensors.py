@@ -174,7 +174,8 @@ def notes(folder: Path, draw: Draw) -> Ask:
 def names(folder: Path, draw: Draw) -> Ask:
     """Names that a terminal or a page would obey."""
     name = draw.turn((*NAMES, "\ud800", "__metadata__", "", "X"))
-    return _either(folder, draw, described(_entry(), name=name))
+    # A plain name of the only array is no trouble: it is taken as the only input, and said.
+    return _either(folder, draw, described(_entry(), name=name), ANSWERED if name == "X" else REFUSED)
 
 
 def many(folder: Path, draw: Draw) -> Ask:

@@ -134,7 +134,7 @@ class _Child:
             raise self._death_error(doing)
         answer: dict[str, Any] = json.loads(line)
         if "problem" in answer:
-            raise ParityError(answer["problem"], where=answer["where"], fix=answer["fix"])
+            raise ParityError(answer["problem"], where=answer["where"], fix=answer["fix"], failing=answer["failing"])
         return answer
 
     def close(self) -> None:

@@ -52,18 +52,21 @@ def run_program(words: list[str], *, timeout: float, doing: str) -> None:
                 f"{_program_name(words)} took longer than {timeout:g} s on {doing}",
                 where=last_words(guard.log),
                 fix="raise the limit with timeout=SECONDS, or find out where it hangs",
+                failing=True,
             ) from None
         if status < 0:
             raise ParityError(
                 f"{_program_name(words)} was killed by {signal_name(-status)} on {doing}",
                 where=last_words(guard.log),
                 fix="run it by hand on the same input; out of memory kills with SIGKILL",
+                failing=True,
             )
         if status > 0:
             raise ParityError(
                 f"{_program_name(words)} failed with exit code {status} on {doing}",
                 where=last_words(guard.log),
                 fix="run it by hand on the same input",
+                failing=True,
             )
 
 

@@ -36,14 +36,14 @@ def answer_requests(scratch: Path, requests: IO[str], answers: IO[str]) -> None:
                     session = stack.enter_context(_open_job(job))
                 answer = _answer_request(session, scratch, request)
             except ParityError as error:
-                answer = {"problem": error.problem, "where": error.where, "fix": error.fix}
+                answer = {"problem": error.problem, "where": error.where, "fix": error.fix, "failing": error.failing}
             except MemoryError:
                 fix = "free some, take a smaller batch, or lower --memory"
-                answer = {"problem": f"{job['target']} ran out of memory", "where": "", "fix": fix}
+                answer = {"problem": f"{job['target']} ran out of memory", "where": "", "fix": fix, "failing": True}
             except OSError as error:
                 problem = f"{job['target']} cannot hand over its tensors: {error.strerror or error}"
                 fix = "free some disk space, or name another folder for scratch files: TMPDIR=/path"
-                answer = {"problem": problem, "where": str(error.filename or scratch), "fix": fix}
+                answer = {"problem": problem, "where": str(error.filename or scratch), "fix": fix, "failing": False}
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,10 @@ from parityscope.records import Target
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.case import Inputs, Model
+    import numpy as np
+
+    from parityscope.backends import Backend
+    from parityscope.case import Inputs, Model, Sample
 
 __all__ = ["model_of", "open_target", "shapes_for"]
 
@@ -72,14 +76,29 @@ def open_target(model: Model, target: Target, capture: Capture) -> Iterator[Sess
     isolate = one_of(target, "isolate", ("on", "off"), "on" if timeout or runtime.isolated else "off")
     if runtime.name == "command" or (isolate == "off" and not timeout):
         with runtime.open(own, target, capture) as session:
-            yield session
+            yield _telling_failures(session, runtime)
         return
     left = tuple((key, value) for key, value in target.options if key not in {"timeout", "isolate", "model"})
     inner = Target(backend=target.backend, precision=target.precision, options=left)
     # A limit that was given is meant; without one, a build is no hang.
     builds = runtime.builds_for_shapes and not timeout
     with open_in_child(own, inner, capture, parse_seconds(timeout, _ISOLATED_TIMEOUT_S), builds=builds) as session:
-        yield session
+        yield _telling_failures(session, runtime)
+
+
+def _telling_failures(session: Session, runtime: Backend) -> Session:
+    """The session, whose errors on a sample are the runtime's failures; a recording or a program may just lack an answer."""
+    if runtime.recorded or runtime.runs_program:
+        return session
+
+    def run(sample: Sample) -> Mapping[str, np.ndarray]:
+        try:
+            return session.run(sample)
+        except ParityError as error:
+            error.failing = True
+            raise
+
+    return replace(session, run=run)
 
 
 def shapes_for(model: Model, target: Target, inputs: Inputs) -> tuple[Mapping[str, tuple[int, ...]], ...]:

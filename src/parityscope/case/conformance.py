@@ -10,6 +10,7 @@ not get it for free. Each error says which sample, which tensor, what was expect
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ Dims = tuple[int | str | None, ...]
 _MOST_AXES = 64  # numpy's own limit
 # What exporters write for "unknown" (Paddle2ONNX "?" and -1, Keras "None"): not one symbol that stands twice.
 _NO_NAMES = frozenset({"", "?", "None", "-1"})
+# As exporters write names: "input.1", "serving_default_x:0", "model/in-0"; 200 characters are chosen.
+_PLAIN_NAME = re.compile(r"(?!.*\.\.)\w[\w.:/-]{0,199}")
 
 
 def settle_declarations(values: Sequence[ValueInfo]) -> tuple[ValueInfo, ...]:
@@ -55,11 +58,12 @@ def _settle_dimension(dim: int | str | None) -> int | str | None:
 
 
 def sole_names(declared: Sequence[ValueInfo], names: Collection[str]) -> dict[str, str]:
-    """The model's name of each of a sample's tensors -> the sample's own: a sole array is the sole input, however it is called.
+    """The model's name of each of a sample's tensors -> the sample's own: a sole array is the sole input under any plain name.
 
-    Everything else is matched by name; whether the array fits is checked as that of any other.
+    Everything else is matched by name; whether the array fits is checked as that of any other. A name that no exporter writes
+    (control characters, markup, a way out of a folder, thousands of letters) is a stranger's, and refused as such.
     """
-    if len(declared) == 1 and len(names) == 1:
+    if len(declared) == 1 and len(names) == 1 and _PLAIN_NAME.fullmatch(next(iter(names))):
         return {declared[0].name: next(iter(names))}
     return {name: name for name in names}
 

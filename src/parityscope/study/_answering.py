@@ -34,12 +34,14 @@ def answer_sample(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
         if sample.name in str(error):
             raise
         where = f"{place}, {error.where}" if error.where else place
-        raise ParityError(error.problem, where=where, fix=error.fix, over=error.over) from error
+        raise ParityError(error.problem, where=where, fix=error.fix, failing=error.failing, over=error.over) from error
 
 
 @dataclass(slots=True, kw_only=True)
 class Answering:
-    """A candidate that is asked sample by sample; with `partly` it may fail on some.
+    """A candidate that is asked sample by sample; with `partly` it may fail on some while it runs.
+
+    One that has no answer to a sample, such as a recording that lacks it, is bad input, and no failure.
 
     `over` says that nothing further can be asked: its process ended, or it failed three times in a row.
     """
@@ -54,12 +56,12 @@ class Answering:
         """What it gives; None where it fails.
 
         Raises:
-            ParityError: it fails, and may not.
+            ParityError: it fails, and may not, or has no answer.
         """
         try:
             found = answer_sample(self.session, sample)
         except ParityError as error:
-            if not self.partly:
+            if not (self.partly and error.failing):
                 raise
             self.failed.append((sample, error))
             self.in_a_row += 1

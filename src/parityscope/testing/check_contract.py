@@ -118,6 +118,7 @@ def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
         steps=example.steps,
     )
     asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
+    (folder / "tensors").mkdir()
     return examine_request(replace(asked, folder=folder / "tensors"))
 
 
