@@ -26,6 +26,8 @@ def root(tmp_path: Path) -> Path:
     np.savez(root / "samples" / "0.npz", x=np.linspace(-1, 1, 16, dtype=np.float32)[None])
     write_network(tmp_path / "secret.onnx", TEXT, {})
     (root / "link.onnx").symlink_to(tmp_path / "secret.onnx")
+    (root / "circle").symlink_to("circle")
+    (root / "code").symlink_to("load.py:samples")
     return root
 
 
@@ -41,6 +43,7 @@ def test_an_assistant_calls_the_verbs(root: Path) -> None:
     words = ["-m", "parityscope", "mcp", "--root", str(root)]
     server = mcp.StdioServerParameters(command=sys.executable, args=words, env=environment)
     told: list[tuple[float, str]] = []
+    (root / "onnx.py").write_text("raise SystemExit(7)", "utf-8")  # what lies in the root takes no module's place
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, message or ""))
@@ -85,10 +88,17 @@ def test_an_assistant_calls_the_verbs(root: Path) -> None:
         ("compare", {"model": "m.onnx", "candidate": "python?call=deploy.py:infer"}),
         ("compare", {"model": "m.onnx", "candidate": "sim:f16", "inputs": "load.py:samples"}),
         ("compare", {"model": "m.onnx", "candidate": "sim:f16", "preprocess": "load.py:prepare"}),
+        ("compare", {"model": "m.onnx", "candidate": "sim:f16", "inputs": "load.py:samples/"}),
+        ("compare", {"model": "m.onnx", "candidate": "sim:f16", "preprocess": "load.py:prepare/."}),
+        ("compare", {"model": "m.onnx", "candidate": "sim:f16", "inputs": "code"}),
+        ("compare", {"model": "m.onnx", "candidate": "saved?path=a\0b"}),
         ("repair", {"model": "m.onnx", "output": "../fixed.onnx"}),
         ("diff", {"before": "..", "after": "."}),
         ("lint", {"model": "m.onnx", "network": "trt"}),
         ("lint", {"model": 3}),
+        ("lint", {"model": ["m.onnx"]}),
+        ("lint", {"model": "a\0b"}),
+        ("lint", {"model": "circle"}),
         ("lint", {}),
         ("run", {}),
     ],

@@ -214,7 +214,7 @@ def words_of_call(name: str, given: Mapping[str, Any], bounds: CallBounds) -> tu
     for key in given:
         if key not in known:
             raise ParityError(f"{name} has no parameter {key!r}", fix=f"use some of: {', '.join(known)}")
-    missing = [one.name for one in tool.parameters if one.required and given.get(one.name) in {None, ""}]
+    missing = [one.name for one in tool.parameters if one.required and given.get(one.name) in (None, "")]
     if missing:
         raise ParityError(f"{name} needs {missing[0]}", fix=f"give {missing[0]}: {known[missing[0]].told}")
     options, arguments = [], []
@@ -265,7 +265,10 @@ def _confine_path(text: str, root: Path) -> str:
     Raises:
         ParityError: it leads out of the root, links followed.
     """
-    path = (root / text).resolve()
+    try:
+        path = (root / text).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links; what no name can hold
+        raise ParityError(f"{text!r} is no path: {error}", fix="name a path below the server's root") from error
     if not path.is_relative_to(root):
         raise ParityError(
             f"{text} lies outside of {root}", fix="name a path below it, or start with: parityscope mcp --root FOLDER"
@@ -277,7 +280,10 @@ def _confine_data(text: str, bounds: CallBounds) -> str:
     if is_function(text):
         _refuse_code(text, bounds)
         return text
-    return _confine_path(text, bounds.root)
+    inside = _confine_path(text, bounds.root)
+    if is_function(inside):  # "file.py:function/", or a link to it: what is run is the path that was found
+        _refuse_code(text, bounds)
+    return inside
 
 
 def _confine_target(text: str, bounds: CallBounds) -> str:
@@ -290,9 +296,16 @@ def _confine_target(text: str, bounds: CallBounds) -> str:
         _refuse_code(f"{', '.join(code)} of {text}", bounds)
         return text
     for key, value in target.options:
-        if key in {"model", *backend.files} or os.sep in value or (bounds.root / value).exists():
+        if key in {"model", *backend.files} or os.sep in value or _is_there(bounds.root / value):
             _confine_path(value, bounds.root)
     return format_target(target)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # too long for a name
+        return False
 
 
 def _confine_checks(text: str, bounds: CallBounds) -> str:

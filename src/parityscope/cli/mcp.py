@@ -107,7 +107,7 @@ async def _answer_call(
 
     try:
         words, study = words_of_call(name, given, bounds)
-    except ParityError as error:
+    except (ParityError, OSError) as error:
         return True, f"parityscope: {error}"
     status, out, told = await _run_words(words, bounds, report)
     if status not in _TOLD:
@@ -128,7 +128,8 @@ async def _run_words(
 ) -> tuple[int, str, str]:
     """Runs a command in the root: its exit code, what it prints, and what it tells on stderr besides progress."""
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "parityscope", *words),
+        # -P: no .py file of the root takes the place of a module.
+        *(sys.executable, "-P", "-m", "parityscope", *words),
         cwd=bounds.root,
         env={**os.environ, PROGRESS_VARIABLE: "lines", "NO_COLOR": "1"},
         stdin=asyncio.subprocess.DEVNULL,
