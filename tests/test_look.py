@@ -91,3 +91,24 @@ def test_a_sole_array_is_the_sole_input_under_any_name(capsys: pytest.CaptureFix
     np.savez("data.npz", pixels=np.ones((2, 9), np.float32))
     assert exit_status(*words) == 2
     assert "found the shape [2, 9]" in capsys.readouterr().err
+
+
+def test_samples_beside_the_model_are_as_many_as_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    save(ROWS.replace("{SIZE}", "{0.5}"))
+    for place in range(3):
+        np.savez(f"{place}.npz", x=np.full((2, 10), place + 1, np.float32))
+    assert "(1 sample of 0.npz beside the model" in look(capsys, "--samples", "1")
+    for words, told in (
+        (("--samples", "0"), "0 samples cannot be judged"),
+        (("--stacked",), "--stacked says how data is read, and none is given"),
+        (("--preprocess", "p.py:f"), "--preprocess says how data is read"),
+    ):
+        assert exit_status("m.onnx", *words) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_a_sound_without_a_sound_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    save(SOUND)
+    with wave.open("none.wav", "wb") as sound:
+        sound.setparams((1, 2, 16_000, 0, "NONE", ""))
+    assert "generated samples" in look(capsys)

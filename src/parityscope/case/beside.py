@@ -9,6 +9,7 @@ they are somebody's weights, outputs or settings. The origin says what was taken
 from __future__ import annotations
 
 import wave
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def samples_beside(model: Model, spool: Path, memory: int, samples: int = SAMPLE
     """The samples of the first kind of which a file in the model's folder fits; None where none does."""
     for endings, words, read in _KINDS:
         paths = sorted(one for one in model.path.parent.iterdir() if one.suffix.lower() in endings)[:_MOST_FILES]
-        found = list(_fitting_samples(model, paths, read, spool / words.split()[0], memory))[:samples]
+        fitting = _fitting_samples(model, paths, read, spool / words.split()[0], memory, samples)
+        found = list(islice(fitting, samples))
         if found:
             names = ", ".join(dict.fromkeys(one.label for one in found))
             origin = f"{names} beside the model{'' if words in _AS_THEY_ARE else f', {words}'}"
@@ -58,7 +60,7 @@ def samples_beside(model: Model, spool: Path, memory: int, samples: int = SAMPLE
 
 
 def _fitting_samples(
-    model: Model, paths: list[Path], read: Callable[[Model, Path], Any], spool: Path, memory: int
+    model: Model, paths: list[Path], read: Callable[[Model, Path], Any], spool: Path, memory: int, samples: int
 ) -> Iterator[Streamed]:
     """The checked samples of the files that fit, file by file."""
     for number, path in enumerate(paths):
@@ -70,7 +72,7 @@ def _fitting_samples(
                 if made is path
                 else Stream(origin=path.name, samples=iter([Streamed(label=path.name, arrays=made)]))
             )
-            for sample in load_inputs(model, source, spool=folder, samples=SAMPLES, memory=memory):
+            for sample in load_inputs(model, source, spool=folder, samples=samples, memory=memory):
                 yield Streamed(label=path.name, arrays=dict(sample.arrays))
         except (ParityError, OSError, wave.Error, EOFError, ValueError):
             continue
@@ -116,6 +118,8 @@ def _read_sound(model: Model, path: Path) -> dict[str, np.ndarray]:
             raise ValueError("not of 16 bits")
         wanted = (value.shape or ())[place]
         length = wanted if isinstance(wanted, int) and wanted > 0 else min(sound.getnframes(), _OPEN)
+        if not length or not sound.getnframes():
+            raise ValueError("it holds no sound")
         heard = np.frombuffer(sound.readframes(length), "<i2").reshape(-1, sound.getnchannels())[:, 0]
     filled = np.zeros(length, np.float32)
     filled[: len(heard)] = heard / _WHOLE_16

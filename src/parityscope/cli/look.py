@@ -10,7 +10,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_report, command_line, hand_over
 from parityscope.cli._progress import progress_for
-from parityscope.errors import Exit
+from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
@@ -41,22 +41,26 @@ def command(
 ) -> int:
     """Tells what FP16 and BF16 would do to a model and what its file says; 1 if an output would be lost."""
     from parityscope.case import load_inputs, load_model
-    from parityscope.case.beside import samples_beside
+    from parityscope.case.beside import SAMPLES, samples_beside
     from parityscope.report.model_alone import FORMS
 
     FORMS.check(format_name)
     claim_report(output, "-o")
     nbytes = o.size_of(memory)
+    unread = "--preprocess" if preprocess else "--stacked" if stacked else ""
+    if unread and not inputs:
+        raise ParityError(f"{unread} says how data is read, and none is given", fix="give it: --inputs DATA")
     with o.spool_folder() as scratch:
         loaded = load_model(model)
-        if not inputs and not shapes and (found := samples_beside(loaded, scratch / "beside", nbytes)) is not None:
-            taken = found
-        else:
+        taken = None
+        if not inputs and not shapes and (samples is None or samples > 0):
+            taken = samples_beside(loaded, scratch / "beside", nbytes, SAMPLES if samples is None else samples)
+        if taken is None:
             taken = load_inputs(
                 loaded,
                 inputs or None,
                 spool=scratch / "data",
-                samples=samples if inputs else samples or _GENERATED,
+                samples=_GENERATED if samples is None and not inputs else samples,
                 stacked=stacked,
                 preprocess=preprocess,
                 shapes=o.shapes_of(shapes) or None,
