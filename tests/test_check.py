@@ -182,6 +182,7 @@ def test_an_interrupted_check_goes_on(
         ('[[check]]\nmodel = "m.onnx"\ncandidate = ["ort", "ort"]\n', "two checks are called 'm-ort'"),
         (FILE + 'baseline = "m.onnx"\n', "'baseline' is no key"),  # it stands behind the tables
         ('baseline = "m.onnx"\n' + FILE, "the baseline"),
+        (FILE.replace('"good"', '"..."'), "name = '...' has no letter and no digit"),
     ],
 )
 def test_a_mistake_is_one_error_with_a_fix(
@@ -221,3 +222,53 @@ def test_a_table_says_its_own_budgets_and_targets(desk: Path) -> None:
     assert (
         exit_status("compare", "m.onnx", "--candidate", "sim:f16", "--policy", "parityscope.toml", "--study", "c") == 0
     )
+
+
+def test_a_baseline_of_other_outputs_is_not_judged_and_written_again(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_status("check", "--study", "first", "--update") == 0
+    write_network(desk / "m.onnx", TEXT.replace(" y", " z"), {})
+    for more in ([], ["--no-causes"]):
+        assert exit_status("check", "--study", f"second{len(more)}", "-o", f"{len(more)}.xml", *more) == 3
+        assert "? good  the baseline: the studies have no output in common: 'y' before" in capsys.readouterr().out
+    assert exit_status("check", "--study", "third", "--update") == 3
+    assert exit_status("check", "--study", "fourth") == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"outputs": 5},
+        {"outputs": ["y"]},
+        {"candidate": 7},
+        {"policy": {"budgets": [{"metric": "rel_l2", "limit": None}]}},
+        {"question": {"files": [1]}},
+        {"outputs": [{"name": "y", "verdict": "within", "rel_l2": "small"}]},
+    ],
+)
+def test_a_baseline_that_was_merged_by_hand_is_one_error(
+    desk: Path, change: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_status("check", "--study", "first", "--update") == 0
+    path = desk / "parity-baseline.json"
+    held = json.loads(path.read_text("utf-8"))
+    held["pairs"]["good"] |= change
+    path.write_text(json.dumps(held), "utf-8")
+    capsys.readouterr()
+    assert exit_status("check", "--study", "second") == 2
+    assert "the entry of 'good' is not as it was written" in capsys.readouterr().err
+
+
+def test_a_baseline_that_cannot_be_written_is_told_before_the_work(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (("--baseline", "nowhere/b.json"), ("--baseline", "b.json", "-o", "b.json")):
+        assert exit_status("check", "--study", "s", "--update", *words) == 2
+        assert "the baseline cannot be written: " in capsys.readouterr().err
+        assert not (desk / "s").exists()
+    (desk / "shared").mkdir()
+    (desk / "link.json").symlink_to("shared/b.json")
+    assert exit_status("check", "--study", "s", "--update", "--baseline", "link.json") == 0
+    assert (desk / "link.json").is_symlink()
+    assert (desk / "shared" / "b.json").is_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +14,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
 from parityscope.cli._progress import progress_for
-from parityscope.errors import EXIT_OF, Exit
+from parityscope.errors import EXIT_OF, Exit, ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +66,8 @@ def command(
     pairs = choose_pairs(held.pairs, only or [], file)
     place = baseline or held.baseline
     entries = read_baseline(place)
+    if update:
+        _check_writable(place, output or [])
     for path in output or []:
         claim_report(path, "-o", FORMS)
     settings = CheckSettings(
@@ -115,6 +119,20 @@ def _run_pairs(
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from KeyboardInterrupt(words).with_traceback(interrupt.__traceback__)
     return found
+
+
+def _check_writable(place: Path, reports: Sequence[Path]) -> None:
+    """Refuses, before the work is done, a baseline that could not be written behind it."""
+    file = place.resolve()
+    if any(one.resolve() == file for one in reports):
+        why = "it is given to -o as well"
+    elif not file.parent.is_dir():
+        why = f"there is no folder {file.parent}"
+    elif not os.access(file.parent, os.W_OK):
+        why = os.strerror(errno.EACCES)
+    else:
+        return
+    raise ParityError(f"the baseline cannot be written: {why}", where=str(place), fix="choose another --baseline")
 
 
 def _update_baseline(

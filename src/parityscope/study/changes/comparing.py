@@ -16,7 +16,7 @@ from parityscope.study.changes.noise import direction_beyond_noise
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["CauseChange", "LayerChange", "OutputChange", "StudyChanges", "compare_studies"]
+__all__ = ["CauseChange", "LayerChange", "OutputChange", "StudyChanges", "compare_studies", "nothing_compared"]
 
 _RANKS = {"within": 0, "beyond": 1}
 _WAYS = {-1: "better", 0: "same", 1: "worse"}
@@ -107,6 +107,22 @@ def compare_studies(before: Mapping[str, Any], after: Mapping[str, Any]) -> Stud
         seconds=(_seconds_per_sample(before), _seconds_per_sample(after)),
         nbytes=(_candidate_nbytes(before), _candidate_nbytes(after)),
         skipped=tuple(skipped),
+    )
+
+
+def nothing_compared(why: Skip) -> StudyChanges:
+    """The changes between two studies of which nothing could be compared."""
+    return StudyChanges(
+        verdict="incomplete",
+        outputs=(),
+        facts=(),
+        causes=(),
+        layers=(),
+        layers_compared=0,
+        precisions=(),
+        seconds=(None, None),
+        nbytes=(None, None),
+        skipped=(why,),
     )
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from parityscope.environment import MATTERS
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
+from parityscope.study._folder import as_written
+from parityscope.study.changes.comparing import compare_studies
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -59,13 +61,30 @@ def read_baseline(path: Path) -> dict[str, dict[str, Any]]:
             where=str(path),
             fix=f"write it again: rm {path}, then parityscope check --update",
         )
+    for name, entry in pairs.items():
+        _check_entry(name, entry, path)
     return pairs
 
 
+def _check_entry(name: str, entry: Mapping[str, Any], path: Path) -> None:
+    """Refuses an entry that cannot be read as a study is: one that was merged or edited by hand."""
+    if entry.get("outputs", []) == []:  # there is nothing to read, and --update writes it again
+        return
+    try:
+        with as_written():
+            compare_studies(entry, entry)
+    except ParityError as error:
+        raise ParityError(
+            f"the entry of {name!r} is not as it was written",
+            where=str(path),
+            fix=f"write it again: rm {path}, then parityscope check --update",
+        ) from error
+
+
 def write_baseline(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Writes the entries, whole or not at all, in the order of their names."""
+    """Writes the entries, whole or not at all, in the order of their names; a link to the file stays one."""
     held = {"schema": BASELINE_SCHEMA, "pairs": dict(entries)}
-    write_whole(path, json.dumps(held, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    write_whole(path.resolve(), json.dumps(held, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
 def _facts_that_matter(facts: Mapping[str, Any]) -> dict[str, Any]:

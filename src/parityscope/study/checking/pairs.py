@@ -120,8 +120,12 @@ def _pairs_of_table(
         name = said["name"] or model.stem
         if len(targets) > 1 or not said["name"]:
             name = f"{name}-{target}"
+        name = _NO_NAME.sub("-", name).strip("-.")
+        if not name:
+            problem = f"name = {said['name']!r} has no letter and no digit"
+            raise ParityError(problem, where=where, fix='write name = "detector"')
         yield CheckedPair(
-            name=_NO_NAME.sub("-", name).strip("-."),
+            name=name,
             request=Request(
                 model=model,
                 candidate=locate_target(target, path),

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.recording import ignore_progress
 from parityscope.errors import ParityError
+from parityscope.records import Skip
 from parityscope.study._examining import examine_request
 from parityscope.study._folder import load_study, prepare_folder, to_strict_data, write_study
 from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
-from parityscope.study.changes.comparing import compare_studies
+from parityscope.study.changes.comparing import compare_studies, nothing_compared
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -109,7 +110,14 @@ def _examine_pair(
 
 
 def _changes_since(entry: Mapping[str, Any] | None, study: Mapping[str, Any]) -> StudyChanges | None:
-    return None if entry is None else compare_studies(entry, study)
+    """The changes; where none of the outputs are in both, as after a new export, that is what was not judged."""
+    if entry is None:
+        return None
+    try:
+        return compare_studies(entry, study)
+    except ParityError as error:
+        fix = "write it again: parityscope check --update"
+        return nothing_compared(Skip(what="the baseline", reason=error.problem, fix=fix, asked=True))
 
 
 def _status_of(study: Mapping[str, Any], changes: StudyChanges | None) -> str:
