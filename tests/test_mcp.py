@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,16 @@ def test_code_is_allowed_where_somebody_says_so(root: Path, bounds: CallBounds) 
         "--candidate=command?run=./infer.sh"
         in words_of_call("compare", given, CallBounds(root=bounds.root, allow_code=True))[0]
     )
+
+
+def test_a_server_whose_assistant_has_gone_ends_without_an_error(root: Path) -> None:
+    pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
+    words = [sys.executable, "-m", "parityscope", "mcp", "--root", str(root)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_no_value_is_taken_for_an_option(bounds: CallBounds) -> None:

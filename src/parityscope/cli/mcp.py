@@ -11,9 +11,8 @@ import contextlib
 import os
 import sys
 import time
-from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
@@ -94,9 +93,14 @@ async def _serve(bounds: CallBounds) -> None:
     stdin, stdout = sys.__stdin__, sys.__stdout__
     if stdin is None or stdout is None:
         raise ParityError("stdin or stdout is closed", fix="let the assistant start it: parityscope mcp --root FOLDER")
-    streams = [anyio.wrap_file(TextIOWrapper(one.buffer, encoding="utf-8")) for one in (stdin, stdout)]
-    async with stdio_server(*streams) as (reading, writing):
-        await server.run(reading, writing, server.create_initialization_options())
+    # Descriptors of their own: what is closed behind the last call is not what the command ends with.
+    with _opened_again(stdin, "r") as asking, _opened_again(stdout, "w") as telling:
+        async with stdio_server(anyio.wrap_file(asking), anyio.wrap_file(telling)) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+
+def _opened_again(stream: TextIO, mode: str) -> TextIO:
+    return cast("TextIO", os.fdopen(os.dup(stream.fileno()), mode, encoding="utf-8"))
 
 
 async def _answer_call(
