@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
-COMPLETE = 'source "$1"; shift; cd "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _parityscope; echo "${COMPREPLY[@]}"'
+COMPLETE = (
+    'source "$1"; shift; cd "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _parityscope; '
+    'printf "%s\\n" "${COMPREPLY[@]}"'
+)
 
 
 def test_tab_completes_what_there_is(
@@ -30,7 +33,7 @@ def test_tab_completes_what_there_is(
 
     def completed(*words: str) -> list[str]:
         typed = ["bash", "--norc", "-c", COMPLETE, "bash", str(script), str(tmp_path), "parityscope", *words]
-        return subprocess.run(typed, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+        return subprocess.run(typed, capture_output=True, text=True, check=True, timeout=300).stdout.split("\n")[:-1]
 
     assert completed("dia") == ["diagnose"]
     assert completed("mod") == ["model.onnx"]
@@ -40,6 +43,9 @@ def test_tab_completes_what_there_is(
     assert completed("diagnose", "m.onnx", "--candidate", "bf") == ["bf16"]
     assert completed("report", "s", "--format", "ju") == ["junit"]
     assert completed("lint", "m.onnx", "--lang", "z") == ["zh"]
-    assert completed("lint", "m.onnx", "--cand") == []
+    assert completed("lint", "m.onnx", "--cand") == [""]
+    assert completed("model.onnx", "--sam") == ["--samples"]  # a model alone
+    (tmp_path / "my model.onnx").touch()
+    assert completed("lint", "my") == ["my model.onnx"]
     assert exit_status("completion", "bsh") == 2
     assert "did you mean bash?" in capsys.readouterr().err

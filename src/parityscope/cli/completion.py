@@ -41,6 +41,7 @@ _parityscope() {{
     fi
     COMPREPLY=($(compgen -W "$words" -- "$word"))
     case $before in --format|--lang) return;; esac
+    local IFS=$'\\n'  # names of files may hold blanks
     [[ $word == -* ]] || COMPREPLY+=($(compgen -f -- "$word"))
 }}
 complete -o filenames -F _parityscope parityscope
@@ -84,6 +85,7 @@ def _bash_script() -> str:
         "list": ["backends", "checks", "rules", "metrics", "repairs", "formats"],
     }
     options = {name: _options_of(one) for name, one in sorted(commands.items())}
+    options["*.[oO][nN][nN][xX]"] = options["look"]  # a model alone
     return _SCRIPT.format(
         verbs=" ".join(sorted(commands)),
         values="\n".join(f'            {key}) words="{" ".join(found)}";;' for key, found in values.items()),
