@@ -272,3 +272,26 @@ def test_a_baseline_that_cannot_be_written_is_told_before_the_work(
     assert exit_status("check", "--study", "s", "--update", "--baseline", "link.json") == 0
     assert (desk / "link.json").is_symlink()
     assert (desk / "shared" / "b.json").is_file()
+
+
+def test_a_baseline_is_not_written_where_nothing_was_examined(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (desk / "parityscope.toml").write_text(ERROR, "utf-8")
+    assert exit_status("check", "--study", "s", "--update") == 2
+    assert "is written" not in capsys.readouterr().err
+    assert not (desk / "parity-baseline.json").exists()
+
+
+def test_what_another_check_wrote_meanwhile_stays(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = FILE[FILE.index("[[check]]") :].replace("good", "other")
+    (desk / "parityscope.toml").write_text(FILE + other, "utf-8")
+    examine = running.examine_request
+
+    def examine_both(asked: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "examine_request", examine)
+            assert exit_status("check", "--study", "t", "--only", "other", "--update") == 0
+        return examine(asked)
+
+    monkeypatch.setattr(running, "examine_request", examine_both)
+    assert exit_status("check", "--study", "s", "--only", "good", "--update") == 0
+    assert set(json.loads((desk / "parity-baseline.json").read_text("utf-8"))["pairs"]) == {"good", "other"}

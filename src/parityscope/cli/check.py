@@ -78,8 +78,9 @@ def command(
         progress=progress_for(quiet=quiet),
     )
     outcomes = _run_pairs(pairs, entries, settings, live=format_name == "text")
+    updated = update and any(one.study is not None for one in outcomes)
     document = check_document(
-        held, outcomes, baseline=place, updated=update, version=__version__, command=command_line()
+        held, outcomes, baseline=place, updated=updated, version=__version__, command=command_line()
     )
     for path in output or []:
         write_report(FORMS, document, path)
@@ -88,10 +89,10 @@ def command(
         print_text(summary_as_text(document, width=width, color=color), drawn=color)
     else:
         hand_over(FORMS, document, format_name)
-    if update:
-        _update_baseline(place, entries, [one.name for one in held.pairs], outcomes)
+    if updated:
+        _update_baseline(place, [one.name for one in held.pairs], outcomes)
     if not quiet:
-        written = f"; the baseline is written to {place}" if update else ""
+        written = f"; the baseline is written to {place}" if updated else ""
         print(f"{document['verdict']}; the studies are in {settings.folder}{written}", file=sys.stderr)
     return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]
 
@@ -135,12 +136,10 @@ def _check_writable(place: Path, reports: Sequence[Path]) -> None:
     raise ParityError(f"the baseline cannot be written: {why}", where=str(place), fix="choose another --baseline")
 
 
-def _update_baseline(
-    place: Path, entries: dict[str, dict[str, Any]], known: Sequence[str], outcomes: Sequence[PairOutcome]
-) -> None:
-    """Writes the entries of what was examined; those of other checks that the file still names stay as they are."""
-    from parityscope.study.checking.baseline import baseline_entry, write_baseline
+def _update_baseline(place: Path, known: Sequence[str], outcomes: Sequence[PairOutcome]) -> None:
+    """Writes the entries of what was examined; those of other checks that the file still names stay as they are now."""
+    from parityscope.study.checking.baseline import baseline_entry, read_baseline, write_baseline
 
-    kept = {name: entry for name, entry in entries.items() if name in known}
+    kept = {name: entry for name, entry in read_baseline(place).items() if name in known}
     kept |= {one.pair.name: baseline_entry(one.study) for one in outcomes if one.study is not None}
     write_baseline(place, kept)
