@@ -162,6 +162,9 @@ def test_an_interrupted_check_goes_on(
     np.savez(desk / "samples" / "9.npz", x=np.ones((1, 16), np.float32))
     assert exit_status("check", "--study", "s", "--only", "good") == 2
     assert "was made with another data" in capsys.readouterr().out
+    (desk / "s" / "good" / "study.json").write_text("{", "utf-8")
+    assert exit_status("check", "--study", "s", "--only", "good") == 2
+    assert "choose another --study, or remove it: rm -r s/good" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -136,16 +136,20 @@ def _study_again(asked: Examination, folder: Path) -> Mapping[str, Any]:
     """The study that an interrupted run wrote of the same question.
 
     Raises:
-        ParityError: it is of other files, another policy or another version.
+        ParityError: it cannot be read, or is of other files, another policy or another version.
     """
-    study = load_study(folder).document
+    fix = f"choose another --study, or remove it: rm -r {folder}"
+    try:
+        study = load_study(folder).document
+    except ParityError as error:  # what is to be done here is not what whoever reads a study does
+        raise ParityError(error.problem, where=error.where, fix=fix) from error
     now, then = _identity_of(asked), _identity_of_study(study)
     other = next((name for name in now if now[name] != then.get(name)), "")
     if other:
         raise ParityError(
             f"{folder} holds a study that was made with another {other}",
             where=str(folder),
-            fix=f"choose another --study, or remove it: rm -r {folder}",
+            fix=fix,
         )
     return study
 
