@@ -81,6 +81,14 @@ def test_samples_beside_the_model_are_found(kind: str, capsys: pytest.CaptureFix
     assert f"(1 sample of one.{kind} beside the model" in look(capsys)
 
 
+def test_what_is_no_sample_beside_the_model_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    save(ROWS.replace("{SIZE}", "{0.5}"))
+    Path("empty.json").write_text("[]", encoding="utf-8")
+    Path("broken.npz").write_bytes(b"PK\3\4")
+    np.save("large.npy", np.ones((2_000_000, 10), np.float32))  # more than --memory
+    assert "(2 generated samples)" in look(capsys, "--memory", "64MiB")
+
+
 def test_a_sole_array_is_the_sole_input_under_any_name(capsys: pytest.CaptureFixture[str]) -> None:
     save(ROWS.replace("{SIZE}", "{0.5}"))
     np.savez("data.npz", pixels=np.ones((2, 10), np.float32))

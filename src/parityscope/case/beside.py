@@ -8,6 +8,7 @@ they are somebody's weights, outputs or settings. The origin says what was taken
 
 from __future__ import annotations
 
+import math
 import wave
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.case.conformance import check_names
-from parityscope.case.formats import Streamed
+from parityscope.case.formats import UNREADABLE, Streamed
 from parityscope.case.formats.images import read_image
-from parityscope.case.formats.npy import read_npy_file
+from parityscope.case.formats.npy import read_header, read_npy_file
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.polygraphy import open_inputs
 from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
@@ -60,13 +61,18 @@ def samples_beside(model: Model, spool: Path, memory: int, samples: int = SAMPLE
 
 
 def _fitting_samples(
-    model: Model, paths: list[Path], read: Callable[[Model, Path], Any], spool: Path, memory: int, samples: int
+    model: Model,
+    paths: list[Path],
+    read: Callable[[Model, Path, int], Any],
+    spool: Path,
+    memory: int,
+    samples: int,
 ) -> Iterator[Streamed]:
     """The checked samples of the files that fit, file by file."""
     for number, path in enumerate(paths):
         folder = spool / str(number)
         try:
-            made = read(model, path)
+            made = read(model, path, memory)
             source = (
                 made
                 if made is path
@@ -74,11 +80,11 @@ def _fitting_samples(
             )
             for sample in load_inputs(model, source, spool=folder, samples=samples, memory=memory):
                 yield Streamed(label=path.name, arrays=dict(sample.arrays))
-        except (ParityError, OSError, wave.Error, EOFError, ValueError):
+        except (ParityError, wave.Error, *UNREADABLE):
             continue
 
 
-def _take_path(model: Model, path: Path) -> Path:
+def _take_path(model: Model, path: Path, _: int) -> Path:
     """The file itself, where its arrays have the inputs' names: others may be outputs of the same shape."""
     stored = open_npz([path], path.name) if path.suffix.lower() == ".npz" else open_inputs([path], path.name)
     check_names(model.inputs, stored.names(0), path.name)
@@ -91,22 +97,30 @@ def _sole_input(model: Model) -> ValueInfo:
     return model.inputs[0]
 
 
-def _read_array(model: Model, path: Path) -> dict[str, np.ndarray]:
+def _refuse_beyond(memory: int, nbytes: int) -> None:
+    if nbytes > memory:
+        raise ValueError("it takes more than there is")
+
+
+def _read_array(model: Model, path: Path, memory: int) -> dict[str, np.ndarray]:
+    with open_regular_file(path, path.name) as file:
+        _refuse_beyond(memory, read_header(file, path.stat().st_size).nbytes)
     return {_sole_input(model).name: read_npy_file(path)}
 
 
-def _read_picture(model: Model, path: Path) -> dict[str, np.ndarray]:
+def _read_picture(model: Model, path: Path, memory: int) -> dict[str, np.ndarray]:
     value = _sole_input(model)
     shape = value.shape or ()
     if len(shape) != _IMAGE_RANK or _RGB not in {shape[1], shape[3]}:
         raise ValueError("it takes no image")
     first = shape[1] == _RGB
     height, width = (one if isinstance(one, int) and one > 0 else _SIDE for one in (shape[2:] if first else shape[1:3]))
+    _refuse_beyond(memory, math.prod((height, width, _RGB, np.dtype(np.float32).itemsize)))
     recipe = Recipe(input=value.name, placing=Placing(size=(height, width)), layout="NCHW" if first else "NHWC")
     return {value.name: prepare_image(recipe, read_image(path))}
 
 
-def _read_sound(model: Model, path: Path) -> dict[str, np.ndarray]:
+def _read_sound(model: Model, path: Path, memory: int) -> dict[str, np.ndarray]:
     value = _sole_input(model)
     axes = [place for place, size in enumerate(value.shape or ()) if size != 1]
     place = axes[-1] if axes else -1
@@ -120,6 +134,7 @@ def _read_sound(model: Model, path: Path) -> dict[str, np.ndarray]:
         length = wanted if isinstance(wanted, int) and wanted > 0 else min(sound.getnframes(), _OPEN)
         if not length or not sound.getnframes():
             raise ValueError("it holds no sound")
+        _refuse_beyond(memory, length * np.dtype(np.float32).itemsize)
         heard = np.frombuffer(sound.readframes(length), "<i2").reshape(-1, sound.getnchannels())[:, 0]
     filled = np.zeros(length, np.float32)
     filled[: len(heard)] = heard / _WHOLE_16
