@@ -153,6 +153,34 @@ def test_a_setting_that_changed_is_named(change: dict[str, str], told: tuple[str
     assert [(one.place, one.name, one.before, one.after) for one in list_fact_changes(before, after)] == [told]
 
 
+def test_a_setting_that_changed_on_both_sides_is_told_of_both() -> None:
+    before, after = documents.detector(16), documents.detector(16)
+    for side in ("candidate", "reference"):
+        for document, precision in ((before, "f32"), (after, "f16")):
+            document[side].update(backend="ort", target=f"ort:{precision}", environment={})
+    assert [(one.place, one.name) for one in list_fact_changes(before, after)] == [
+        ("candidate", "precision"),
+        ("reference", "precision"),
+    ]
+
+
+def test_a_limit_that_is_no_finite_number_is_told() -> None:
+    before, after = documents.detector(16), documents.detector(16)
+    budgets = ({"metric": "rel_l2", "limit": None}, {"metric": "rel_l2", "limit": "Infinity"})
+    for document, budget in zip((before, after), budgets, strict=True):
+        document["policy"] = {"budgets": [budget]}
+    (found,) = list_fact_changes(before, after)
+    assert (found.before, found.after) == ("limit none", "limit inf")
+
+
+def test_outputs_that_one_study_lacks_are_told_in_the_order_of_the_network() -> None:
+    before, after = documents.detector(16), documents.detector(16)
+    row = before["outputs"][0]
+    before["outputs"] = [row, *({**row, "name": name} for name in "bcdefghi")]
+    after["outputs"] = [row, {**row, "name": "a"}]
+    assert [one.what[-2] for one in compare_studies(before, after).skipped] == list("bcdefghia")
+
+
 def test_a_file_is_told_by_what_it_holds_and_not_by_where_it_lies() -> None:
     before = documents.detector(16)
     before["question"] = {"folder": "/a", "asked": {}, "files": {"candidate.model": {"sha256": "1" * 64}}}

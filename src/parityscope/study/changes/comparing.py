@@ -142,7 +142,7 @@ def _changes_of_outputs(
             f"the studies have no output in common: {_quote_names(old)} before, {_quote_names(new)} after",
             fix="give two studies of one model: parityscope diff BEFORE AFTER",
         )
-    for name in old.keys() ^ new.keys():
+    for name in (one for one in {**old, **new} if one not in old or one not in new):
         where = "second" if name in old else "first"
         skipped.append(Skip(what=f"output {name!r}", reason=f"the {where} study has none", asked=True))
     alike = _have_same_data(before, after)

@@ -13,6 +13,7 @@ from parityscope.backends import backend_named
 from parityscope.backends.targets import parse_target
 from parityscope.environment import MATTERS
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import as_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,6 +25,7 @@ __all__ = ["FactChange", "list_fact_changes"]
 _SIDES = ("candidate", "reference")
 _ASKED = ("depth", "seed", "preprocess", "stacked", "shapes", "mapping", "states", "steps")
 _ALIKE = {"simulated": "precision", "executed precision": "precision"}  # facts that say the same in other words
+_OF_TARGET = frozenset({"target", "precision"})
 _DIGITS = 12  # of a digest that is shown: enough to tell two apart
 
 
@@ -134,9 +136,9 @@ def _budgets_of(document: Mapping[str, Any]) -> dict[str, str]:
     """The budgets of a study in words, by output and metric."""
     found = {}
     for one in (document.get("policy") or {}).get("budgets") or ():
-        limits = one.get("tolerance") or {"limit": one.get("limit")}
+        limits = {key: as_number(value) for key, value in (one.get("tolerance") or {"limit": one.get("limit")}).items()}
         about = f"{one.get('output') or 'every output'}:{one.get('metric')}"
-        found[about] = ", ".join(f"{key} {value:g}" for key, value in limits.items())
+        found[about] = ", ".join(f"{key} {'none' if value is None else f'{value:g}'}" for key, value in limits.items())
     return found
 
 
@@ -165,10 +167,12 @@ def _changes_of_texts(
 
 
 def _merge_sides(found: list[FactChange]) -> Iterator[FactChange]:
-    """What changed alike on more than one side, once, where it was told first."""
+    """What changed alike on more than one side, once, where it was told first; what a target asks for is each side's own."""
     told = set()
     for one in found:
-        key = (_ALIKE.get(one.name, one.name), one.before, one.after)
+        name = _ALIKE.get(one.name, one.name)
+        own = name in _OF_TARGET or name.endswith("=")
+        key = (name, one.before, one.after, one.place if own else "")
         if one.place in {*_SIDES, "machine"} and key in told:
             continue
         told.add(key)
