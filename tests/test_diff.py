@@ -237,6 +237,7 @@ def test_a_layer_in_another_precision_is_told() -> None:
         (2.1e-3, 1e-3, -1),
         (1e-8, 5e-8, 0),  # both less than one rounding of FP32, 6e-8
         (0.0, 5e-8, 0),
+        (3e-8, 7e-8, 0),  # on both sides of that rounding
         (0.0, 1e-3, 1),
         (1e-3, math.nan, 1),
         (math.inf, 1e-3, -1),

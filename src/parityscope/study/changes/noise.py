@@ -36,7 +36,7 @@ def direction_beyond_noise(
     if low == high or high <= floor:
         return 0
     way = 1 if _as_size(after) == high else -1
-    if high > GROWTH * low:
+    if high > GROWTH * max(low, floor):  # what lies below the floor may have been as large as that
         return way
     return way if high > STEADY * low and high - low > floor and _move_together(pairs, way) else 0
 
