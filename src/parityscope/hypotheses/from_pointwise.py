@@ -77,7 +77,10 @@ class PointwiseOperator:
 def _evaluator_of(operator: PointwiseOperator, values: tuple[float, ...]) -> onnx.reference.ReferenceEvaluator:
     from onnx.reference import ReferenceEvaluator
 
-    return ReferenceEvaluator(operator.node(values), opsets={"": operator.version})
+    node = operator.node(values)
+    given, made = ([helper.make_empty_tensor_value_info(name) for name in names] for names in (node.input, node.output))
+    graph = helper.make_graph([node], "pointwise", given, made)  # of a node alone the newest version would be taken
+    return ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", operator.version)]))
 
 
 @functools.cache
