@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -90,3 +92,14 @@ def test_samples_of_two_kinds_have_none() -> None:
     assert merge_decisions(one, other) == Decided(kind="classes", count=5, changed=1)
     assert merge_decisions(one, Decided(kind="mask", count=3, changed=0)) is None
     assert merge_decisions(one, None) is None
+
+
+def test_a_large_map_is_not_copied_to_see_what_it_is() -> None:
+    maps = softmax(normal(1, 32, 256, 256), 1)
+    for array in (maps, np.log(maps)):
+        tracemalloc.start()
+        found = measure_decisions(array, array)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == Decided(kind="segments", count=256 * 256, changed=0)
+        assert most < 1.5 * array.nbytes  # what numpy turns to look along an axis

@@ -38,6 +38,7 @@ _NEAR, _DECIDED = 0.1, 0.9  # a mask: this share of its values is this near to 0
 _INSIDE = 0.5
 _BOX = 4  # numbers
 _LEAST_PLACES = 100  # of a raw detector; chosen: the smallest published have hundreds
+_BLOCK = 1 << 18  # elements that are converted at once; chosen
 _SCORING = 0.25  # the confidence above which detectors' own tools show boxes by default
 
 
@@ -143,8 +144,12 @@ def _are_distributions(values: np.ndarray, axis: int) -> bool:
     lowest, highest = float(values.min()), float(values.max())
     if highest > 1 or (lowest < 0 < highest) or lowest == highest:
         return False
-    wide = values.astype(np.float64)
-    sums = (wide if lowest >= 0 else np.exp(wide)).sum(axis=axis)
+    by_class = np.moveaxis(values, axis, 0)
+    step = max(1, _BLOCK * len(by_class) // values.size)
+    sums = np.zeros(by_class.shape[1:])
+    for start in range(0, len(by_class), step):  # some classes at a time: no copy of all is made
+        wide = by_class[start : start + step].astype(np.float64)
+        sums += (wide if lowest >= 0 else np.exp(wide)).sum(axis=0)
     return bool((np.abs(sums - 1) <= sum_tolerance(values.dtype, values.shape[axis])).all())
 
 
