@@ -75,6 +75,8 @@ def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim; None where none was found in the time."""
     run = _run_pairs(peeling)
     for first, second, _ in run[:_FITTED_PAIRS]:
+        if time.process_time() > peeling.until:
+            return None
         pair = _fitted_together(peeling, first, second)
         if pair is not None and _is_claim(peeling, pair):
             return pair
