@@ -245,7 +245,7 @@ def test_a_baseline_of_other_outputs_is_not_judged_and_written_again(
         {"outputs": 5},
         {"outputs": ["y"]},
         {"candidate": 7},
-        {"policy": {"budgets": [{"metric": "rel_l2", "limit": None}]}},
+        {"policy": {"budgets": [7]}},
         {"question": {"files": [1]}},
         {"outputs": [{"name": "y", "verdict": "within", "rel_l2": "small"}]},
     ],
