@@ -10,9 +10,10 @@ import pytest
 from onnx import numpy_helper, parser
 
 from parityscope.arithmetic.simulation import arrange_precision
+from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import evaluate_worlds, run_world, run_worlds
-from parityscope.evaluation.program import Program, compile_program
+from parityscope.evaluation.program import Program, compile_program, keys_of, prepared_graph, program_of, wide_program
 from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.simulating import simulated_world
@@ -320,3 +321,22 @@ def test_few_sessions_have_threads_of_their_own_and_few_are_kept() -> None:
     for program in programs:
         many.run(program.steps[0], [np.ones(1 << 18, np.float32)], program)
     assert _threads() <= before + 2 * 32
+
+
+def test_a_program_is_of_the_graph_that_is_handed_out_with_it(tmp_path: Path) -> None:
+    models = []
+    for number in range(3):
+        network = parser.parse_model(
+            f"<ir_version: 8, opset_import: ['' : 17]> g (float[2] x) => (float[2] y{number}) {{ y{number} = Relu(x) }}".replace(
+                "'", '"'
+            )
+        )
+        (tmp_path / f"{number}.onnx").write_bytes(network.SerializeToString())
+        models.append(load_model(tmp_path / f"{number}.onnx"))
+    first, *others = models
+    program_of(first)
+    for other in others:
+        prepared_graph(other)  # two more graphs, so that the first one may be forgotten
+    program_of(first)
+    graph, program = wide_program(first)
+    assert set(graph.graph) == set(keys_of(program))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -121,12 +122,12 @@ def program_of(model: Model) -> Program:
     Raises:
         ParityError: as `compile_program`, or the model's opset cannot be converted.
     """
-    return _program_of(model.path, model.sha256)
+    return _prepared(model.path, model.sha256).program
 
 
 def prepared_graph(model: Model) -> ir.Model:
     """The graph of a model with functions inlined, constants as initializers and types inferred; read once, to be cloned."""
-    return _prepared_graph(model.path, model.sha256)
+    return _prepared(model.path, model.sha256).graph
 
 
 def wide_program(model: Model) -> tuple[ir.Model, Program]:
@@ -135,29 +136,32 @@ def wide_program(model: Model) -> tuple[ir.Model, Program]:
     Raises:
         ParityError: as `program_of`.
     """
-    return _wide_program(model.path, model.sha256)
+    return _prepared(model.path, model.sha256).wide
 
 
-# Of each two: the model, and the corrected copy that is examined after it.
-@functools.lru_cache(maxsize=2)
-def _prepared_graph(path: Path, _sha256: str) -> ir.Model:
+@dataclass(frozen=True)
+class _PreparedModel:
+    """A prepared graph and what is made of it, kept and forgotten together: a program names the nodes of its own graph."""
+
+    graph: ir.Model
+
+    @cached_property
+    def program(self) -> Program:
+        return compile_program(self.graph)
+
+    @cached_property
+    def wide(self) -> tuple[ir.Model, Program]:
+        if is_wide(self.graph):
+            return self.graph, self.program
+        graph = float32_copy(self.graph)
+        return graph, compile_program(graph)
+
+
+@functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
+def _prepared(path: Path, _sha256: str) -> _PreparedModel:
     graph = prepare_in_place(read_graph(path), OLDEST)
     infer_types(graph)
-    return graph
-
-
-@functools.lru_cache(maxsize=2)
-def _program_of(path: Path, sha256: str) -> Program:
-    return compile_program(_prepared_graph(path, sha256))
-
-
-@functools.lru_cache(maxsize=2)
-def _wide_program(path: Path, sha256: str) -> tuple[ir.Model, Program]:
-    graph = _prepared_graph(path, sha256)
-    if is_wide(graph):
-        return graph, _program_of(path, sha256)
-    graph = float32_copy(graph)
-    return graph, compile_program(graph)
+    return _PreparedModel(graph=graph)
 
 
 def compile_program(model: ir.Model) -> Program:
