@@ -102,6 +102,15 @@ def test_a_baseline_is_written_held_and_told(desk: Path, capsys: pytest.CaptureF
     assert "the studies were made with other samples" in capsys.readouterr().out
 
 
+def test_a_long_name_is_one_that_a_folder_can_have(desk: Path) -> None:
+    names = [f"{'é' * 200}{end}" for end in "ab"]
+    tables = (f'[[check]]\nname = "{name}"\nmodel = "m.onnx"\ncandidate = "sim:f16"\n' for name in names)
+    (desk / "parityscope.toml").write_text("".join(tables), "utf-8")
+    found = {one.name for one in read_check_file(desk / "parityscope.toml", 1 << 29).pairs}
+    assert len(found) == 2
+    assert all(len(name.encode()) < 200 for name in found)
+
+
 def test_what_fails_is_told_in_every_format(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with (desk / "parityscope.toml").open("a", encoding="utf-8") as file:
         file.write(BEYOND + ERROR)
@@ -183,6 +192,7 @@ def test_an_interrupted_check_goes_on(
             "reason is missing",
         ),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = ["ort", "ort"]\n', "two checks are called 'm-ort'"),
+        ('[[check]]\nmodel = "m.onnx"\ncandidate = "ort"\nseed = -1\n', "seed = -1 is no whole number from 0 on"),
         (FILE + 'baseline = "m.onnx"\n', "'baseline' is no key"),  # it stands behind the tables
         ('baseline = "m.onnx"\n' + FILE, "the baseline"),
         (FILE.replace('"good"', '"..."'), "name = '...' has no letter and no digit"),

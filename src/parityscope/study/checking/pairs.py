@@ -18,6 +18,7 @@ All of the file is read, and every model and data that it names is looked for, b
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,7 @@ _KEYS = ("name", "model", "candidate", "reference", "inputs", "preprocess", "sta
 _BASELINE = "parity-baseline.json"
 _EXAMPLE = "docs/teams.md has an example"
 _NO_NAME = re.compile(r"[^\w.-]+")
+_LONGEST = 160  # bytes of a name; chosen: file systems end at 255, and a folder in the making is called longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ def _pairs_of_table(
             problem = f"name = {said['name']!r} has no letter and no digit"
             raise ParityError(problem, where=where, fix='write name = "detector"')
         yield CheckedPair(
-            name=name,
+            name=_shorten_name(name),
             request=Request(
                 model=model,
                 candidate=locate_target(target, path),
@@ -140,6 +142,13 @@ def _pairs_of_table(
                 depth="outputs",
             ),
         )
+
+
+def _shorten_name(name: str) -> str:
+    """A name that a folder can have: a long one ends with a digest of all of it."""
+    if len(name.encode()) <= _LONGEST:
+        return name
+    return f"{name.encode()[:_LONGEST].decode(errors='ignore')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _read_targets(table: Mapping[str, Any], where: str) -> list[str]:
@@ -160,8 +169,8 @@ def _read_flag(table: Mapping[str, Any], key: str, where: str) -> bool:
 
 def _read_seed(table: Mapping[str, Any], where: str) -> int:
     value = table.get("seed", 0)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ParityError(f"seed = {value!r} is no whole number", where=where, fix="write seed = 0")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParityError(f"seed = {value!r} is no whole number from 0 on", where=where, fix="write seed = 0")
     return value
 
 
