@@ -3,7 +3,8 @@
 20,000 nodes take 9 seconds, and an examination runs a file undisturbed for its outputs, for its layers, for each corrected
 copy and for each repair that is tried. Kept is only what can answer a second time as if it was opened anew: files without
 chance (whose generators go on), without control flow (whose bodies are not looked through) and of operators that are known
-here; and only where that costs little memory. Sessions end with the process; one that was forked opens its own.
+here; and only where that costs little memory. Sessions end with the process; one that was forked opens its own and leaves
+the parent's alone.
 """
 
 from __future__ import annotations
@@ -27,13 +28,23 @@ _LARGEST = 16 << 20  # bytes of graph and weights, chosen: all that is kept stay
 _CHANGING = of_kind("random", "control flow")
 _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})  # no other, and so no function of the model's own
 _sessions: OrderedDict[Hashable, Run] = OrderedDict()
+_inherited: list[OrderedDict[Hashable, Run]] = []
+
+
+def _leave_inherited() -> None:
+    """When forked: the parent's sessions are neither used nor ended, whose end waits for threads that are not there."""
+    _inherited.append(_sessions.copy())
+    _sessions.clear()
+
+
+os.register_at_fork(after_in_child=_leave_inherited)
 
 
 def kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) -> Run:
     """The session that `opened` gives, or the one that it gave for the same model and `options` in this process."""
     if not _answers_alike(model):
         return opened()
-    key = os.getpid(), model.path, model.sha256, options
+    key = model.path, model.sha256, options
     if key not in _sessions:
         while len(_sessions) >= _KEPT:
             _sessions.popitem(last=False)
