@@ -35,6 +35,9 @@ FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: t
 OutputOption = Annotated[
     Path | None, typer.Option("-o", "--output", help="A file as well: .html, .json, .md, .xml (JUnit), .sarif or .txt.")
 ]
+# Of documents that are no studies.
+PageFormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")]
+PageOption = Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")]
 DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16, bf16 or int8.")]
 BudgetOption = Annotated[
     list[str] | None, typer.Option("--budget", help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli._streams import print_drawn
-from parityscope.errors import ParityError
+from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import open_lock
 from parityscope.whole_files import write_whole
 
@@ -25,6 +25,7 @@ __all__ = [
     "claim_file",
     "claim_report",
     "command_line",
+    "exit_of_forecast",
     "hand_over",
     "print_text",
     "release_claims",
@@ -138,6 +139,12 @@ def _lock_marker(marker: Path) -> int | None:
 def write_report(forms: Forms, document: Mapping[str, Any], path: Path) -> None:
     """Writes a document to a file whose suffix says the format."""
     write_whole(path, forms.render(document, _SUFFIXES[path.suffix]))
+
+
+def exit_of_forecast(document: Mapping[str, Any]) -> Exit:
+    """Beyond if an output would be lost, incomplete if something that was asked for was not judged."""
+    unjudged = any(skip["asked"] for skip in document["skipped"])
+    return Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
 
 
 def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:

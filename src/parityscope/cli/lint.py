@@ -31,8 +31,8 @@ def command(
     formats: Annotated[str, typer.Option(help="Formats it is meant for: f16, bf16, f8e4m3, f8e5m2.")] = "f16,bf16",
     network: NetworkOption = "",
     shapes: o.ShapesOption = None,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
+    format_name: o.PageFormatOption = "text",
+    output: o.PageOption = None,
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads a model's file and tells what will break in lower precision; exit code 1 if something will."""

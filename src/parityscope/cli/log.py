@@ -41,8 +41,8 @@ def command(
     node_times: Annotated[
         Path | None, typer.Option(help="With two builds: each node's times, for `repair --profile` (.json).")
     ] = None,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
+    format_name: o.PageFormatOption = "text",
+    output: o.PageOption = None,
     quiet: o.QuietOption = False,
 ) -> int:
     """Reads logs of TensorRT builds and explains what matters in them; exit code 1 if there is a cause."""

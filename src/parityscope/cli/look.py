@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli._output import claim_report, command_line, exit_of_forecast, hand_over
 from parityscope.cli._progress import progress_for
-from parityscope.errors import Exit, ParityError
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
@@ -34,8 +33,8 @@ def command(
     shapes: o.ShapesOption = None,
     samples: o.SamplesOption = None,
     seed: o.SeedOption = 0,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
+    format_name: o.PageFormatOption = "text",
+    output: o.PageOption = None,
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
@@ -69,8 +68,7 @@ def command(
             )
         document = _look_document(loaded, taken, inputs, nbytes, quiet=quiet)
     hand_over(FORMS, document, format_name, output)
-    unjudged = any(skip["asked"] for skip in document["skipped"])
-    return Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
+    return exit_of_forecast(document)
 
 
 def _look_document(model: Model, taken: Inputs, given: str, nbytes: int, *, quiet: bool) -> dict[str, Any]:

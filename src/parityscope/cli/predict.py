@@ -11,7 +11,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
-from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli._output import claim_report, command_line, exit_of_forecast, hand_over
 from parityscope.cli._progress import progress_for
 from parityscope.errors import Exit
 
@@ -50,8 +50,8 @@ def command(
     shapes: o.ShapesOption = None,
     samples: o.SamplesOption = None,
     seed: o.SeedOption = 0,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
+    format_name: o.PageFormatOption = "text",
+    output: o.PageOption = None,
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
@@ -78,8 +78,7 @@ def command(
             model, inputs, scratch, names, settings, shapes=shapes, data=data, network=network, quiet=quiet
         )
         hand_over(FORMS, document, format_name, output)
-        unjudged = any(skip["asked"] for skip in document["skipped"])
-        status = Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
+        status = exit_of_forecast(document)
         if not quiet:
             verdict = _VERDICTS[status]
             print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)

@@ -87,7 +87,7 @@ def command(
     threads: Annotated[
         int, typer.Option(help="Threads inside an operator [the runtime's choice].", show_default=False)
     ] = 0,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
+    format_name: o.PageFormatOption = "text",
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:

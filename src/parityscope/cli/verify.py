@@ -53,7 +53,7 @@ def command(
     time: Annotated[str, typer.Option(help="Time for measuring latency, e.g. 20s.")] = "20s",
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
     study: o.StudyOption = None,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
+    format_name: o.PageFormatOption = "text",
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
