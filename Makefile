@@ -21,8 +21,8 @@ $(READY): requirements.lock pyproject.toml
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEVELOPED): $(READY) requirements-dev.lock
-	$(INSTALL) --require-hashes -r requirements-dev.lock
+$(DEVELOPED): $(READY) requirements-dev.lock requirements-scale.lock
+	$(INSTALL) --require-hashes -r requirements-dev.lock -r requirements-scale.lock
 	@touch $@
 
 demo: $(READY)
@@ -47,11 +47,12 @@ stubs: $(DEVELOPED)
 bench: $(DEVELOPED)
 	$(BIN)/python bench/main_job.py
 
-# The second holds all of the first, in the same versions.
+# The first holds all of the last, in the same versions, and the second shares its versions.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
 lock: $(DEVELOPED)
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --extra all --extra tensorrt-rtx --group build --group dev --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --group scale --group site --extra tables --extra ray --extra serve --constraint requirements-dev.lock --output-file requirements-scale.lock pyproject.toml
 	$(COMPILE) --extra all --group build --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:
