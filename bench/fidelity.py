@@ -55,7 +55,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.expectation.drawing import drawn_errors
+from parityscope.expectation.drawing import drawn_errors, drawn_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -243,9 +243,10 @@ def show_draws(name: str, engine: str, profiles: Sequence[str], draws: int) -> N
         for profile in profiles:
             predicted = [each[tensor] for each in found[profile]]
             if profile != "follow" and draws > 1:
-                again = drawn_errors(
+                drawn = drawn_outputs(
                     model, only(sample), [0], precision, [tensor], draws - 1, bounded=True, profile=profile
                 )
+                again = drawn_errors(drawn, [tensor], draws - 1)
                 each = [predicted[0], *again.get(tensor, ())]
                 print(
                     f"  {profile:<18} as predict draws it {math.hypot(*each) / len(each) ** 0.5 / measured[tensor]:.2f}"

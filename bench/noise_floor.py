@@ -21,8 +21,8 @@ from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
-from parityscope.expectation import grade_of
 from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.grades import grade_of
 from proving.models.fetching import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.backends.recording import ignore_progress
 from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import align_as_given
-from parityscope.expectation import Expectation
 from parityscope.expectation.drawing import drawn_outputs
+from parityscope.expectation.records import Expectation
 from parityscope.study._more_draws import redraw_doubtful
 from parityscope.testing.networks import write_network
 

@@ -14,9 +14,9 @@ from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case import Inputs, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.expectation import graded_error
 from parityscope.expectation.expecting import expect_error
 from parityscope.expectation.forecasting import forecast
+from parityscope.expectation.grades import graded_error
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.reordering import reordered_world
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
-from parityscope.expectation import FLOAT32_ROUNDING, Expectation, grade_of
 from parityscope.expectation.disturbing import disturbed_world, expected_variance
 from parityscope.expectation.error_model import (
     ROUNDING,
@@ -36,6 +35,7 @@ from parityscope.expectation.error_model import (
     rounding_variance,
 )
 from parityscope.expectation.expecting import expect_error, run_reference
+from parityscope.expectation.grades import FLOAT32_ROUNDING, grade_of
 from parityscope.expectation.ulps import EXACT, SUMS, ULPS
 from parityscope.expectation.variances import SUMMED
 from parityscope.testing.networks import write_network
@@ -43,6 +43,8 @@ from parityscope.testing.networks import write_network
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from parityscope.expectation.records import Expectation
 
 U = 2.0**-24
 ROWS = 2000

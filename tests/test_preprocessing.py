@@ -25,7 +25,7 @@ from parityscope.checks._preprocessing.steps import apply_steps, describe_steps
 from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import fit_inputs
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Finding
 from parityscope.repairs.preprocess_in_code import ADVICE
 from proving.models.fetching import require

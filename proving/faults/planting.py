@@ -21,7 +21,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from proving.faults.records import NoEffectError
 
 if TYPE_CHECKING:

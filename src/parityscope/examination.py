@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.errors import ParityError
-    from parityscope.expectation import Expectation
+    from parityscope.expectation.records import Expectation
     from parityscope.explanation import Explanation
     from parityscope.hypotheses.from_other_graph import Compared
     from parityscope.localization.calls import Growth

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.fusion import FusionProfile
     from parityscope.arithmetic.integers import Quantizer
-    from parityscope.arithmetic.recurrent import TakenApart
+    from parityscope.arithmetic.recurrent import Recurrence, TakenApart
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.records import Skip
 
@@ -98,13 +98,22 @@ def is_ground(model: ir.Model) -> bool:
 def ground_of(model: ir.Model, number_format: Format | None) -> Ground:
     """A copy of `model` that a format is said of; which one matters only where there are recurrent operators."""
     copy = prepare_copy(model, opset_for(model, OLDEST))
+    return _lay_ground(copy, _recurrence_of(number_format), keeps_nan=True, typed=number_format is None)
+
+
+def _recurrence_of(number_format: Format | None) -> Recurrence:
+    return recurrence_of_format("f16" if number_format is None else number_format.name)
+
+
+def _lay_ground(copy: ir.Model, rounds: Recurrence | None, *, keeps_nan: bool, typed: bool = False) -> Ground:
+    """Makes a graph of FP32 nodes of `copy`; recurrent operators are taken apart as `rounds` says, None: left whole."""
     infer_types(copy)
     names = Names(copy)
-    rounds = recurrence_of_format("f16" if number_format is None else number_format.name)
-    taken = take_apart(copy, names, terms=rounds.terms, typed=number_format is None)
-    propagate_nans(copy, names)
-    typed, settled, kept = retype_to_float(copy, names)
-    return Ground(model=copy, taken=taken, typed=typed, settled=settled, notes=tuple(kept))
+    taken = take_apart(copy, names, terms=rounds.terms, typed=typed) if rounds else ()
+    if keeps_nan:
+        propagate_nans(copy, names)
+    held, settled, kept = retype_to_float(copy, names)
+    return Ground(model=copy, taken=taken, typed=held, settled=settled, notes=tuple(kept))
 
 
 def arrange_precision(
@@ -176,27 +185,21 @@ def _arrange_fused(
 ) -> Arrangement:
     rounds = fusion.recurrence
     copy = fold_moved_constants(prepare_copy(model, opset_for(model, OLDEST) if rounds else OLDEST))
-    infer_types(copy)
-    names = Names(copy)
-    taken = take_apart(copy, names, terms=rounds.terms) if rounds else ()
-    if fusion.keeps_nan:
-        propagate_nans(copy, names)
-    half, settled, kept = retype_to_float(copy, names)
-    typed = _ranged(half, bounded=bounded)
-    notes = [*kept, *skips_of_not_simulated(copy, number_format)]
+    ground = _lay_ground(copy, rounds, keeps_nan=fusion.keeps_nan)
+    typed = _ranged(ground.typed, bounded=bounded)
     reduced = {name: each for name, each in formats.items() if name in PRECISIONS}
-    held = values_in_registers(taken, rounds.stored if rounds else ())
+    held = values_in_registers(ground.taken, rounds.stored if rounds else ())
     plan = plan_fusion(copy, fusion, reduced, typed, overflow, held)
     # What reads a register holds unrounded numbers, even if it only moves them.
     reads = {node for node, _ in plan.inner}
-    settled |= frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
+    settled = frozenset(value for value in already_rounded(copy, plan) if value.producer() not in reads)
     return Arrangement(
         model=copy,
         precision=number_format.name,
         plan=plan,
-        settled=settled,
+        settled=ground.settled | settled,
         overflow=fusion.overflow or overflow,
-        notes=tuple(notes),
+        notes=(*ground.notes, *skips_of_not_simulated(copy, number_format)),
     )
 
 
@@ -213,9 +216,7 @@ def arrange_everywhere(
     rounded = format_named("tf32") if narrow else number_format
     ground = ground_of(model, number_format) if ground is None else ground
     copy, taken, settled = ground.model, ground.taken, ground.settled
-    held = values_in_registers(
-        taken, recurrence_of_format("f16" if number_format is None else number_format.name).stored
-    )
+    held = values_in_registers(taken, _recurrence_of(number_format).stored)
     typed = _ranged(ground.typed, bounded=bounded)
     notes = (*ground.notes, *skips_of_not_simulated(copy, rounded))
     plan = uniform_plan(copy, rounded, typed, stored=narrow, registers=held)

@@ -23,6 +23,7 @@ from parityscope.backends.opening import model_of, open_target, shapes_for
 from parityscope.backends.resuming import ledger_of
 from parityscope.backends.sizing import tensor_sizes
 from parityscope.backends.targets import format_target
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.trace import Trace, write_safetensors
@@ -190,25 +191,15 @@ def _record_chunk(
 
 
 def _distance_between_runs(plain: Trace, captured: Trace) -> float:
-    """The worst relative L2 distance between the outputs of the undisturbed and of the captured run."""
-    worst = 0.0
-    for (sample, name), array in plain.tensors.items():
-        if not captured.has(sample, name):
-            continue
-        before = np.asarray(array, dtype=np.float64) if _is_number(array) else None
-        if before is None:
-            continue
-        after = np.asarray(captured.get(sample, name), dtype=np.float64)
-        if before.shape != after.shape:
-            return float("inf")
-        same = (before == after) | (np.isnan(before) & np.isnan(after))
-        if same.all():
-            continue
-        difference = after[~same] - before[~same]
-        norm = float(np.linalg.norm(before[np.isfinite(before)]))
-        size = float(np.linalg.norm(difference))
-        worst = max(worst, size / norm if norm and np.isfinite(size) else float("inf"))
-    return worst
+    """The worst distance between the outputs of the undisturbed and of the captured run."""
+    return max(
+        (
+            distance_between(np.asarray(array), np.asarray(captured.get(sample, name)))
+            for (sample, name), array in plain.tensors.items()
+            if captured.has(sample, name) and _is_number(array)
+        ),
+        default=0.0,
+    )
 
 
 def _is_number(array: object) -> bool:

@@ -30,6 +30,8 @@ def as_array(value: Any, where: str) -> np.ndarray:
         raise ParityError(f"a {type(value).__name__} is no array: {error}", where=where, fix=fix) from error
     if found.dtype == object and not all(isinstance(one, str) for one in found.ravel()):
         raise ParityError(
-            f"a {type(value).__name__} is no array of numbers", where=where, fix="give arrays of one shape and type"
+            f"a {type(value).__name__} is no array of numbers, but an array of Python objects",
+            where=where,
+            fix="give all its rows the same length and a dtype: np.asarray(rows, dtype=np.float32)",
         )
     return found

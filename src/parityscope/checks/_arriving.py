@@ -14,7 +14,7 @@ from parityscope.checks import Shown
 from parityscope.checks._conversion import worst_misfit
 from parityscope.checks._reproducing import ORDER, show_refuted
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import numpy as np
 from parityscope.arithmetic.islands import model_ignoring_islands
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

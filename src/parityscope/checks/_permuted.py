@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.expectation import distance_between
+from parityscope.comparison.distance import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

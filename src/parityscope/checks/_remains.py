@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from parityscope.expectation import distance_between
+from parityscope.comparison.distance import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

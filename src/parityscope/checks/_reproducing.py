@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Shown
+from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit
-from parityscope.expectation import distance_between
+from parityscope.comparison.distance import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

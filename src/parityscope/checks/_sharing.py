@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from parityscope.checks import Claim, Prediction, Shown
 from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import ORDER, RUN_S
+from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
-from parityscope.expectation import FAR, FLOAT32_ROUNDING, distance_between, margin_of
 from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.records import FAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -103,14 +103,6 @@ def _near_miss(suspect: Suspect, candidate: EditCandidate, seen: Shown) -> NearM
         family="semantic",
         words=candidate.words,
         share=candidate.share,
-        slope=1.0,
-        slope_error=0.0,
-        worst_z=0.0,
-        channels=0,
-        channels_above=0,
-        elements_above=0,
-        mismatched=0,
-        accepted=False,
     )
     because = (
         f"{format_percent(candidate.share)} explained, and with that put right in a copy the outputs are as declared"

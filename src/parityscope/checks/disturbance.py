@@ -30,7 +30,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

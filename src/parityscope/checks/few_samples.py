@@ -26,7 +26,7 @@ import numpy as np
 from parityscope.case.policy import budgets_for
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
-from parityscope.expectation import margin_of
+from parityscope.expectation.grades import margin_of
 from parityscope.records import Budget
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
 from parityscope.checks._common import format_number, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
-from parityscope.expectation import margin_of
+from parityscope.expectation.grades import margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

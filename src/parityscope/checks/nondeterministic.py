@@ -26,7 +26,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

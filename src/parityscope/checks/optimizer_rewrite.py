@@ -33,7 +33,7 @@ from parityscope.checks._common import format_number
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:

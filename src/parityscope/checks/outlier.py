@@ -30,7 +30,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S, limit_of
-from parityscope.expectation import distance_between
+from parityscope.comparison.distance import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:

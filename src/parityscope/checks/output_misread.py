@@ -38,7 +38,7 @@ from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._permuted import find_permutation
 from parityscope.checks._readings import misreadings_of
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
-from parityscope.expectation import distance_between
+from parityscope.comparison.distance import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:

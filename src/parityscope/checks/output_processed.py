@@ -34,8 +34,8 @@ from parityscope.checks._common import format_number
 from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._processing import explain_processing
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:

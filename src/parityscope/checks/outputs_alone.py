@@ -33,7 +33,7 @@ from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import nonsense_fits, wrong_samples
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker

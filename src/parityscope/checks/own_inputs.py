@@ -33,9 +33,9 @@ from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._preprocessing.naming import NamedDifference, name_difference
 from parityscope.checks._preprocessing.repairing import affine_details, describe_precision, repairs_of
+from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -37,8 +37,8 @@ from parityscope.checks._reproducing import (
     show_refuted,
     show_supported,
 )
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.expectation import distance_between
 from parityscope.records import Site
 
 if TYPE_CHECKING:

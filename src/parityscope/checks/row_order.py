@@ -29,8 +29,8 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import limit_of
+from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import match_outputs, match_rows, row_axis
-from parityscope.expectation import distance_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -37,8 +37,9 @@ from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import RUN_S, limit_of
 from parityscope.checks._sharing import shared_bug
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Budget
 
 if TYPE_CHECKING:

@@ -54,7 +54,7 @@ from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

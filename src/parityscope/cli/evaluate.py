@@ -167,7 +167,7 @@ def _save_model(model: ir.Model, path: Path) -> Path:
 
 def _compare_claims(asked: Examination, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
-    from parityscope.expectation import error_distance
+    from parityscope.comparison.distance import error_distance
     from parityscope.study._outputs import run_outputs
 
     try:

@@ -5,11 +5,16 @@ Every count, extreme and histogram is the same; sums are added in another order,
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from parityscope.comparison._bins import BINS_PER_OCTAVE, MANTISSA_BITS, OCTAVES, SKETCH_WIDTH, VALUE_BINS
 from parityscope.comparison._layout import STRETCH
 from parityscope.comparison.moments import add_moments
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["measure_block", "replay_block"]
 
@@ -18,31 +23,32 @@ _SHIFT = np.int64(52 - MANTISSA_BITS)
 _FIRST_BIN = (1023 - OCTAVES) * BINS_PER_OCTAVE - 1
 
 
-def measure_block(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    reference_keys: np.ndarray,
-    candidate_keys: np.ndarray,
-    mask: int,
-    first: int,
-    inner: int,
-    *tables: np.ndarray,
-) -> None:
-    """`_kernel.measure_block`, which says what the arguments are; it needs no room to work in."""
-    with np.errstate(all="ignore"):
-        for start in range(0, reference.shape[0], STRETCH):
-            part = slice(start, start + STRETCH)
-            keys = reference_keys[part], candidate_keys[part]
-            _measure_part(reference[part], candidate[part], keys, mask, first + start, inner, *tables)
+def measure_block(data: Sequence[np.ndarray], mask: int, at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
+    """`_kernel.measure_block` with its arguments as `blocks` takes them; it needs no room to work in."""
+    for part, place in _stretches(data, at):
+        with np.errstate(all="ignore"):
+            _measure_part(part, mask, place, *tables)
+
+
+def replay_block(data: Sequence[np.ndarray], at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
+    """`_replay_kernel.replay_block`, likewise."""
+    for part, place in _stretches(data, at):
+        with np.errstate(all="ignore"):
+            _replay_part(part, place, *tables)
+
+
+def _stretches(
+    data: Sequence[np.ndarray], at: tuple[int, int]
+) -> Iterator[tuple[tuple[np.ndarray, ...], tuple[int, int]]]:
+    first, inner = at
+    for start in range(0, data[0].shape[0], STRETCH):
+        yield tuple(array[start : start + STRETCH] for array in data), (first + start, inner)
 
 
 def _measure_part(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    keys: tuple[np.ndarray, np.ndarray],
+    data: tuple[np.ndarray, ...],
     mask: int,
-    first: int,
-    inner: int,
+    at: tuple[int, int],
     moments: np.ndarray,
     counts: np.ndarray,
     extremes: np.ndarray,
@@ -51,7 +57,9 @@ def _measure_part(
     squares: np.ndarray,
     disagreeing: np.ndarray,
 ) -> None:
-    r, c = reference.astype(np.float64), candidate.astype(np.float64)
+    first, inner = at
+    reference_keys, candidate_keys = data[2:]
+    r, c = (array.astype(np.float64) for array in data[:2])
     places = first + np.arange(r.size)
     channels = squares.shape[1]
     finite = np.isfinite(r) & np.isfinite(c)
@@ -62,17 +70,17 @@ def _measure_part(
             if channels:
                 disagreeing += np.bincount((places[found] // inner) % channels, minlength=channels)
         r, c, places = r[finite], c[finite], places[finite]
-        keys = keys[0][finite], keys[1][finite]
+        reference_keys, candidate_keys = reference_keys[finite], candidate_keys[finite]
     if not r.size:
         return
     e = c - r
     if channels:
-        at = (places // inner) % channels
-        squares[0] += np.bincount(at, e * e, channels)
-        squares[1] += np.bincount(at, r * r, channels)
+        channel = (places // inner) % channels
+        squares[0] += np.bincount(channel, e * e, channels)
+        squares[1] += np.bincount(channel, r * r, channels)
     counts[4] += r.size
     add_moments(r, c, e, moments[2:])
-    _add_distances(*keys, mask, moments)
+    _add_distances(reference_keys, candidate_keys, mask, moments)
     _add_range(r.view(np.int64), extremes[0:2])
     _add_range(c.view(np.int64), extremes[6:8])
     bits = e.view(np.int64) & _MAGNITUDE
@@ -123,37 +131,25 @@ def _add_to_sketch(bits: np.ndarray, table: np.ndarray, extremes: np.ndarray, co
     counts[5] += np.count_nonzero(bits == 0)
 
 
-def replay_block(
-    reference: np.ndarray, candidate: np.ndarray, replayed: np.ndarray, first: int, inner: int, *tables: np.ndarray
-) -> None:
-    """`_replay_kernel.replay_block`, which says what the arguments are; it needs no room to work in."""
-    with np.errstate(all="ignore"):
-        for start in range(0, reference.shape[0], STRETCH):
-            part = slice(start, start + STRETCH)
-            _replay_part(reference[part], candidate[part], replayed[part], first + start, inner, *tables)
-
-
 def _replay_part(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    replayed: np.ndarray,
-    first: int,
-    inner: int,
+    data: tuple[np.ndarray, ...],
+    at: tuple[int, int],
     moments: np.ndarray,
     counts: np.ndarray,
     extremes: np.ndarray,
     squares: np.ndarray,
     disagreeing: np.ndarray,
 ) -> None:
-    r, c, f = (array.astype(np.float64) for array in (reference, candidate, replayed))
+    first, inner = at
+    r, c, f = (array.astype(np.float64) for array in data)
     places = first + np.arange(r.size)
     channels = squares.shape[1]
     _add_largest(r, c, places, extremes[3:])
     counts[6] += _disagreeing_positions(r, c).size
     introduced, inherited = _disagreeing_positions(f, c), _disagreeing_positions(r, f)
-    for at, base, found in ((1, f, introduced), (3, r, inherited)):
+    for kind, base, found in ((1, f, introduced), (3, r, inherited)):
         beside = int(np.count_nonzero(~np.isfinite(base[found])))
-        counts[at : at + 2] += found.size - beside, beside
+        counts[kind : kind + 2] += found.size - beside, beside
     finite = np.isfinite(r) & np.isfinite(c) & np.isfinite(f)
     counts[0] += np.count_nonzero(finite)
     counts[5] += np.count_nonzero(~finite)

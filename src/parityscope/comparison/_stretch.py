@@ -81,22 +81,9 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
             (rows.reference, rows.candidate), rows.working, rows.exponent, start, stop
         ):
             part = slice(at, at + reference.size)
-            measure_block(
-                reference,
-                candidate,
-                ulp_keys(rows.reference[part], dtype, rows.working),
-                ulp_keys(rows.candidate[part], dtype, rows.working),
-                mask,
-                at,
-                rows.layout.inner,
-                moments,
-                counts,
-                extremes,
-                tables.sketch,
-                tables.values,
-                squares,
-                disagreeing,
-            )
+            keys = (ulp_keys(side[part], dtype, rows.working) for side in (rows.reference, rows.candidate))
+            added = moments, counts, extremes, tables.sketch, tables.values, squares, disagreeing
+            measure_block((reference, candidate, *keys), mask, (at, rows.layout.inner), added)
         sketch = _read_sketch(tables.sketch, counts, extremes, rows.exponent)
         values = [_read_values(table, rows.exponent) for table in tables.values]
     unit = ulp_unit(dtype, rows.working)

@@ -1,15 +1,21 @@
-"""The compiled loops with room to work in; numba and what it compiled are loaded where that pays (`loading`)."""
+"""The compiled loops with room to work in, or what does the same in numpy: numba is loaded where that pays (`loading`).
+
+Compiled, they hold no lock while they run.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.comparison import _plain_kernel
 from parityscope.comparison._bins import BLOCK
 from parityscope.loading import pays_to_load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["measure_block", "replay_block"]
 
@@ -19,45 +25,27 @@ _PLAIN_CALL_S = 1e-4
 _WORKING = threading.local()
 
 
-def measure_block(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    reference_keys: np.ndarray,
-    candidate_keys: np.ndarray,
-    mask: int,
-    first: int,
-    inner: int,
-    *tables: np.ndarray,
-) -> None:
-    """`_kernel.measure_block`, which says what the arguments are; compiled, it holds no lock while it runs."""
-    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
-        _plain_kernel.measure_block(
-            reference, candidate, reference_keys, candidate_keys, mask, first, inner, *_check_tables(tables)
-        )
+def measure_block(data: Sequence[np.ndarray], mask: int, at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
+    """`_kernel.measure_block` of `data` (its first four arguments); `at` is (first, inner), `tables` are what it adds to."""
+    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * data[0].size):
+        _plain_kernel.measure_block(data, mask, at, _check_tables(tables))
         return
     from parityscope.comparison._kernel import measure_block as measure
 
-    data = map(np.ascontiguousarray, (reference, candidate, reference_keys, candidate_keys))
-    arguments: tuple[Any, ...] = (*data, mask, first, inner, *_check_tables(tables), *_room_for_block())
+    held = map(np.ascontiguousarray, data)
+    arguments: tuple[Any, ...] = (*held, mask, *at, *_check_tables(tables), *_room_for_block())
     measure(*arguments)
 
 
-def replay_block(
-    reference: np.ndarray,
-    candidate: np.ndarray,
-    replayed: np.ndarray,
-    first: int,
-    inner: int,
-    *tables: np.ndarray,
-) -> None:
-    """`_replay_kernel.replay_block`, which says what the arguments are; it holds no lock while it runs."""
-    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * reference.size):
-        _plain_kernel.replay_block(reference, candidate, replayed, first, inner, *_check_tables(tables))
+def replay_block(data: Sequence[np.ndarray], at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
+    """`_replay_kernel.replay_block` of `data` (its first three arguments), as `measure_block` here."""
+    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * data[0].size):
+        _plain_kernel.replay_block(data, at, _check_tables(tables))
         return
     from parityscope.comparison._replay_kernel import replay_block as replay
 
-    data = map(np.ascontiguousarray, (reference, candidate, replayed))
-    arguments: tuple[Any, ...] = (*data, first, inner, *_check_tables(tables), *_room_for_block()[:2])
+    held = map(np.ascontiguousarray, data)
+    arguments: tuple[Any, ...] = (*held, *at, *_check_tables(tables), *_room_for_block()[:2])
     replay(*arguments)
 
 
@@ -69,7 +57,7 @@ def _room_for_block() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found
 
 
-def _check_tables(tables: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+def _check_tables(tables: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     if not all(table.flags.c_contiguous for table in tables):
         raise ValueError("a kernel's table must be contiguous")
     return tables

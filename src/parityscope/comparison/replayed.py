@@ -64,21 +64,21 @@ class ReplayStatistics:
     count: int
     introduced2: float
     inherited2: float
-    product: float
     reference2: float
     total2: float
-    exponent: int
-    introduced_nonfinite: int
-    introduced_conflicting: int
-    inherited_nonfinite: int
-    inherited_conflicting: int
-    left_out: int
-    total_nonfinite: int
     introduced_max: float
     worst_index: tuple[int, ...] | None
     total_max: float
     total_index: tuple[int, ...] | None
-    channels: Channels | None
+    product: float = 0.0
+    exponent: int = 0
+    introduced_nonfinite: int = 0
+    introduced_conflicting: int = 0
+    inherited_nonfinite: int = 0
+    inherited_conflicting: int = 0
+    left_out: int = 0
+    total_nonfinite: int = 0
+    channels: Channels | None = None
     exact: bool = False
 
     @property
@@ -217,8 +217,8 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
     layout, exponent = rows.layout, rows.exponent
     squares = np.zeros((2, layout.channels))
     disagreeing = np.zeros(layout.channels, np.int64)
-    for at, (reference, candidate, replayed) in blocks_of_rows(rows.rows, rows.working, exponent, start, stop):
-        replay_block(reference, candidate, replayed, at, layout.inner, moments, counts, extremes, squares, disagreeing)
+    for at, data in blocks_of_rows(rows.rows, rows.working, exponent, start, stop):
+        replay_block(data, (at, layout.inner), (moments, counts, extremes, squares, disagreeing))
     introduced2, inherited2, product, reference2, total2 = (float(moment) for moment in moments)
     worst, whole = (_worst_difference(rows, *found) for found in (extremes[:3], extremes[3:]))
     return ReplayStatistics(
@@ -272,20 +272,11 @@ def _count_differences(rows: tuple[np.ndarray, ...], shape: tuple[int, ...], *, 
         count=rows[0].size,
         introduced2=float(introduced.mismatches),
         inherited2=float(inherited.mismatches),
-        product=0.0,
         reference2=float(rows[0].size),
         total2=float(total.mismatches),
-        exponent=0,
-        introduced_nonfinite=0,
-        introduced_conflicting=0,
-        inherited_nonfinite=0,
-        inherited_conflicting=0,
-        left_out=0,
-        total_nonfinite=0,
         introduced_max=float(introduced.max_difference or 0),
         worst_index=introduced.max_index if introduced.max_index is not None else introduced.first_mismatch,
         total_max=float(total.max_difference or 0),
         total_index=total.max_index if total.max_index is not None else total.first_mismatch,
-        channels=None,
         exact=True,
     )

@@ -8,36 +8,5 @@
 * `drawing`    : the error of outputs of few numbers, drawn several times;
 * `records`, `forecasts`: what is to be expected, and what was found.
 
-All but `grades` and the records are imported by who asks: they bring the evaluator, and an output that agrees to the last
-bit needs none.
+The evaluator comes with all but `grades` and the records; an output that agrees to the last bit needs none.
 """
-
-from __future__ import annotations
-
-from parityscope.expectation.grades import (
-    BOTH_ROUND,
-    FLOAT32_ROUNDING,
-    FORMATS,
-    distance_between,
-    error_distance,
-    grade_of,
-    graded_error,
-    largest_distance,
-    margin_of,
-)
-from parityscope.expectation.records import FAR, Expectation, Reference
-
-__all__ = [
-    "BOTH_ROUND",
-    "FAR",
-    "FLOAT32_ROUNDING",
-    "FORMATS",
-    "Expectation",
-    "Reference",
-    "distance_between",
-    "error_distance",
-    "grade_of",
-    "graded_error",
-    "largest_distance",
-    "margin_of",
-]

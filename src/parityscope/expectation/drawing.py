@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.evaluation.worlds import Change
 
+    # Draw, sample, expected outputs, those of the draw.
+    Drawn = Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
+
 __all__ = ["drawn_errors", "drawn_outputs"]
 
 _RECURRENT = of_kind("recurrent")
@@ -51,41 +54,13 @@ _SMALL = 64  # elements; the same bound as for tensors whose relative error says
 _SEED = 20261121  # any would do, a fixed one can be repeated
 
 
-def drawn_errors(
-    model: Model,
-    inputs: Inputs,
-    samples: Sequence[int],
-    precision: str,
-    names: Sequence[str],
-    draws: int,
-    *,
-    bounded: bool,
-    profile: str = "none",
-    align: Align = align_as_given,
-    progress: Progress = ignore_progress,
-) -> dict[str, list[float]]:
-    """The error of each output called in `names` in each of `draws`, over `samples` together (relative L2).
+def drawn_errors(drawn: Drawn, names: Sequence[str], draws: int) -> dict[str, list[float]]:
+    """The error of each output called in `names` in each of `draws`, over all samples together (relative L2).
 
-    `bounded` and `profile` are those of `arrange`; `align` puts what was found beside what was expected. An output that a
-    draw gives in another shape has none.
-
-    Raises:
-        ParityError: the model cannot be simulated so, or the runtime refuses the graph.
+    `drawn` is what `drawn_outputs` gives. An output that a draw gives in another shape has none.
     """
     found: dict[str, list[float]] = {name: [] for name in names}
     totals: dict[tuple[int, str], ReplayStatistics] = {}
-    drawn = drawn_outputs(
-        model,
-        inputs,
-        samples,
-        precision,
-        names,
-        draws,
-        bounded=bounded,
-        profile=profile,
-        align=align,
-        progress=progress,
-    )
     for draw, _, expected, given in drawn:
         for name in names:
             if name in given and given[name].shape == expected[name].shape:
@@ -108,8 +83,14 @@ def drawn_outputs(
     profile: str = "none",
     align: Align = align_as_given,
     progress: Progress = ignore_progress,
-) -> Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:
-    """Draw, sample, and the outputs `names` there: of the network, and of its simulation. Arguments as of `drawn_errors`."""
+) -> Drawn:
+    """Draw, sample, and the outputs `names` there: of the network, and of its simulation.
+
+    `bounded` and `profile` are those of `arrange`; `align` puts what was found beside what was expected.
+
+    Raises:
+        ParityError: the model cannot be simulated so, or the runtime refuses the graph.
+    """
     plain = World(name="reference", program=wide_program(model)[1])
     options = {} if profile == "none" else {"profile": profile}
     options |= {} if bounded else {"range": "unbounded"}

@@ -20,7 +20,7 @@ from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
-from parityscope.expectation.drawing import drawn_errors
+from parityscope.expectation.drawing import drawn_errors, drawn_outputs
 from parityscope.expectation.forecasts import ChangedParameter, Forecast, FormatForecast, Predicted
 from parityscope.expectation.lockstep import Findings, LockstepPlan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
@@ -150,17 +150,19 @@ def _add_draws(
     ]
     if not few or settings.draws < 2 or name in QUANTIZED:
         return outputs
-    found = drawn_errors(
+    draws = settings.draws - 1
+    drawn = drawn_outputs(
         plan.model,
         plan.inputs,
         plan.inputs.indices,
         name,
         few,
-        settings.draws - 1,
+        draws,
         bounded=True,
         profile=settings.profile,
         progress=progress,
     )
+    found = drawn_errors(drawn, few, draws)
     return tuple(replace(one, drawn=tuple(found.get(one.site.tensor, ()))) for one in outputs)
 
 

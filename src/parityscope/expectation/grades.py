@@ -17,14 +17,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.comparison.measure import measure_pair
+from parityscope.comparison.distance import error_distance
 from parityscope.comparison.moments import scale_by_power
 from parityscope.expectation.error_model import ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import numpy as np
 
     from parityscope.comparison import Statistics
     from parityscope.records import Grade
@@ -33,11 +31,8 @@ __all__ = [
     "BOTH_ROUND",
     "FLOAT32_ROUNDING",
     "FORMATS",
-    "distance_between",
-    "error_distance",
     "grade_of",
     "graded_error",
-    "largest_distance",
     "margin_of",
 ]
 
@@ -58,26 +53,6 @@ _FORMAT_MARGIN = 2.0
 # The margin is twice that, rounded up, for kernels that were not measured (Winograd's) and tensors of few elements. It
 # hides no TF32: with TF32 products nine of ten tensors there were more than 200 floors away.
 _FLOAT32_MARGIN = 4.0
-
-
-def error_distance(statistics: Statistics) -> float:
-    """The error that grades are about: relative L2 for floats, share of unequal elements for everything else."""
-    return statistics.rel_l2 if statistics.is_float else statistics.mismatch_share
-
-
-def distance_between(reference: np.ndarray, candidate: np.ndarray | None) -> float:
-    """`error_distance` of two tensors of any shape and type; infinite where they cannot be compared, or one is not there."""
-    if candidate is None or reference.shape != candidate.shape:
-        return math.inf
-    try:
-        return error_distance(measure_pair(reference, candidate, channel_axis=None))
-    except ValueError:
-        return math.inf
-
-
-def largest_distance(reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
-    """The largest distance of any tensor by its name; infinite where the candidate lacks one, 0 where there are none."""
-    return max((distance_between(array, candidate.get(name)) for name, array in reference.items()), default=0.0)
 
 
 def graded_error(statistics: Statistics) -> float:

@@ -31,14 +31,14 @@ class Explained:
     family: Literal["arithmetic", "semantic"]
     words: str
     share: float | None
-    slope: float
-    slope_error: float
-    worst_z: float
-    channels: int
-    channels_above: int
-    elements_above: int
-    mismatched: int
-    accepted: bool
+    slope: float = 1.0
+    slope_error: float = 0.0
+    worst_z: float = 0.0
+    channels: int = 0
+    channels_above: int = 0
+    elements_above: int = 0
+    mismatched: int = 0
+    accepted: bool = False
     node: str = ""
     on_top_of: str = ""
     parameter: float | None = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.expectation import largest_distance
+from parityscope.comparison.distance import largest_distance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

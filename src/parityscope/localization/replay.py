@@ -27,7 +27,7 @@ from parityscope.comparison import ReplayStatistics, channel_axis, measure_repla
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.localization.keeping import Programs
 from parityscope.localization.sides import Sides
 from parityscope.localization.spreading import between_parts

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.expectation import FLOAT32_ROUNDING, distance_between
+from parityscope.comparison.distance import distance_between
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Spread
 
 if TYPE_CHECKING:

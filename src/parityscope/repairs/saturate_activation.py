@@ -23,7 +23,6 @@ Source: IEEE 754-2019, section 7.2 (invalid operations).
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +30,7 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
-from parityscope.comparison import measure_pair
+from parityscope.comparison.distance import largest_distance
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import nodes_of, replace_value
 
@@ -78,7 +77,7 @@ def saturation_proof(
     worst, count = 0.0, 0
     for sample in samples:
         reference, candidate = plain(sample), saturated(sample)
-        worst = max([worst, *(_worst_distance(reference[name], candidate[name]) for name in reference)])
+        worst = max(worst, largest_distance(reference, candidate))
         count += 1
     return {
         "tensor": tensor,
@@ -87,15 +86,6 @@ def saturation_proof(
         "worst": worst,
         "limit": limit,
     }
-
-
-def _worst_distance(reference: np.ndarray, candidate: np.ndarray) -> float:
-    found = measure_pair(reference, candidate, channel_axis=None)
-    if not found.is_float:
-        return float(found.mismatch_share)
-    if not np.array_equal(np.isfinite(reference), np.isfinite(candidate)):
-        return math.inf
-    return 0.0 if np.array_equal(reference, candidate, equal_nan=True) else float(found.rel_l2)
 
 
 def _apply_repair(model: ir.Model, finding: Finding) -> str | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.graph import computing_nodes, node_name
 from parityscope.diagnosis import SPENT, Tested, identity_of
 from parityscope.errors import ParityError
-from parityscope.expectation import margin_of
+from parityscope.expectation.grades import margin_of
 from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, cut_unjustified, further_of
 from parityscope.study._copy import correct_copy, energy_of
 from parityscope.study._copy_examined import compare_copy, examine_copy

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.examination import Examination
-    from parityscope.expectation import Expectation
+    from parityscope.expectation.records import Expectation
     from parityscope.study._copy import Copy
 
 __all__ = ["compare_copy", "examine_copy"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends.opening import model_of
-from parityscope.expectation import Expectation
+from parityscope.expectation.records import Expectation
 from parityscope.pairing import pair_graphs
 from parityscope.records import Diagnosis, Skip
 from parityscope.study._grading import (

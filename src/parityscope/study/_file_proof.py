@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from parityscope.diagnosis import TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers, Proof
-from parityscope.expectation import margin_of
+from parityscope.expectation.grades import margin_of
 from parityscope.study._bench import open_bench
 
 if TYPE_CHECKING:

@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.case.graph import computing_nodes
+from parityscope.comparison.distance import error_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import (
-    FLOAT32_ROUNDING,
-    FORMATS,
-    Expectation,
-    error_distance,
-    grade_of,
-    graded_error,
-)
+from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, graded_error
+from parityscope.expectation.records import Expectation
 from parityscope.records import Site, Skip, Target
 from parityscope.study._more_draws import redraw_doubtful
 from parityscope.study._output_parts import covers_parts, find_deviations, one_rounding_explains

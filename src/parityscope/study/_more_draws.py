@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.expectation import FORMATS, margin_of
+from parityscope.expectation.grades import FORMATS, margin_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
     from parityscope.comparison.rows import Align
-    from parityscope.expectation import Expectation
+    from parityscope.expectation.records import Expectation
 
 __all__ = ["redraw_doubtful"]
 
@@ -56,12 +56,13 @@ def redraw_doubtful(
     doubtful = [name for name, error in known.items() if error > margin * first[name]]
     if not doubtful or not all(known[name] <= _FAR * margin * first[name] for name in doubtful):
         return expectation
-    from parityscope.expectation.drawing import drawn_errors
+    from parityscope.expectation.drawing import drawn_errors, drawn_outputs
 
     try:
-        found = drawn_errors(
+        drawn = drawn_outputs(
             model, inputs, samples, declared, doubtful, _DRAWS, bounded=False, align=align, progress=progress
         )
+        found = drawn_errors(drawn, doubtful, _DRAWS)
     except ParityError as error:
         skip = Skip(what=f"more draws of the error that {declared} makes", reason=error.problem, fix=error.fix)
         return replace(expectation, skipped=(*expectation.skipped, skip))

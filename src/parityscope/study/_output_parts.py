@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import formats
+from parityscope.comparison.distance import error_distance
 from parityscope.comparison.parts import measure_parts
 from parityscope.errors import ParityError
-from parityscope.expectation import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS, error_distance, margin_of
+from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS, margin_of
 from parityscope.operators import MOVING, of_kind, with_trait
 
 if TYPE_CHECKING:

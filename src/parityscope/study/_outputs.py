@@ -13,12 +13,13 @@ from parityscope.backends.opening import shapes_for
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
 from parityscope.comparison.decisions import measure_decisions, merge_decisions
+from parityscope.comparison.distance import error_distance, largest_distance
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
-from parityscope.expectation import FLOAT32_ROUNDING, error_distance, largest_distance
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Skip
 from parityscope.study._answering import Answering, answer_sample
 from parityscope.study._output_parts import one_rounding_explains

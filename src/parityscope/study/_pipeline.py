@@ -22,8 +22,9 @@ from parityscope.backends.recording import ignore_progress
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.expectation import FLOAT32_ROUNDING, distance_between, margin_of
+from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Skip
 from parityscope.request import Request
 from parityscope.study._examining import examine_request

@@ -18,8 +18,8 @@ from parityscope.backends.targets import parse_target
 from parityscope.case import Sample
 from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
 from parityscope.case.formats.npz import open_npz, write_npz
+from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.expectation import distance_between
 from parityscope.study._pipeline_file import DATA
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from parityscope.backends import Capture, backend_named, is_simulation
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import format_target
 from parityscope.comparison import measure_pair, merge_statistics
+from parityscope.comparison.distance import error_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.examination import Triangle
-from parityscope.expectation import error_distance
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:

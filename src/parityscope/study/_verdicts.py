@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.policy import DECLARED
 from parityscope.comparison import measure_all, to_plain
+from parityscope.comparison.distance import error_distance
 from parityscope.comparison.tolerance import measurements_of
-from parityscope.expectation import error_distance, grade_of, graded_error, margin_of
+from parityscope.expectation.grades import grade_of, graded_error, margin_of
 from parityscope.records import Pair, Site
 from parityscope.study._budgets import judge_by_budgets, said_of_budgets
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.comparison.parts import measure_parts
-from parityscope.expectation import FLOAT32_ROUNDING
 from parityscope.expectation.forecasts import LOST_ERROR
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

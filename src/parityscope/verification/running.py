@@ -12,9 +12,9 @@ import numpy as np
 from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
+from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation import largest_distance
 from parityscope.trace import StoredTensor, write_safetensors
 from parityscope.verification.records import MeasuredSide
 

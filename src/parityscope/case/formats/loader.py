@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.case.arrays import as_array
 from parityscope.case.formats import Streamed
 from parityscope.errors import ParityError
 
@@ -102,10 +103,7 @@ def as_arrays(value: object, user: UserFunction, where: str) -> dict[str, np.nda
             where=where,
             fix='let it yield dicts: yield {"input": array}',
         )
-    return {
-        name: call_user_code(user, np.asarray, array, doing=f"turning {name!r} of {where} into an array")
-        for name, array in value.items()
-    }
+    return {name: as_array(array, f"{where}, {name!r}") for name, array in value.items()}
 
 
 def read_loader(text: str) -> Iterator[Streamed]:

@@ -28,7 +28,7 @@ from parityscope.checks._preprocessing.steps import UNEXPLAINED, apply_steps, mo
 from parityscope.checks._preprocessing.walking import StepsTrial, Walk
 from parityscope.checks._reproducing import grain_of
 from parityscope.comparison.rows import align_as_given
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.expectation import margin_of
+from parityscope.expectation.grades import margin_of
 from parityscope.plain_numbers import as_number
 from parityscope.records import Skip
 from parityscope.study.changes.facts import FactChange, list_fact_changes

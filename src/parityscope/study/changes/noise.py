@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from parityscope.expectation import FLOAT32_ROUNDING
+from parityscope.expectation.grades import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
