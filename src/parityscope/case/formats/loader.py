@@ -79,6 +79,8 @@ def call_user_code(user: UserFunction, function: Callable[..., Any], *arguments:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             return function(*arguments)
+    except ParityError as error:
+        raise ParityError(f"{doing} failed: {error.problem}", where=user.text, fix=error.fix) from error
     # The user's code may raise anything; an exit from it is no exit of ours.
     except (Exception, SystemExit) as error:
         raise ParityError(
@@ -103,7 +105,10 @@ def as_arrays(value: object, user: UserFunction, where: str) -> dict[str, np.nda
             where=where,
             fix='let it yield dicts: yield {"input": array}',
         )
-    return {name: as_array(array, f"{where}, {name!r}") for name, array in value.items()}
+    return {
+        name: call_user_code(user, as_array, array, where, doing=f"turning {name!r} of {where} into an array")
+        for name, array in value.items()
+    }
 
 
 def read_loader(text: str) -> Iterator[Streamed]:
