@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import html
-from typing import TYPE_CHECKING, Any
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,12 +14,11 @@ import pytest
 
 from command_line import exit_status
 from golden import documents
+from parityscope import load_study
 from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_first_screen
 from parityscope.report.view import view_study
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from parityscope.study import prepare_folder, write_study
 
 LINES = 15
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]>
@@ -153,22 +154,33 @@ def test_everything_else_stands_behind_all(
     assert capsys.readouterr().out == short
 
 
-def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it() -> None:
+def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     document = copy.deepcopy(documents.detector(16))
     offers = document["findings"][0]["repairs"]
     offers[0]["repair"] = "put_back"
     offers[0]["trial"]["file"] = "repaired.onnx"
     offers[1]["repair"] = "keep_in_fp32"
-    text = render_first_screen(document, where="study/report.html")
+    with prepare_folder(Path("study")) as scratch:
+        write_study(scratch, document, render_html)
+    assert json.loads(Path("study/study.json").read_text())["findings"][0]["repairs"][0] == offers[0]
+    assert exit_status("report", "study", "-o", "again.html") == 0
+    assert exit_status("report", "study/study.json", "-o", "answer.md") == 0
+    assert exit_status("report", "study") == 0
+    text = capsys.readouterr().out
     assert "use study/repaired.onnx: Fold it" in text
     assert "put_back" not in text
     sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
     given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"
-    assert given in text
-    assert given in html.unescape(render_html(document, "study")).replace("&#39;", "'")
+    wherever = [load_study("study").to_html(), str(load_study("study")), text]
+    wherever += [Path(name).read_text() for name in ("study/report.html", "again.html", "answer.md")]
+    for told in wherever:
+        assert given in html.unescape(told).replace("&#39;", "'")
     assert [tile["note"] for tile in view_study(document)["tiles"]][-1] == "✓ within: put back what differs"
     offers[0]["trial"]["verdict"] = "beyond"
-    assert "use study/" not in render_first_screen(document, where="study/report.html")
+    assert "use repaired.onnx" not in render_first_screen(document)
 
 
 def test_no_two_of_at_most_three_advices_have_one_command() -> None:

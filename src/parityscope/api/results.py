@@ -144,13 +144,18 @@ class Result:
         """The answer in at most some fifteen lines of `width` columns."""
         from parityscope.report.as_text import plain_first_screen
 
-        return plain_first_screen(self.document, width)
+        return plain_first_screen(self._document_from_here(), width)
 
     def to_html(self) -> str:
         """The report, one page that needs nothing beside it."""
         from parityscope.report import renderer_named
 
-        return renderer_named("html").render(self.document)
+        return renderer_named("html").render(self._document_from_here())
+
+    def _document_from_here(self) -> Mapping[str, Any]:
+        from parityscope.study import name_files_from_here
+
+        return self.document if self.folder is None else name_files_from_here(self.document, self.folder)
 
     def _repr_html_(self) -> str:
         """The report in a frame of its own, so that neither its style nor the notebook's disturbs the other."""
@@ -165,7 +170,6 @@ class Result:
         Raises:
             ParityError: the folder exists or cannot be written.
         """
-        from functools import partial
         from pathlib import Path
 
         from parityscope.report.as_html import render_html
@@ -173,7 +177,7 @@ class Result:
 
         folder = Path(folder)
         with prepare_folder(folder) as scratch:
-            write_study(scratch, self.document, partial(render_html, folder=str(folder)))
+            write_study(scratch, self.document, render_html)
         return Result(document=self.document, folder=folder)
 
     def raise_if_beyond(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -55,7 +54,7 @@ def finish_study(
     """
     from parityscope.report import renderer_for, renderer_named
     from parityscope.report.as_html import render_html
-    from parityscope.study import folder_of, prepare_folder, write_study
+    from parityscope.study import folder_of, name_files_from_here, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
     writer = None if delivery.output is None else renderer_for(delivery.output.name)
@@ -75,35 +74,38 @@ def finish_study(
             if not delivery.keep_tensors or delivery.redact:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
-            write_study(scratch, document, partial(render_html, folder=str(folder)))
+            write_study(scratch, document, render_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
     if writer is not None and delivery.output is not None:
-        write_whole(delivery.output, writer.render(document).rstrip("\n") + "\n")
-    show_document(document, wanted.name, folder / "report.html", ladder=delivery.ladder, whole=delivery.whole)
+        text = writer.render(name_files_from_here(document, folder))
+        write_whole(delivery.output, text.rstrip("\n") + "\n")
+    show_document(document, wanted.name, folder, ladder=delivery.ladder, whole=delivery.whole)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
 
 
 def show_document(
-    document: dict[str, Any], format_name: str, report: Path, *, ladder: bool = False, whole: bool = False
+    document: dict[str, Any], format_name: str, folder: Path, *, ladder: bool = False, whole: bool = False
 ) -> None:
-    """Prints a document in one of the report formats; colours on a terminal, unless NO_COLOR is set.
+    """Prints the document of the study in `folder` in one of the report formats; colours on a terminal, unless NO_COLOR is set.
 
-    Text is the first screen, which names `report` for the rest, or with `whole` or `ladder` everything.
+    Text is the first screen, which names the report for the rest, or with `whole` or `ladder` everything.
     """
     from parityscope.report import as_text, renderer_named
+    from parityscope.study import name_files_from_here
 
+    document = name_files_from_here(document, folder)
     if format_name != "text":
         print(renderer_named(format_name).render(document))
         return
     width, color = terminal_width()
     if whole or ladder:
-        text = as_text.render_text(document, where=str(report), width=width, color=color, ladder=ladder) + "\n"
+        text = as_text.render_text(document, width=width, color=color, ladder=ladder) + "\n"
     else:
-        text = as_text.render_first_screen(document, where=str(report), width=width, color=color)
+        text = as_text.render_first_screen(document, where=str(folder / "report.html"), width=width, color=color)
     if color:
         print_drawn(text)
     else:

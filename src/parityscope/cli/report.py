@@ -28,16 +28,17 @@ def command(
     """Renders a study as text, json, html or an overlay for a model viewer."""
     from parityscope.cli._delivery import show_document
     from parityscope.report import renderer_named, verification
-    from parityscope.study import as_written, load_study
+    from parityscope.study import as_written, load_study, name_files_from_here
 
     claim_file(output, "-o")
-    document = dict(load_study(study, kinds=("", "verification")).document)
+    held = load_study(study, kinds=("", "verification"))
+    document, folder = dict(held.document), held.folder or study
     with as_written(study):
         if document.get("kind") == "verification":
             text = verification.render(document, format_name)
             print(text, end="") if output is None else write_whole(output, text)
         elif output is None:
-            show_document(document, renderer_named(format_name).name, study / "report.html", ladder=ladder, whole=whole)
+            show_document(document, renderer_named(format_name).name, folder, ladder=ladder, whole=whole)
         else:
-            write_whole(output, renderer_named(format_name).render(document))
+            write_whole(output, renderer_named(format_name).render(name_files_from_here(document, folder)))
     return Exit.WITHIN

@@ -30,10 +30,10 @@ _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32"}
 _PROVED, _WEAK = 0.9, 0.5
 
 
-def view_repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str, Any]]:
+def view_repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every repair offered, those that a trial showed to work best first, each with what the trial measured.
 
-    Beside a cause that is proved, a weak claim gives no advice. `folder` is where the study's files are.
+    Beside a cause that is proved, a weak claim gives no advice.
     """
     written = repair_command(document)
     steps = _steps_by_code(document)
@@ -42,7 +42,6 @@ def view_repairs(document: Mapping[str, Any], folder: str = "") -> list[dict[str
             _view_repair(repair, finding, written, steps.get(str(finding.get("code", "")))),
             partial(tool_rows, repair, finding),
             document,
-            folder,
         )
         for finding in _findings_to_advise(document.get("findings", ()))
         for repair in finding.get("repairs", ())
@@ -148,21 +147,20 @@ def _with_file(
     shown: dict[str, Any],
     rows_for: Callable[[str, str], list[dict[str, str]]],
     document: Mapping[str, Any],
-    folder: str,
 ) -> dict[str, Any]:
     """The repair with its lines for other tools, by the declared format and its file.
 
-    One whose copy was kept names it by its path; where that is within, running it is what is to be done next.
+    Where a copy that was kept is within, running it is what is to be done next.
     """
     trial = shown["trial"]
     declared = clean((document.get("policy") or {}).get("declared") or "")
     if not trial or not trial["file"]:
         return {**shown, "tools": rows_for(declared, "")}
-    path = str(PurePath(folder, trial["file"]))
+    path = trial["file"]
     within = trial["verdict"] == "within"
     command = verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
     tools = rows_for(declared, path if within else "")
-    return {**shown, "trial": {**trial, "file": path}, "command": command or shown["command"], "tools": tools}
+    return {**shown, "command": command or shown["command"], "tools": tools}
 
 
 def _format_trial_error(value: object) -> str:

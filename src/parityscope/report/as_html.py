@@ -29,10 +29,10 @@ _FALLBACK = 50
 _BESIDE = 2
 
 
-def render_html(document: Mapping[str, Any], folder: str = "") -> str:
-    """The page of `document`; its commands name the files of the study in `folder`, from where `diagnose` was run."""
+def render_html(document: Mapping[str, Any]) -> str:
+    """The page of `document`."""
     with speak_language(OWN):
-        model = view_study(document, folder)
+        model = view_study(document)
     with speak_language(OTHER):
         told = dict(paired_texts(model["first_screen"], first_screen(document, model)))
     values = {

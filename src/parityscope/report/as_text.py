@@ -8,7 +8,6 @@ file can write to the terminal.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import columns_of, say_in_language
@@ -39,23 +38,14 @@ _REST = "--all shows everything here"  # where there is no report to point to
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
-def render_text(
-    document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False, ladder: bool = False
-) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked.
-
-    `where` is the report's path, beside which the study's other files lie.
-    """
-    return write_to_console(
-        partial(_print_report, ladder=ladder), view_study(document, _folder_of(where)), width=width, color=color
-    )
+def render_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
+    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked."""
+    return write_to_console(partial(_print_report, ladder=ladder), view_study(document), width=width, color=color)
 
 
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
     """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
-    return write_to_console(
-        partial(print_first_screen, where=where), view_study(document, _folder_of(where)), width=width, color=color
-    )
+    return write_to_console(partial(print_first_screen, where=where), view_study(document), width=width, color=color)
 
 
 def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
@@ -63,10 +53,6 @@ def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
     lines = render_first_screen(document, width=width).rstrip().splitlines()
     rest = say_in_language(_REST)
     return "\n".join(line.removesuffix(rest).rstrip() for line in lines if line.strip() != rest)
-
-
-def _folder_of(report: str) -> str:
-    return str(PurePath(report).parent) if report else ""
 
 
 def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str = "") -> None:

@@ -35,15 +35,12 @@ _FLOAT32_ROUNDING = 2.0**-24
 _SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "?"}
 
 
-def view_study(document: Mapping[str, Any], folder: str = "") -> dict[str, Any]:
-    """The view model of `document`; keys that a document lacks give empty parts, never an error.
-
-    `folder` is the study's, where its files are named from elsewhere.
-    """
+def view_study(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The view model of `document`; keys that a document lacks give empty parts, never an error."""
     found = view_findings(document)
     rows = view_tensors(document)
     skips = view_skips(document)
-    offered = view_repairs(document, folder)
+    offered = view_repairs(document)
     parts: dict[str, Any] = {
         "title": f"{_model_name(document)}: {_view_verdict(document)['label'].lower()}",
         "verdict": _view_verdict(document),

@@ -12,7 +12,15 @@ from parityscope.request import Request
 from parityscope.study._budgets import known_metrics, stated_budget
 from parityscope.study._examining import examine_request
 from parityscope.study._experiment_again import Repeated, experiments_of, repeat_experiment
-from parityscope.study._folder import Study, as_written, folder_of, load_study, prepare_folder, write_study
+from parityscope.study._folder import (
+    Study,
+    as_written,
+    folder_of,
+    load_study,
+    name_files_from_here,
+    prepare_folder,
+    write_study,
+)
 from parityscope.study._opening import open_request
 from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
 from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
@@ -34,6 +42,7 @@ __all__ = [
     "folder_of",
     "known_metrics",
     "load_study",
+    "name_files_from_here",
     "open_request",
     "prepare_folder",
     "question_of",

@@ -27,7 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Study", "as_written", "folder_of", "load_study", "prepare_folder", "to_strict_data", "write_study"]
+__all__ = [
+    "Study",
+    "as_written",
+    "folder_of",
+    "load_study",
+    "name_files_from_here",
+    "prepare_folder",
+    "to_strict_data",
+    "write_study",
+]
 
 _SCRATCH = ".part"
 _CANDIDATE = "candidate"  # what the chunks of its tensors are called by: where it never got so far, little is lost
@@ -150,16 +159,32 @@ def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
 
 
 def write_study(folder: Path, document: Mapping[str, Any], as_html: Callable[[Mapping[str, Any]], str]) -> None:
-    """Writes the two files that every study has.
+    """Writes the two files that every study has, into the scratch folder that `prepare_folder` gave.
 
     Raises:
         AssertionError: the document has not the form that is promised, which is a bug of ours; the files are there.
     """
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
     write_whole(folder / "study.json", text)
-    write_whole(folder / "report.html", as_html(document))
+    write_whole(folder / "report.html", as_html(name_files_from_here(document, folder_of(folder))))
     if not document.get("kind") and (problem := problem_of(document)):
         raise AssertionError(f"the study that was written is not of its own form: {problem}")
+
+
+def name_files_from_here(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The document of the study in `folder` for a reader elsewhere: the study's files by paths that open from here."""
+
+    def name_copy(repair: Mapping[str, Any]) -> Mapping[str, Any]:
+        trial = repair.get("trial")
+        return (
+            {**repair, "trial": {**trial, "file": str(folder / trial["file"])}} if (trial or {}).get("file") else repair
+        )
+
+    findings = [
+        {**finding, "repairs": list(map(name_copy, finding.get("repairs", ())))}
+        for finding in document.get("findings", ())
+    ]
+    return {**document, "findings": findings} if findings else dict(document)
 
 
 @contextlib.contextmanager
