@@ -175,10 +175,8 @@ def name_files_from_here(document: Mapping[str, Any], folder: Path) -> dict[str,
     """The document of the study in `folder` for a reader elsewhere: the study's files by paths that open from here."""
 
     def name_copy(repair: Mapping[str, Any]) -> Mapping[str, Any]:
-        trial = repair.get("trial")
-        return (
-            {**repair, "trial": {**trial, "file": str(folder / trial["file"])}} if (trial or {}).get("file") else repair
-        )
+        trial = repair.get("trial") or {}
+        return {**repair, "trial": {**trial, "file": str(folder / trial["file"])}} if trial.get("file") else repair
 
     findings = [
         {**finding, "repairs": list(map(name_copy, finding.get("repairs", ())))}
