@@ -30,7 +30,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.case.graph import constant_value, node_name
 from parityscope.records import Budget, Finding, Policy, Target
 from parityscope.repairs import known_repairs
-from parityscope.report.verification import verification_as_html, verification_as_text, verification_document
+from parityscope.report.verification import FORMS, verification_document
 from parityscope.verification import Targets, VerificationSettings, chosen_metric, verify
 from proving.models.fetching import model_path
 from proving.models.pages import COUNT, page_samples
@@ -55,7 +55,7 @@ def main() -> int:
         folder = arguments.output or Path(scratch) / "proof"
         folder.mkdir(parents=True)
         held = prove(arguments, folder)
-    print(verification_as_text(held, width=120), end="")
+    print(FORMS.as_text(held, width=120), end="")
     print(f"{time.perf_counter() - began:.0f} s in all")
     return 0 if held["verdict"] in {"improved", "within"} else 1
 
@@ -84,7 +84,7 @@ def prove(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         progress=progress,
     )
     held = verification_document(found, case, version="bench", command=" ".join(sys.argv))
-    (folder / "report.html").write_text(verification_as_html(held), encoding="utf-8")
+    (folder / "report.html").write_text(FORMS.as_html(held), encoding="utf-8")
     return held
 
 

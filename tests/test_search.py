@@ -37,7 +37,7 @@ from parityscope.repairs.search.proving import certificate_of, confidence_of_sha
 from parityscope.repairs.search.records import KeptNode
 from parityscope.repairs.search.staging import stage_model
 from parityscope.repairs.search.writing import write_assignment
-from parityscope.report.repair import repair_as_html, repair_as_text, repair_document
+from parityscope.report.repair import FORMS, repair_document
 from parityscope.testing.networks import parse_network
 from proving.models.fetching import page_image, require
 from proving.models.ocr import ocr_det_input
@@ -590,7 +590,7 @@ def test_reports_say_the_outcome_and_escape_names(tmp_path: Path) -> None:
     found = searched(task, tmp_path / "w")
     named = replace(found, kept=(replace(found.kept[0], node="</script><b>x"), *found.kept[1:]))
     held = repair_document(named, task, version="0")
-    page, text = repair_as_html(held), repair_as_text(held)
+    page, text = FORMS.as_html(held), FORMS.as_text(held)
     assert "</script><b>x" not in page
     assert "Error against cost" in page
     assert "<svg" in page

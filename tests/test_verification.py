@@ -22,7 +22,7 @@ from parityscope.case import Case, Sample, load_inputs, load_model
 from parityscope.errors import ParityError
 from parityscope.records import Budget, Finding, Policy
 from parityscope.repairs import known_repairs
-from parityscope.report.verification import verification_as_html, verification_as_text, verification_document
+from parityscope.report.verification import FORMS, verification_document
 from parityscope.verification import Targets, VerificationSettings, chosen_metric, verify
 from parityscope.verification.exact import compliance_bounds, mcnemar_p_value, samples_for_coverage
 from parityscope.verification.intervals import bootstrap_interval, samples_needed
@@ -577,7 +577,7 @@ def _verified(folder: Path, samples: int = 8) -> dict[str, object]:
 
 
 def test_the_page_stands_alone_and_escapes_names(bench: Path) -> None:
-    page = verification_as_html(_verified(bench))
+    page = FORMS.as_html(_verified(bench))
     assert "<script>alert" not in page
     assert "http" not in page
     assert page.count("<svg") == 1
@@ -585,7 +585,7 @@ def test_the_page_stands_alone_and_escapes_names(bench: Path) -> None:
 
 
 def test_the_text_says_the_verdict_first(bench: Path) -> None:
-    first, second, *_ = verification_as_text(_verified(bench), width=100).splitlines()
+    first, second, *_ = FORMS.as_text(_verified(bench), width=100).splitlines()
     assert first.endswith("Improved: the repair holds")
     assert second.startswith("The error of y went from")
 

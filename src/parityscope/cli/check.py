@@ -55,7 +55,8 @@ def command(
     could not be judged.
     """
     from parityscope.report import renderer_named
-    from parityscope.report.check import FORMS, check_document, summary_as_text
+    from parityscope.report.check import FORMS, check_document
+    from parityscope.report.check.text import summary_as_text
     from parityscope.study.checking.baseline import read_baseline
     from parityscope.study.checking.pairs import choose_pairs, read_check_file
     from parityscope.study.checking.running import CheckSettings

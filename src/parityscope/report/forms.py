@@ -8,29 +8,53 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.report._console import write_to_console
+from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-__all__ = ["FORMATS", "Forms"]
+    from rich.console import Console
+
+__all__ = ["FORMATS", "Forms", "Page"]
 
 FORMATS = ("text", "json", "html")
+SHARED_STYLE = TEMPLATES / "style.css"
 
 
-class _AsText(Protocol):
-    def __call__(self, document: Mapping[str, Any], /, *, width: int, color: bool) -> str: ...
+def _draw_nothing(document: Mapping[str, Any]) -> dict[str, Any]:
+    del document
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One self-contained HTML file: no network; it works offline, in dark and light, and printed.
+
+    `template` gets the view, and what `draw` gives of the document: drawings (or lists of them) by name, as SVG. `styles` are
+    style sheets behind the one that all pages share.
+    """
+
+    template: Path
+    styles: tuple[Path, ...] = ()
+    draw: Callable[[Mapping[str, Any]], Mapping[str, str | list[str]]] = _draw_nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """How documents of one kind are written; `title` is what an error calls them, `others` are further formats by name."""
+    """How documents of one kind are written; `title` is what an error calls them, `others` are further formats by name.
+
+    `view` words a document; `show` writes the view to a terminal, `page` is the one that it is drawn on.
+    """
 
     title: str
-    as_text: _AsText
-    as_html: Callable[[Mapping[str, Any]], str]
+    view: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    show: Callable[[Console, Mapping[str, Any]], None]
+    page: Page
     others: Mapping[str, Callable[[Mapping[str, Any]], str]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -61,3 +85,17 @@ class Forms:
         if name in self.others:
             return self.others[name](document)
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def as_text(self, document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
+        """The document as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
+        return write_to_console(self.show, self.view(document), width=width, color=color)
+
+    def as_html(self, document: Mapping[str, Any]) -> str:
+        """The document as a page."""
+        drawn = {
+            name: trusted_markup(found) if isinstance(found, str) else [trusted_markup(one) for one in found]
+            for name, found in self.page.draw(document).items()
+        }
+        style = text_of(SHARED_STYLE, *self.page.styles)
+        values = {"view": self.view(document), **drawn, "style": style, "data": embedded_json(document)}
+        return laid_out(self.page.template, values)

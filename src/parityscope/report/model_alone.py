@@ -9,10 +9,10 @@ import math
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import write_to_console
+from parityscope.report import forecast
 from parityscope.report._first_screen import cut_text, first_sentence, make_row
 from parityscope.report.as_text import print_first_screen
-from parityscope.report.forecast.page import forecast_as_html
+from parityscope.report.forecast.view import view_forecast
 from parityscope.report.forms import Forms
 from parityscope.report.words import as_number, clean, format_count, format_percent, shorten_name
 
@@ -105,11 +105,10 @@ def _describe_rest(document: Mapping[str, Any]) -> str:
     return f"parityscope lint tells {format_count(more)} more of the file." if more else ""
 
 
-def _as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    found = view_model_alone(document)
-    key = {"✕": "beyond", "✓": "within"}.get(found["symbol"], "incomplete")
-    model = {"first_screen": found, "verdict": {"key": key}}
-    return write_to_console(print_first_screen, model, width=width, color=color)
+def _view(document: Mapping[str, Any]) -> dict[str, Any]:
+    screen = view_model_alone(document)
+    key = {"✕": "beyond", "✓": "within"}.get(screen["symbol"], "incomplete")
+    return {**view_forecast(document), "first_screen": screen, "verdict": {"key": key}}
 
 
-FORMS = Forms(title="a look", as_text=_as_text, as_html=forecast_as_html)
+FORMS = Forms(title="a look", view=_view, show=print_first_screen, page=forecast.FORMS.page)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from parityscope.report.check.annotations import check_as_github
 from parityscope.report.check.cases import check_as_junit
 from parityscope.report.check.document import check_document
 from parityscope.report.check.markdown import check_as_markdown
-from parityscope.report.check.page import check_as_html
 from parityscope.report.check.results import check_as_sarif
-from parityscope.report.check.text import check_as_text, summary_as_text
-from parityscope.report.forms import Forms
+from parityscope.report.check.text import print_check
+from parityscope.report.check.view import view_check
+from parityscope.report.forms import Forms, Page
 
-__all__ = ["FORMS", "check_document", "summary_as_text"]
+__all__ = ["FORMS", "check_document"]
 
 FORMS = Forms(
     title="a check",
-    as_text=check_as_text,
-    as_html=check_as_html,
+    view=view_check,
+    show=print_check,
+    page=Page(template=Path(__file__).with_name("check.html.j2")),
     others={
         "junit": check_as_junit,
         "sarif": check_as_sarif,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._console import write_to_console
 from parityscope.report.as_github import annotate_study, quiet_lines, workflow_command
-from parityscope.report.check.text import check_as_text
-from parityscope.report.check.view import view_pair
+from parityscope.report.check.text import print_check
+from parityscope.report.check.view import view_check, view_pair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ def check_as_github(document: Mapping[str, Any]) -> str:
 
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    yield from quiet_lines(check_as_text(document))
+    yield from quiet_lines(write_to_console(print_check, view_check(document), width=100, color=False))
     for pair in document["pairs"]:
         view = view_pair(pair)
         if pair["study"] is not None:

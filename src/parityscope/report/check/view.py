@@ -11,11 +11,29 @@ from parityscope.report.words import as_number, clean, format_percent, format_se
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe_pair", "describe_summary", "view_pair"]
+__all__ = ["describe_pair", "describe_summary", "view_check", "view_pair"]
 
 _SYMBOLS = {"beyond": "✕", "worse": "✕", "error": "✕", "incomplete": "?", "better": "✓", "within": "✓"}
 _STYLES = {"beyond": "beyond", "worse": "beyond", "error": "beyond", "incomplete": "incomplete"}
 _WIDE = 1000  # columns: the title of a first screen on one line
+
+
+def view_check(document: Mapping[str, Any]) -> dict[str, Any]:
+    """All that was checked, worded."""
+    verdict = str(document["verdict"])
+    return {
+        "symbol": _SYMBOLS.get(verdict, "✓"),
+        "css": _STYLES.get(verdict, "within"),
+        "title": describe_summary(document),
+        "file": clean(document["file"]),
+        "pairs": [view_pair(one) for one in document["pairs"]],
+        "better": document["counts"]["better"],
+        "updated": document["updated"],
+        "unknown": sum(one["changes"] is None and one["study"] is not None for one in document["pairs"]),
+        "command": clean(document["command"]),
+        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
+        "schema": clean(document["schema"]),
+    }
 
 
 def view_pair(pair: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from parityscope.report.diff.document import KIND, changes_document
 from parityscope.report.diff.markdown import changes_as_markdown
-from parityscope.report.diff.page import changes_as_html
-from parityscope.report.diff.text import changes_as_text
-from parityscope.report.forms import Forms
+from parityscope.report.diff.text import print_changes
+from parityscope.report.diff.view import view_changes
+from parityscope.report.forms import Forms, Page
 
 __all__ = ["FORMS", "KIND", "changes_document"]
 
 FORMS = Forms(
-    title="a diff", as_text=changes_as_text, as_html=changes_as_html, others={"markdown": changes_as_markdown}
+    title="a diff",
+    view=view_changes,
+    show=print_changes,
+    page=Page(template=Path(__file__).with_name("diff.html.j2")),
+    others={"markdown": changes_as_markdown},
 )

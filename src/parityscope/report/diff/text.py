@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import say_in_language
-from parityscope.report._console import VERDICT_STYLES, print_labelled, print_paragraph, write_to_console
-from parityscope.report.diff.view import view_changes
+from parityscope.report._console import VERDICT_STYLES, print_labelled, print_paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["changes_as_text"]
+__all__ = ["print_changes"]
 
 
-def changes_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return write_to_console(_print_changes, view_changes(document), width=width, color=color)
-
-
-def _print_changes(console: Console, model: Mapping[str, Any]) -> None:
+def print_changes(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of what changed."""
     from rich.text import Text
 
     told = f"{model['symbol']} {model['model']}: {say_in_language(model['title'])}"

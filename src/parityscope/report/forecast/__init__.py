@@ -5,12 +5,19 @@
 
 from __future__ import annotations
 
+from parityscope.report._page import TEMPLATES
 from parityscope.report.forecast.document import forecast_document
-from parityscope.report.forecast.page import forecast_as_html
-from parityscope.report.forecast.text import forecast_as_text
-from parityscope.report.forms import Forms
+from parityscope.report.forecast.draw import draw_forecast
+from parityscope.report.forecast.text import print_forecast
+from parityscope.report.forecast.view import view_forecast
+from parityscope.report.forms import Forms, Page
 
-__all__ = ["FORMS", "forecast_as_html", "forecast_as_text", "forecast_document", "render"]
+__all__ = ["FORMS", "forecast_document", "render"]
 
-FORMS = Forms(title="a forecast", as_text=forecast_as_text, as_html=forecast_as_html)
+FORMS = Forms(
+    title="a forecast",
+    view=view_forecast,
+    show=print_forecast,
+    page=Page(template=TEMPLATES / "forecast.html.j2", styles=(TEMPLATES / "forecast.css",), draw=draw_forecast),
+)
 render = FORMS.render

@@ -16,7 +16,7 @@ from parityscope.report.words import as_number, format_figure, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["draw_depth", "draw_ranges"]
+__all__ = ["draw_forecast"]
 
 _WIDTH, _HEIGHT = 1120.0, 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
@@ -27,7 +27,17 @@ _LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
-def draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> str:
+def draw_forecast(document: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """The drawings of a forecast: all formats over the depth, each alone, and the ranges that tensors reach."""
+    formats = document["formats"]
+    return {
+        "depth": _draw_depth(formats, introduced=False) if len(formats) > 1 else "",
+        "single": [_draw_depth([each], introduced=True) for each in formats],
+        "ranges": _draw_ranges(document["ranges"], formats),
+    }
+
+
+def _draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> str:
     """Total errors as a line a format; with `introduced`, what each layer adds as dots and the worst ones ringed."""
     points = [layer for each in formats for layer in each["layers"]]
     if not points:
@@ -50,7 +60,7 @@ def draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> str
     return svg.svg_figure(identity, (_WIDTH, _HEIGHT), title, _describe_chart(formats), body)
 
 
-def draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[str, Any]]) -> str:
+def _draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[str, Any]]) -> str:
     """The bar of every tensor and the ends of the formats' ranges; empty without tensors."""
     held = [each for each in ranges if (as_number(each["largest"]) or 0.0) > 0 and each["site"]["index"] >= 0]
     if not held:

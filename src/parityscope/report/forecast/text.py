@@ -10,9 +10,7 @@ from parityscope.report._console import (
     print_paragraph,
     print_rows_left,
     print_table,
-    write_to_console,
 )
-from parityscope.report.forecast.view import view_forecast
 from parityscope.report.words import shorten_name
 
 if TYPE_CHECKING:
@@ -20,17 +18,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["forecast_as_text"]
+__all__ = ["print_forecast"]
 
 _MOST = 5
 
 
-def forecast_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return write_to_console(_print_forecast, view_forecast(document), width=width, color=color)
-
-
-def _print_forecast(console: Console, model: Mapping[str, Any]) -> None:
+def print_forecast(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of a forecast."""
     print_paragraph(
         console,
         f"{model['symbol']} {model['label']}",

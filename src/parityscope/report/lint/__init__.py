@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from parityscope.report.forms import Forms
+from parityscope.report._page import TEMPLATES
+from parityscope.report.forms import Forms, Page
 from parityscope.report.lint.document import lint_document
-from parityscope.report.lint.page import lint_as_html
-from parityscope.report.lint.text import lint_as_text
+from parityscope.report.lint.text import print_lint
+from parityscope.report.lint.view import view_lint
 
-__all__ = ["FORMS", "lint_as_html", "lint_as_text", "lint_document", "render"]
+__all__ = ["FORMS", "lint_document", "render"]
 
-FORMS = Forms(title="lint", as_text=lint_as_text, as_html=lint_as_html)
+FORMS = Forms(title="lint", view=view_lint, show=print_lint, page=Page(template=TEMPLATES / "lint.html.j2"))
 render = FORMS.render

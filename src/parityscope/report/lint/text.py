@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._console import VERDICT_STYLES, command_line, print_heading, print_paragraph, write_to_console
-from parityscope.report.lint.view import view_lint
+from parityscope.report._console import VERDICT_STYLES, command_line, print_heading, print_paragraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["lint_as_text"]
+__all__ = ["print_lint"]
 
 
-def lint_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return write_to_console(_print_lint, view_lint(document), width=width, color=color)
-
-
-def _print_lint(console: Console, model: Mapping[str, Any]) -> None:
+def print_lint(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of what lint found."""
     print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     if not model["causes"]:
         print_paragraph(console, model["headline"], "bold")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from parityscope.report.forms import FORMATS, Forms
+from pathlib import Path
+
+from parityscope.report.forms import FORMATS, Forms, Page
 from parityscope.report.log.document import log_document
-from parityscope.report.log.page import log_as_html
-from parityscope.report.log.text import log_as_text
+from parityscope.report.log.text import print_logs
+from parityscope.report.log.view import view_logs
 
-__all__ = ["FORMATS", "FORMS", "log_as_html", "log_as_text", "log_document"]
+__all__ = ["FORMATS", "FORMS", "log_document"]
 
-FORMS = Forms(title="log", as_text=log_as_text, as_html=log_as_html)
+FORMS = Forms(title="log", view=view_logs, show=print_logs, page=Page(template=Path(__file__).with_name("log.html.j2")))

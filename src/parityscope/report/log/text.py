@@ -11,26 +11,20 @@ from parityscope.report._console import (
     print_paragraph,
     print_rows_left,
     print_table,
-    write_to_console,
 )
-from parityscope.report.log.view import view_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["log_as_text"]
+__all__ = ["print_logs"]
 
 _STYLES = {"harmful": "red", "may harm": "yellow", "harmless": "green"}
 
 
-def log_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return write_to_console(_print_logs, view_logs(document), width=width, color=color)
-
-
-def _print_logs(console: Console, model: Mapping[str, Any]) -> None:
+def print_logs(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of what logs say."""
     print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     if not model["causes"]:
         print_paragraph(console, model["headline"], "bold")

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from parityscope.report.forms import FORMATS, Forms
+from pathlib import Path
+
+from parityscope.report.forms import FORMATS, Forms, Page
 from parityscope.report.network.document import network_document
-from parityscope.report.network.page import network_as_html
-from parityscope.report.network.text import network_as_text
+from parityscope.report.network.text import print_network
+from parityscope.report.network.view import view_network
 
-__all__ = ["FORMATS", "FORMS", "network_as_html", "network_as_text", "network_document"]
+__all__ = ["FORMATS", "FORMS", "network_document"]
 
-FORMS = Forms(title="network", as_text=network_as_text, as_html=network_as_html)
+FORMS = Forms(
+    title="network",
+    view=view_network,
+    show=print_network,
+    page=Page(template=Path(__file__).with_name("network.html.j2")),
+)

@@ -11,24 +11,18 @@ from parityscope.report._console import (
     print_paragraph,
     print_rows_left,
     print_table,
-    write_to_console,
 )
-from parityscope.report.network.view import view_network
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-__all__ = ["network_as_text"]
+__all__ = ["print_network"]
 
 
-def network_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns (commands are never wrapped), with ANSI colours if `color`."""
-    return write_to_console(_print_network, view_network(document), width=width, color=color)
-
-
-def _print_network(console: Console, model: Mapping[str, Any]) -> None:
+def print_network(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of the network view."""
     print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     print_paragraph(console, f"{model['model']}: {model['headline']}", "bold")
     print_table(console, ("", ""), model["facts"], apart=True)

@@ -5,13 +5,24 @@
 
 from __future__ import annotations
 
-from parityscope.report.forms import Forms
+from pathlib import Path
+
+from parityscope.report.forms import Forms, Page
 from parityscope.report.repair.document import repair_document
-from parityscope.report.repair.page import repair_as_html
-from parityscope.report.repair.text import repair_as_text
-from parityscope.report.repair.view import has_succeeded
+from parityscope.report.repair.draw import draw_repair
+from parityscope.report.repair.text import print_repair
+from parityscope.report.repair.view import has_succeeded, view_repair
 
-__all__ = ["FORMS", "has_succeeded", "render", "repair_as_html", "repair_as_text", "repair_document"]
+__all__ = ["FORMS", "has_succeeded", "render", "repair_document"]
 
-FORMS = Forms(title="a repair", as_text=repair_as_text, as_html=repair_as_html)
+FORMS = Forms(
+    title="a repair",
+    view=view_repair,
+    show=print_repair,
+    page=Page(
+        template=Path(__file__).with_name("repair.html.j2"),
+        styles=(Path(__file__).with_name("repair.css"),),
+        draw=draw_repair,
+    ),
+)
 render = FORMS.render

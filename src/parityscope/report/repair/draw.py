@@ -21,14 +21,19 @@ from parityscope.report.words import as_number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["draw_front"]
+__all__ = ["draw_repair"]
 
 _SIZE = (900.0, 340.0)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 24.0, 16.0, 48.0
 _MICRO = 1e6
 
 
-def draw_front(document: Mapping[str, Any]) -> str:
+def draw_repair(document: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """The drawing of a repair."""
+    return {"front": _draw_front(document)}
+
+
+def _draw_front(document: Mapping[str, Any]) -> str:
     """The drawing; empty where there are fewer than two points to show."""
     trail = _drawable_points(document["trail"])
     if len({time for time, _ in trail}) < 2:

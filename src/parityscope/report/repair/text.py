@@ -11,9 +11,7 @@ from parityscope.report._console import (
     print_paragraph,
     print_rows_left,
     print_table,
-    write_to_console,
 )
-from parityscope.report.repair.view import view_repair
 from parityscope.report.words import shorten_name
 
 if TYPE_CHECKING:
@@ -21,17 +19,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["repair_as_text"]
+__all__ = ["print_repair"]
 
 _MOST = 12
 
 
-def repair_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return write_to_console(_print_repair, view_repair(document), width=width, color=color)
-
-
-def _print_repair(console: Console, model: Mapping[str, Any]) -> None:
+def print_repair(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of a repair."""
     print_paragraph(console, f"{model['symbol']} {model['label']}", VERDICT_STYLES[model["verdict"]])
     print_paragraph(console, model["headline"], "bold")
     print_paragraph(console, f"{model['model']}: {model['inputs']}", "dim")

@@ -6,21 +6,25 @@
 
 from __future__ import annotations
 
-from parityscope.report.forms import Forms
+from pathlib import Path
+
+from parityscope.report.forms import Forms, Page
 from parityscope.report.verification.document import KIND, verification_document
-from parityscope.report.verification.page import verification_as_html
+from parityscope.report.verification.draw import draw_verification
 from parityscope.report.verification.succeeding import has_succeeded
-from parityscope.report.verification.text import verification_as_text
+from parityscope.report.verification.text import print_verification
+from parityscope.report.verification.view import view_verification
 
-__all__ = [
-    "FORMS",
-    "KIND",
-    "has_succeeded",
-    "render",
-    "verification_as_html",
-    "verification_as_text",
-    "verification_document",
-]
+__all__ = ["FORMS", "KIND", "has_succeeded", "render", "verification_document"]
 
-FORMS = Forms(title="a verification", as_text=verification_as_text, as_html=verification_as_html)
+FORMS = Forms(
+    title="a verification",
+    view=view_verification,
+    show=print_verification,
+    page=Page(
+        template=Path(__file__).with_name("page.html.j2"),
+        styles=(Path(__file__).with_name("page.css"),),
+        draw=draw_verification,
+    ),
+)
 render = FORMS.render

@@ -16,7 +16,7 @@ from parityscope.verification.quantities import direction_of_change
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["draw_latency", "draw_pairs"]
+__all__ = ["draw_verification"]
 
 _WIDTH, _HEIGHT = 520.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
@@ -26,7 +26,15 @@ _AT = (_LEFT + 70, _WIDTH - _RIGHT - 70)  # of before and of after
 _ROW = 64.0
 
 
-def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
+def draw_verification(document: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """The drawings of a verification: each quantity, sample by sample, and the latency."""
+    return {
+        "pairs": [_draw_pairs(one, place) for place, one in enumerate(document["quantities"])],
+        "latency": _draw_latency(document["latency"]) if document["latency"] else "",
+    }
+
+
+def _draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
     """Before and after of every sample; empty where the number has no meaning for single samples."""
     pairs = [
         (before, after)
@@ -55,7 +63,7 @@ def draw_pairs(quantity: Mapping[str, Any], place: int) -> str:
     return svg.svg_figure(f"pairs-{place}", (_WIDTH, _HEIGHT), title, f"{counts}.", body)
 
 
-def draw_latency(latency: Mapping[str, Any]) -> str:
+def _draw_latency(latency: Mapping[str, Any]) -> str:
     """Every run of both sides as a dot, with the median and the 95th percentile marked."""
     runs = {name: [float(one) * 1000 for one in latency[name]["seconds"]] for name in ("before", "after")}
     every = [one for side in runs.values() for one in side]

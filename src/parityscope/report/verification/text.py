@@ -11,9 +11,7 @@ from parityscope.report._console import (
     print_paragraph,
     print_rows_left,
     print_table,
-    write_to_console,
 )
-from parityscope.report.verification.view import view_verification
 from parityscope.report.words import shorten_name
 
 if TYPE_CHECKING:
@@ -21,17 +19,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["verification_as_text"]
+__all__ = ["print_verification"]
 
 _MOST = 10
 
 
-def verification_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return write_to_console(_print_verification, view_verification(document), width=width, color=color)
-
-
-def _print_verification(console: Console, model: Mapping[str, Any]) -> None:
+def print_verification(console: Console, model: Mapping[str, Any]) -> None:
+    """Writes the view of a verification."""
     _print_head(console, model)
     _print_numbers(console, model)
     _print_budgets(console, model)
