@@ -45,6 +45,7 @@ BudgetOption = Annotated[
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
+WorkersOption = Annotated[str, typer.Option(help="Processes that share the samples, e.g. 8 (docs/many-machines.md).")]
 AllOption = Annotated[bool, typer.Option("--all", help="Print everything that was found, not the answer alone.")]
 LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
 PeerOption = Annotated[
@@ -67,6 +68,14 @@ RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host 
 _MOST_NBYTES = 1 << 40  # chosen: no machine that this runs on has more
 _MOST_DIGITS = 18  # of a size: below 2^63
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def workers_of(text: str) -> str:
+    """Who shares the work, as it was typed, if that can be."""
+    from parityscope.workers.choosing import check_workers
+
+    check_workers(text)
+    return text
 
 
 def size_of(text: str) -> int:

@@ -102,8 +102,8 @@ def answer_request(request: Request, delivery: Delivery) -> int:
             command=command_line(),
             progress=progress_for(quiet=delivery.quiet),
         )
-        # Only what was recorded or noted of intermediate tensors is worth going on from.
-        facts = run_facts(asked) if request.goes_to("tensors") else None
+        # What was recorded or noted of intermediate tensors, and what workers finished, is worth going on from.
+        facts = run_facts(asked) if request.goes_to("tensors") or request.workers else None
         return finish_study(
             Path(request.model), delivery, lambda folder: examine_request(replace(asked, folder=folder)), facts
         )

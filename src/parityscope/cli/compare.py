@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from parityscope.cli import _options as o
 from parityscope.cli._requesting import answer_request
 
 if TYPE_CHECKING:
     from parityscope.cli._delivery import Delivery
-    from parityscope.request import Request
+    from parityscope.request import Depth, Request
 
 __all__ = ["NAME", "command"]
 
@@ -23,6 +24,8 @@ def command(
     delivery: Delivery,
     *,
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Compare every tensor, not only outputs.")] = False,
+    workers: o.WorkersOption = "",
 ) -> int:
     """Compares the outputs of two targets (or what was saved of them) on the same samples."""
-    return answer_request(replace(request, depth="tensors" if all_tensors or delivery.ladder else "outputs"), delivery)
+    depth: Depth = "tensors" if all_tensors or delivery.ladder else "outputs"
+    return answer_request(replace(request, depth=depth, workers=o.workers_of(workers)), delivery)

@@ -46,12 +46,13 @@ def command(
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
     memory: o.MemoryOption = "512MiB",
+    workers: o.WorkersOption = "",
     redact: o.RedactOption = False,
     quiet: o.QuietOption = False,
 ) -> int:
     """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
     from parityscope.backends.targets import format_target
-    from parityscope.study import Request, examine_request, open_request
+    from parityscope.study import Request, examine_request, open_request, run_facts
 
     with scratch_folder("evaluate") as scratch:
         sides = _find_sides(model, original, Path(scratch))
@@ -68,6 +69,7 @@ def command(
             budgets=o.budgets_of(budget),
             policy=policy,
             memory=o.size_of(memory),
+            workers=o.workers_of(workers),
             depth="outputs",
         )
         delivery = Delivery(study=study, format_name=format_name, redact=redact, quiet=quiet, whole=whole)
@@ -76,9 +78,9 @@ def command(
             def work(folder: Path) -> dict[str, Any]:
                 progress = progress_for(quiet=quiet)
                 document = examine_request(replace(asked, folder=folder, command=command_line(), progress=progress))
-                return _tell_claims(document, sides, _compare_claims(asked, sides))
+                return _tell_claims(document, sides, _compare_claims(replace(asked, folder=folder), sides))
 
-            return finish_study(model, delivery, work)
+            return finish_study(model, delivery, work, run_facts(asked) if workers else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

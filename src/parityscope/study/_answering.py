@@ -16,9 +16,25 @@ if TYPE_CHECKING:
     from parityscope.backends import Session
     from parityscope.case import Sample
 
-__all__ = ["Answering", "answer_sample"]
+__all__ = ["IN_A_ROW", "Answering", "Failure", "answer_sample", "skips_of_failures"]
 
-_IN_A_ROW = 3  # chosen: whoever fails so often fails on all
+IN_A_ROW = 3  # chosen: whoever fails so often fails on all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A sample that a candidate gave nothing for, and why; with `over` nothing further can be asked."""
+
+    sample: str
+    index: int
+    problem: str
+    where: str
+    fix: str
+    over: bool
+
+    def as_error(self) -> ParityError:
+        """The error that it was."""
+        return ParityError(self.problem, where=self.where, fix=self.fix, failing=True, over=self.over)
 
 
 def answer_sample(session: Session, sample: Sample) -> Mapping[str, np.ndarray]:
@@ -43,13 +59,14 @@ class Answering:
 
     One that has no answer to a sample, such as a recording that lacks it, is bad input, and no failure.
 
-    `over` says that nothing further can be asked: its process ended, or it failed three times in a row.
+    `over` says that nothing further can be asked: its process ended, or it failed three times in a row. `in_a_row` counts those
+    that it failed on last, of which the first may have been asked elsewhere.
     """
 
     session: Session
     partly: bool
     over: bool = False
-    failed: list[tuple[Sample, ParityError]] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
     in_a_row: int = 0
 
     def of(self, sample: Sample) -> Mapping[str, np.ndarray] | None:
@@ -63,31 +80,29 @@ class Answering:
         except ParityError as error:
             if not (self.partly and error.failing):
                 raise
-            self.failed.append((sample, error))
+            self.failed.append(
+                Failure(
+                    sample=sample.name,
+                    index=sample.index,
+                    problem=error.problem,
+                    where=error.where,
+                    fix=error.fix,
+                    over=error.over,
+                )
+            )
             self.in_a_row += 1
-            self.over = error.over or self.in_a_row == _IN_A_ROW
+            self.over = error.over or self.in_a_row == IN_A_ROW
             return None
         self.in_a_row = 0
         return found
 
-    def raise_first(self) -> None:
-        """Raises what it failed with first, if it failed."""
-        if self.failed:
-            raise self.failed[0][1]
 
-    def skips(self, not_asked: Sequence[int]) -> list[Skip]:
-        """The samples that it failed on, and those that it was not asked for any more."""
-        told = [
-            Skip(what=f"sample {sample.name}", reason=error.problem, fix=error.fix, asked=True)
-            for sample, error in self.failed
-        ]
-        if not_asked:
-            last = self.failed[-1][0].name
-            what = f"{len(not_asked)} samples after {last}" if len(not_asked) > 1 else f"one sample after {last}"
-            why = (
-                "the candidate's process ended"
-                if self.failed[-1][1].over
-                else "the candidate failed three times in a row"
-            )
-            told.append(Skip(what=what, reason=why, fix=self.failed[-1][1].fix, asked=True))
-        return told
+def skips_of_failures(failed: Sequence[Failure], not_asked: int) -> list[Skip]:
+    """The samples that a candidate failed on, and how many it was not asked for any more."""
+    told = [Skip(what=f"sample {one.sample}", reason=one.problem, fix=one.fix, asked=True) for one in failed]
+    if not_asked:
+        last = failed[-1]
+        what = f"{not_asked} samples after {last.sample}" if not_asked > 1 else f"one sample after {last.sample}"
+        why = "the candidate's process ended" if last.over else "the candidate failed three times in a row"
+        told.append(Skip(what=what, reason=why, fix=last.fix, asked=True))
+    return told

@@ -27,6 +27,7 @@ from parityscope.study._file_marks import digest_of_files
 from parityscope.study._search_log import TRIED
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole
+from parityscope.workers.finishing import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -138,7 +139,8 @@ def has_recordings(scratch: Path, label: str = "") -> bool:
 
 def has_work(scratch: Path) -> bool:
     """Whether what was recorded or tried there saves the same run from doing it again."""
-    return has_recordings(scratch) or any((scratch / "tensors").rglob(TRIED))
+    tensors = scratch / "tensors"
+    return has_recordings(scratch) or any(tensors.rglob(TRIED)) or any(tensors.glob(f"{TASKS}*/*"))
 
 
 def mark_failed(scratch: Path) -> None:
@@ -151,6 +153,8 @@ def tidy_scratch(scratch: Path) -> None:
     """Takes away what only an unfinished study needs."""
     for note in (*(scratch / "tensors").rglob(NOTES), *(scratch / "tensors").rglob(TRIED), *scratch.rglob("*.part")):
         note.unlink()
+    for finished in (scratch / "tensors").glob(f"{TASKS}*"):
+        shutil.rmtree(finished, ignore_errors=True)
     for name in (FACTS, MARKER):
         (scratch / name).unlink(missing_ok=True)
 

@@ -1,0 +1,270 @@
+"""The outputs of both sides on some of the samples: what one task finds, and what is found of all, task after task.
+
+A task keeps what can be merged exactly: counts, sums, extremes with their sample, and of the first and the worst samples the
+errors by part. Tasks are merged in the order of their samples, whoever did them: one process that does all of them one after
+the other and many that share them come to the same numbers, bit for bit.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from parityscope.case.policy import budgets_for
+from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
+from parityscope.comparison.decisions import measure_decisions, merge_decisions
+from parityscope.comparison.distance import error_distance, largest_distance
+from parityscope.comparison.parts import measure_parts
+from parityscope.comparison.rows import make_aligner
+from parityscope.comparison.tolerance import count_outside, merge_outside
+from parityscope.study._answering import IN_A_ROW, Answering, answer_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+
+    from parityscope.backends import Session
+    from parityscope.case import Sample
+    from parityscope.comparison import Statistics
+    from parityscope.comparison.decisions import Decided
+    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.tolerance import OutsideTolerance
+    from parityscope.records import ExecutedGraph, Policy, Skip
+    from parityscope.study._answering import Failure
+
+__all__ = [
+    "FIRST_SAMPLES",
+    "OTHER_SHAPE",
+    "WORST_SAMPLES",
+    "Asking",
+    "Found",
+    "SidesTold",
+    "compare_samples",
+    "tell_sides",
+]
+
+# Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
+FIRST_SAMPLES, WORST_SAMPLES = 2, 2
+OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
+_KEPT = (
+    64 << 20
+)  # bytes of the first samples' outputs that are kept; chosen: what has more is run again if it is asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How outputs are compared: `outputs` by the reference's names, `names` from these to the candidate's.
+
+    With `partly` the candidate may fail on some samples. Of the samples `kept` the reference's outputs are kept.
+    """
+
+    outputs: tuple[str, ...]
+    names: Mapping[str, str]
+    policy: Policy
+    partly: bool
+    kept: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidesTold:
+    """What the sessions of both sides tell, once they have run."""
+
+    absent: tuple[Skip, ...]
+    executed: ExecutedGraph | None
+    reference_environment: Mapping[str, str]
+    candidate_environment: Mapping[str, str]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Found:
+    """What was found on samples, in their order; grows by a sample, or by what another task found on the samples behind.
+
+    Mappings are by output, as in `OutputRun`; `problems` say why an output could not be compared first. `compared` are the
+    samples that both sides answered, `failed` those that the candidate did not; `leading` of these came before it answered
+    any, and `in_a_row` are the last ones. `over`: it is not asked any more. `spread` is how far two runs of it are apart, None
+    where no sample was run twice. `seconds` are the reference's and the candidate's; `told` is what the sessions say.
+    """
+
+    statistics: dict[str, Statistics] = field(default_factory=dict)
+    errors: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    parts: dict[str, dict[int, Parts]] = field(default_factory=dict)
+    outside: dict[str, OutsideTolerance] = field(default_factory=dict)
+    decisions: dict[str, Decided | None] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    kept: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    compared: list[int] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    leading: int = 0
+    in_a_row: int = 0
+    over: bool = False
+    spread: float | None = None
+    seconds: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    told: SidesTold | None = None
+
+    def add(self, other: Found) -> None:
+        """Adds what was found on the samples behind; of these nothing counts from where the candidate is not asked any more."""
+        ends = IN_A_ROW - self.in_a_row
+        if other.leading >= ends:
+            # Nobody has answered up to here, and whoever did these samples could not know of those before.
+            self.failed += other.failed[:ends]
+            self.over = True
+            return
+        self.failed += other.failed
+        answered = other.compared or len(other.failed) > other.leading
+        self.in_a_row = other.in_a_row if answered else self.in_a_row + other.in_a_row
+        self.over = other.over
+        self.compared += other.compared
+        self.spread = other.spread if self.spread is None else self.spread
+        self.told = self.told or other.told
+        self.seconds = [mine + its for mine, its in zip(self.seconds, other.seconds, strict=True)]
+        self.kept |= other.kept
+        for name, problem in other.problems.items():
+            self.problems.setdefault(name, problem)
+        for name, part in other.statistics.items():
+            self.statistics[name] = merge_statistics(self.statistics[name], part) if name in self.statistics else part
+        for name, counted in other.outside.items():
+            self.outside[name] = merge_outside(self.outside[name], counted) if name in self.outside else counted
+        for name, decided in other.decisions.items():
+            self.add_decisions(name, decided)
+        for name, errors in other.errors.items():
+            held = self.errors.setdefault(name, [])
+            for index, error in errors:
+                held.append((index, error))
+                if index in other.parts.get(name, {}):
+                    self.keep_parts(name, index, other.parts[name][index])
+
+    def add_decisions(self, name: str, decided: Decided | None) -> None:
+        """Of a kind that was not sure once nothing is kept."""
+        if name not in self.decisions:
+            self.decisions[name] = decided
+        elif (held := self.decisions[name]) is not None:
+            self.decisions[name] = merge_decisions(held, decided)
+
+    def keep_parts(self, name: str, index: int, parts: Parts) -> None:
+        """Keeps the parts of a sample as long as it is among the first or the worst."""
+        held = self.parts.setdefault(name, {})
+        held[index] = parts
+        for other in held.keys() - _looked_at(self.errors[name]):
+            del held[other]
+
+
+def compare_samples(
+    ours: Session,
+    theirs: Session,
+    samples: Iterable[Sample],
+    asking: Asking,
+    *,
+    twice: bool,
+    in_a_row: int = 0,
+    tell: Callable[[int], None] = lambda _: None,
+) -> Found:
+    """What both sides give on `samples`; with `twice` the candidate runs the first that it answers a second time.
+
+    `in_a_row` is how many samples it failed on just before; `tell` is told the position of each sample.
+
+    Raises:
+        ParityError: a side cannot run, or with `partly` the reference.
+    """
+    found = Found()
+    align = make_aligner(asking.policy.matched, asking.names)
+    answers = Answering(session=theirs, partly=asking.partly, in_a_row=in_a_row)
+    answered = False
+    for position, sample in enumerate(samples):
+        tell(position)
+        start = time.perf_counter()
+        expected = answer_sample(ours, sample)
+        middle = time.perf_counter()
+        given = answers.of(sample)
+        found.seconds[0] += middle - start
+        found.seconds[1] += time.perf_counter() - middle
+        answered |= given is not None
+        found.leading += not answered
+        again = answers.of(sample) if twice and given is not None and not found.compared else given
+        if answers.over:
+            break
+        if given is None or again is None:
+            continue
+        if twice and not found.compared:
+            found.spread = largest_distance(align(expected, given), align(expected, again))
+        found.compared.append(sample.index)
+        if sample.index in asking.kept and sum(one.nbytes for one in expected.values()) <= _KEPT // FIRST_SAMPLES:
+            found.kept[sample.index] = expected
+        _add_sample(found, sample, expected, align(expected, given), asking)
+    found.failed, found.over = answers.failed, answers.over
+    found.in_a_row = answers.in_a_row if answered else answers.in_a_row - in_a_row
+    return found
+
+
+def tell_sides(ours: Session, theirs: Session) -> SidesTold:
+    """What both sessions tell."""
+    return SidesTold(
+        absent=(*ours.absent, *theirs.absent),
+        executed=theirs.executed,
+        reference_environment=dict(ours.environment),
+        candidate_environment=dict(theirs.environment),
+    )
+
+
+def _add_sample(
+    found: Found,
+    sample: Sample,
+    expected: Mapping[str, np.ndarray],
+    given: Mapping[str, np.ndarray],
+    asking: Asking,
+) -> None:
+    for name in asking.outputs:
+        compared = _compare_output(name, asking.names.get(name, name), expected, given)
+        if isinstance(compared, str):
+            found.problems.setdefault(name, f"{compared} (sample {sample.name})")
+            continue
+        statistics, pair = compared
+        held = found.statistics.get(name)
+        found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
+        found.errors.setdefault(name, []).append((sample.index, error_distance(statistics)))
+        _count_outside(name, asking.policy, pair, found.outside)
+        if found.decisions.get(name, True) is not None:
+            found.add_decisions(name, measure_decisions(*pair, name))
+        if sample.index in _looked_at(found.errors[name]) and (parts := measure_parts(*pair)) is not None:
+            found.keep_parts(name, sample.index, parts)
+
+
+def _compare_output(
+    name: str, other: str, expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]
+) -> tuple[Statistics, tuple[np.ndarray, np.ndarray]] | str:
+    """Compares one output of one sample; gives why it could not."""
+    if name not in expected:
+        return "the reference did not give it back"
+    if other not in given:
+        return f"the candidate did not give {other!r} back (it gave: {', '.join(given) or 'nothing'})"
+    reference, candidate = expected[name], given[other]
+    if reference.shape != candidate.shape:
+        return f"its{OTHER_SHAPE}{list(reference.shape)} in the reference and {list(candidate.shape)} in the candidate"
+    try:
+        part = measure_pair(
+            reference,
+            candidate,
+            channel_axis=channel_axis(reference.ndim),
+            threads=2,
+            as_scores=likely_scores(reference.dtype, reference.shape),
+        )
+    except ValueError as error:
+        return str(error)
+    return part, (reference, candidate)
+
+
+def _count_outside(
+    name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray], outside: dict[str, OutsideTolerance]
+) -> None:
+    """Adds one sample of one output (reference, candidate), where the policy has a tolerance for it."""
+    for budget in budgets_for(policy, name):
+        if budget.tolerance is not None:
+            part = count_outside(*pair, budget.tolerance)
+            outside[name] = merge_outside(outside[name], part) if name in outside else part
+
+
+def _looked_at(errors: Sequence[tuple[int, float]]) -> set[int]:
+    """The samples of an output that it is looked at by part: the first, and the worst so far."""
+    worst = sorted(errors, key=lambda one: -one[1])[:WORST_SAMPLES]
+    return {index for index, _ in (*errors[:FIRST_SAMPLES], *worst)}
