@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parityscope.cli._mcp_tools import TOOLS, CallBounds, schema_of_tool, words_of_call
+from parityscope.cli._mcp_tools import CallBounds, known_tools, schema_of_tool, words_of_call
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
 
@@ -59,7 +59,7 @@ def test_an_assistant_calls_the_verbs(root: Path) -> None:
             return listed, compared, outside, broken
 
     listed, compared, outside, broken = asyncio.run(talk())
-    assert {one.name for one in listed.tools} == set(TOOLS)
+    assert {one.name for one in listed.tools} == set(known_tools())
     text = compared.content[0].text
     assert not compared.is_error, text
     assert "✕ m in FP16" in text
@@ -149,8 +149,24 @@ def test_every_tool_is_a_command_with_the_options_that_it_names() -> None:
     from parityscope.cli._app import command
 
     known: Any = command().commands  # type: ignore[attr-defined]
-    for name, tool in TOOLS.items():
-        taken = {word for one in known[name].params for word in one.opts}
-        assert {one.option for one in tool.parameters if one.option} <= taken, name
-        assert ("--study" in taken) >= tool.study
+    for name, tool in known_tools().items():
+        told = {one.name: one for one in tool.parameters}
+        helped = {word.lstrip("-").replace("-", "_"): one.help for one in known[name].params for word in one.opts}
+        assert {one: helped[one] for one in told} == {one: told[one].told for one in told}, name
         assert schema_of_tool(tool)["additionalProperties"] is False
+    assert [one for one, tool in known_tools().items() if tool.study] == [
+        "diagnose",
+        "compare",
+        "localize",
+        "verify",
+        "check",
+    ]
+    schema = schema_of_tool(known_tools()["verify"])
+    assert schema["required"] == ["model", "before", "after"]
+    assert {name: schema["properties"][name]["type"] for name in ("samples", "budget", "no_timing", "inputs")} == {
+        "samples": "integer",
+        "budget": "array",
+        "no_timing": "boolean",
+        "inputs": "string",
+    }
+    assert schema_of_tool(known_tools()["repair"])["required"] == ["model", "output"]

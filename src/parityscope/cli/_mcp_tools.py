@@ -6,10 +6,11 @@ another machine, a plug-in) is refused unless the server was started to allow it
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +22,14 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["TOOLS", "CallBounds", "Tool", "ToolParameter", "schema_of_tool", "words_of_call"]
+__all__ = ["CallBounds", "Tool", "ToolParameter", "known_tools", "schema_of_tool", "words_of_call"]
 
 _NUMBERS = itertools.count(1)  # of two studies in one second
-_TYPES: dict[str, dict[str, Any]] = {"count": {"type": "integer", "minimum": 1}, "switch": {"type": "boolean"}}
-_TEXTS = {"type": "array", "items": {"type": "string"}}
+_TYPES: dict[str, dict[str, Any]] = {
+    "count": {"type": "integer", "minimum": 1},
+    "switch": {"type": "boolean"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +51,8 @@ class ToolParameter:
     name: str
     kind: str
     told: str
-    option: str = ""
-    required: bool = False
+    option: str
+    required: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,145 +61,65 @@ class Tool:
 
     verb: str
     told: str
-    parameters: tuple[ToolParameter, ...] = field(default=())
-    study: bool = False
+    parameters: tuple[ToolParameter, ...]
+    study: bool
 
 
-def _argument(name: str, kind: str, told: str, *, required: bool = True) -> ToolParameter:
-    return ToolParameter(name=name, kind=kind, told=told, required=required)
-
-
-def _option(name: str, kind: str, told: str, *, required: bool = False, option: str = "") -> ToolParameter:
-    return ToolParameter(
-        name=name, kind=kind, told=told, option=option or f"--{name.replace('_', '-')}", required=required
-    )
-
-
-_MODEL = _argument("model", "file", "The reference model (.onnx).")
-_TARGET = (
-    "backend[:precision][?key=value&...], for example openvino:f16, ort?model=converted.onnx or saved?path=recording"
-)
-_INPUTS = _option(
-    "inputs", "data", "Real samples: .npz, a folder of them, recorded inputs; without them they are made up."
-)
-_PREPROCESS = _option("preprocess", "data", "A recipe (.toml) for a folder of images.")
-_SAMPLES = _option("samples", "count", "At most so many samples.")
-_POLICY = _option("policy", "file", "What counts as within (.toml).")
-_BUDGETS = _option("budgets", "texts", "METRIC=VALUE or OUTPUT:METRIC=VALUE.", option="--budget")
-_ASKED = (
-    _MODEL,
-    _option("candidate", "target", f"The deployment: {_TARGET}.", required=True),
-    _INPUTS,
-    _PREPROCESS,
-    _SAMPLES,
-    _option("reference", "target", "The reference's target; ONNX Runtime on the CPU if left out."),
-    _option("declared", "text", "The arithmetic that the deployment declares: f32, tf32, f16, bf16 or int8."),
-    _POLICY,
-    _BUDGETS,
-)
-
-TOOLS: dict[str, Tool] = {
-    one.verb: one
-    for one in (
-        Tool(
-            verb="diagnose",
-            told="Why a deployed model disagrees with the original: is it usable, why not, where it begins, what repairs it.",
-            parameters=_ASKED,
-            study=True,
-        ),
-        Tool(verb="compare", told="Whether the outputs of a deployment agree.", parameters=_ASKED, study=True),
-        Tool(verb="localize", told="What each layer adds to the error.", parameters=_ASKED, study=True),
-        Tool(
-            verb="predict",
-            told="What FP16, BF16, TF32 or FP8 will do to a model, without a deployment.",
-            parameters=(_MODEL, _INPUTS, _PREPROCESS, _SAMPLES, _option("formats", "text", "For example f16,bf16.")),
-        ),
-        Tool(
-            verb="lint",
-            told="What a model's file alone says about lower precision.",
-            parameters=(_MODEL, _option("formats", "text", "For example f16,bf16.")),
-        ),
-        Tool(
-            verb="log",
-            told="A TensorRT, trtexec or Polygraphy log in words; two builds compared.",
-            parameters=(
-                _argument("file", "file", "The log."),
-                _argument("other", "file", "Another build's log.", required=False),
-            ),
-        ),
-        Tool(
-            verb="repair",
-            told="The smallest set of nodes to keep in FP32 that meets a budget, as a model.",
-            parameters=(
-                _MODEL,
-                _INPUTS,
-                _PREPROCESS,
-                _SAMPLES,
-                _option("low", "text", "The low formats: f16, bf16, f8e4m3 ..."),
-                _option("candidate", "target", f"What it is for: {_TARGET}."),
-                _BUDGETS,
-                _option("output", "file", "The repaired model to write (.onnx).", required=True),
-            ),
-        ),
-        Tool(
-            verb="verify",
-            told="Whether a repair is one: before and after on the real deployment.",
-            parameters=(
-                _MODEL,
-                _option("before", "target", "The deployment as it was.", required=True),
-                _option("after", "target", "The repaired one.", required=True),
-                _INPUTS,
-                _PREPROCESS,
-                _SAMPLES,
-                _BUDGETS,
-                _option("no_timing", "switch", "Measure no latency."),
-            ),
-            study=True,
-        ),
-        Tool(
-            verb="diff",
-            told="What became better or worse between two studies, and since which version or setting.",
-            parameters=(
-                _argument("before", "file", "The folder of the earlier study."),
-                _argument("after", "file", "The folder of the later one."),
-            ),
-        ),
-        Tool(
-            verb="check",
-            told="Every model of a policy file, against its policy and its baseline.",
-            parameters=(
-                _argument("file", "checks", "A policy file with [[check]] tables; parityscope.toml.", required=False),
-                _option("only", "texts", "Names of checks."),
-                _option("no_causes", "switch", "Do not diagnose what fails."),
-            ),
-            study=True,
-        ),
-        Tool(
-            verb="report",
-            told="A study again, the answer or all of it.",
-            parameters=(
-                _argument("study", "file", "The folder of the study."),
-                _option("whole", "switch", "Everything that was found.", option="--all"),
-            ),
-        ),
-        Tool(
-            verb="explain",
-            told="The page of a check or rule by its code (RNG001 ...); without one the catalogue.",
-            parameters=(_argument("code", "text", "The code.", required=False),),
-        ),
-        Tool(verb="doctor", told="What can run here, what is missing and how to get it."),
-    )
+# Of each verb the arguments and options that a call may give, and what each names: no file and no code where that is "".
+# What is not listed cannot be given. Words, help and types are the command line's.
+_SAMPLED = {"model": "file", "inputs": "data", "preprocess": "data", "samples": "count"}
+_DEPLOYED = {**_SAMPLED, "candidate": "target", "reference": "target", "declared": "", "policy": "file", "budget": ""}
+_OFFERED: dict[str, dict[str, str]] = {
+    "diagnose": _DEPLOYED,
+    "compare": _DEPLOYED,
+    "localize": _DEPLOYED,
+    "predict": {**_SAMPLED, "formats": ""},
+    "lint": {"model": "file", "formats": ""},
+    "log": {"file": "file", "other": "file"},
+    "repair": {**_SAMPLED, "low": "", "candidate": "target", "budget": "", "output": "file"},
+    "verify": {**_SAMPLED, "before": "target", "after": "target", "budget": "", "no_timing": ""},
+    "diff": {"before": "file", "after": "file"},
+    "check": {"file": "checks", "only": "", "no_causes": ""},
+    "report": {"study": "file", "all": ""},
+    "explain": {"code": ""},
+    "doctor": {},
 }
+_NEEDED = {"repair": "output"}  # beside what the commands themselves need: a call wants the model
+
+
+@functools.cache
+def known_tools() -> Mapping[str, Tool]:
+    """The verbs by name, with the words and the help of the command line."""
+    import parityscope.cli._app as app
+
+    commands: Any = app.command()
+    return {verb: _tool_of(commands.commands[verb], verb, app.COMMANDS[verb]) for verb in _OFFERED}
+
+
+def _tool_of(command: Any, verb: str, told: str) -> Tool:
+    found = [_parameter_of(one, _OFFERED[verb], needed=_NEEDED.get(verb, "")) for one in command.params]
+    offered = tuple(one for one in found if one.name in _OFFERED[verb])
+    return Tool(verb=verb, told=told, parameters=offered, study=any(one.option == "--study" for one in found))
+
+
+def _parameter_of(parameter: Any, kinds: Mapping[str, str], needed: str) -> ToolParameter:
+    """A parameter of a command, called as it is on the command line: `--no-timing` is `no_timing`."""
+    option = parameter.opts[-1] if parameter.param_type_name == "option" else ""
+    name = option.lstrip("-").replace("-", "_") or parameter.name
+    return ToolParameter(
+        name=name,
+        kind=kinds.get(name)
+        or ("switch" if option and parameter.is_flag else "texts" if parameter.multiple else "text"),
+        told=parameter.help or "",
+        option=option,
+        required=parameter.required or name == needed,
+    )
 
 
 def schema_of_tool(tool: Tool) -> dict[str, Any]:
     """The JSON Schema of what a tool takes."""
     properties = {
-        one.name: {
-            **(_TEXTS if one.kind == "texts" else _TYPES.get(one.kind, {"type": "string"})),
-            "description": one.told,
-        }
-        for one in tool.parameters
+        one.name: {**_TYPES.get(one.kind, {"type": "string"}), "description": one.told} for one in tool.parameters
     }
     required = [one.name for one in tool.parameters if one.required]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -207,9 +131,10 @@ def words_of_call(name: str, given: Mapping[str, Any], bounds: CallBounds) -> tu
     Raises:
         ParityError: there is no such tool or parameter, something has another type, or it names what it may not.
     """
-    tool = TOOLS.get(name)
+    tools = known_tools()
+    tool = tools.get(name)
     if tool is None:
-        raise ParityError(f"there is no tool {name!r}", fix=f"use one of: {', '.join(TOOLS)}")
+        raise ParityError(f"there is no tool {name!r}", fix=f"use one of: {', '.join(tools)}")
     known = {one.name: one for one in tool.parameters}
     for key in given:
         if key not in known:

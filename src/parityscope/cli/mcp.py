@@ -68,14 +68,14 @@ async def _serve(bounds: CallBounds) -> None:
         from mcp.server.stdio import stdio_server
     except ImportError as error:
         raise ParityError(f"the SDK cannot be imported: {error}", fix="pip install 'parityscope[mcp]'") from error
-    from parityscope.cli._mcp_tools import TOOLS, schema_of_tool
+    from parityscope.cli._mcp_tools import known_tools, schema_of_tool
     from parityscope.version import __version__
 
     async def list_tools(context: Any, asked: Any) -> Any:  # the SDK's own records, which are not here where it is not
         del context, asked
         found = [
             types.Tool(name=name, description=tool.told, input_schema=schema_of_tool(tool))
-            for name, tool in TOOLS.items()
+            for name, tool in known_tools().items()
         ]
         return types.ListToolsResult(tools=found)
 

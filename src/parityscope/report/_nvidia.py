@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parityscope.backends import known_backend
+from parityscope.repairs.settings.trtexec import can_be_named, layer_options
 from parityscope.report._for_tools import FORMAT_FLAGS
 from parityscope.report._offered import repair_command
 from parityscope.report.words import clean
@@ -116,7 +117,7 @@ def _lines_that_confirm(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> I
     if code == "RNG001":
         log = f"trtexec --onnx={asked.model} {asked.flag or '--fp16'} --verbose > build.log; parityscope log build.log"
         yield does, "trtexec", _BEFORE_11, log
-    if code.startswith(_INSIDE) and tensor and not set(tensor) & set(",:"):
+    if code.startswith(_INSIDE) and tensor and can_be_named(tensor):
         yield from _looking_inside(tensor, asked)
         return
     if asked.tf32 or clean((finding.get("details") or {}).get("change") or "") == "tf32_off":
@@ -167,21 +168,12 @@ def _lines_that_repair(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> It
         name = clean(repair.get("repair", ""))
         if name == "runtime_settings":
             if "tf32" in clean((finding.get("details") or {}).get("change") or ""):
-                yield (
-                    "applies",
-                    "trtexec",
-                    _ALL,
-                    f"trtexec --onnx={asked.model} --noTF32 --saveEngine={asked.stem}.plan",
-                )
-        elif name == "keep_in_fp32" and node and asked.flag and not set(node) & set(",:"):
-            quoted = shlex.quote(f"{node}:fp32")
-            kept = f"--precisionConstraints=obey --layerPrecisions={quoted} --layerOutputTypes={quoted}"
-            yield (
-                "applies",
-                "trtexec",
-                _BEFORE_11,
-                f"trtexec --onnx={asked.model} {asked.flag} {kept} --saveEngine=fixed.plan",
-            )
+                built = f"trtexec --onnx={asked.model} --noTF32 --saveEngine={asked.stem}.plan"
+                yield "applies", "trtexec", _ALL, built
+        elif name == "keep_in_fp32" and node and asked.flag and can_be_named(node):
+            kept = shlex.join(layer_options([(node, "f32", 1)]))
+            built = f"trtexec --onnx={asked.model} {asked.flag} {kept} --saveEngine=fixed.plan"
+            yield "applies", "trtexec", _BEFORE_11, built
             kept = f"--precision-constraints obey --layer-precisions {shlex.quote(f'{node}:float32')}"
             yield (
                 "applies",

@@ -14,31 +14,29 @@ from typing import TYPE_CHECKING
 
 from parityscope.records import Skip
 from parityscope.repairs.settings import Exporter, Text
-from parityscope.repairs.settings._nodes import locate_nodes
 from parityscope.repairs.settings._tensorrt import REMOVED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
     from parityscope.repairs.settings._nodes import Placed
 
-__all__ = ["EXPORTER"]
+__all__ = ["EXPORTER", "can_be_named", "layer_options"]
 
 _SPELT = {"f32": "fp32", "f16": "fp16", "bf16": "bf16"}
 
 
 def _write_trtexec(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
+    from parityscope.repairs.settings._nodes import locate_nodes  # with it graphs, which `layer_options` need none of
+
     nodes = locate_nodes(kept, model)
-    said = [placed for placed in nodes if not set(placed.layer) & set(",:") and placed.outputs]
+    said = [placed for placed in nodes if can_be_named(placed.layer) and placed.outputs]
     words = ["trtexec", "--onnx=MODEL.onnx", f"--{_SPELT[low]}"]
     if any(placed.format_name == "bf16" for placed in said) and low != "bf16":
         words.append("--bf16")
-    if said:
-        words.append("--precisionConstraints=obey")
-        words.append("--layerPrecisions=" + ",".join(f"{one.layer}:{_SPELT[one.format_name]}" for one in said))
-        words.append("--layerOutputTypes=" + ",".join(f"{one.layer}:{_layer_types(one)}" for one in said))
+    words += layer_options([(one.layer, one.format_name, len(one.outputs)) for one in said])
     words.append("--saveEngine=ENGINE.plan")
     comment = "".join(f"# {line}\n" for line in REMOVED.splitlines())
     return Text(
@@ -50,8 +48,18 @@ def _write_trtexec(kept: Mapping[str, str], model: ir.Model, low: str) -> Text:
     )
 
 
-def _layer_types(placed: Placed) -> str:
-    return "+".join([_SPELT[placed.format_name]] * len(placed.outputs))
+def can_be_named(layer: str) -> bool:
+    """Whether an option can name the layer: trtexec parts its lists at commas and colons."""
+    return not set(layer) & set(",:")
+
+
+def layer_options(layers: Sequence[tuple[str, str, int]]) -> list[str]:
+    """The options that make the precision of layers binding; of each its name, format and number of outputs."""
+    if not layers:
+        return []
+    precisions = ",".join(f"{layer}:{_SPELT[name]}" for layer, name, _ in layers)
+    types = ",".join(f"{layer}:{'+'.join([_SPELT[name]] * outputs)}" for layer, name, outputs in layers)
+    return ["--precisionConstraints=obey", f"--layerPrecisions={precisions}", f"--layerOutputTypes={types}"]
 
 
 def _skip_of_unsaid(placed: Placed) -> Skip:
