@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup develop demo test lint stubs bench lock clean
+.PHONY: setup develop demo test test-core lint stubs bench lock clean
 
 # What the product and the demo need.
 setup: $(READY)
@@ -32,7 +33,11 @@ demo: $(READY)
 # Byte code stands ready before: hundreds of processes are started, and where nothing may be kept each would compile it again.
 test: $(DEVELOPED)
 	$(BIN)/python -m compileall -q src proving recorder bench
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations 30
+	$(PYTEST) --durations 30
+
+# Without the stories of whole commands: what a change is tried with while it is made.
+test-core: $(DEVELOPED)
+	$(PYTEST) -m "not story"
 
 lint: $(DEVELOPED)
 	$(BIN)/ruff check .

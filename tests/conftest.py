@@ -21,9 +21,10 @@ settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
-# Of these files each takes half a minute or more, the slowest first: whoever begins with them does not end with them, while
-# the other processes wait. `make test` shows the slowest tests.
-SLOWEST = (
+# Whole commands on real models, planted faults and every command of the documents: files of ten seconds and more, the slowest
+# first. `make test-core` leaves them out. Whoever begins with them does not end with them while the other processes wait;
+# `make test` shows the slowest tests.
+STORIES = (
     "test_docs",
     "test_several_causes",
     "test_checks",
@@ -35,19 +36,43 @@ SLOWEST = (
     "test_faults",
     "test_shapes",
     "test_outputs_alone",
+    "test_explanation",
     "test_named_arithmetic",
     "test_kills",
     "test_bad_candidates",
     "test_resume",
     "test_fairness",
+    "test_experiment_alone",
     "test_quantizing",
+    "test_arithmetic_operators",
+    "test_large_model",
+    "test_parts",
+    "test_python_api",
+    "test_earned",
+    "test_declared_types",
+    "test_founding_efficientnet",
+    "test_against_itself",
+    "test_failing_models",
+    "test_preprocessing",
+    "test_nonfinite_first",
+    "test_founding_clip",
+    "test_fuzzed",
+    "test_tensorrt_faults",
+    "test_models_helper",
+    "test_new",
+    "test_images_option",
+    "test_many_bindings",
+    "test_old_runtimes",
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files first; the tests of a file stay in their order."""
-    ranks = {name: rank for rank, name in enumerate(SLOWEST)}
+    """Marks the stories and puts them first, the slowest file before all; the tests of a file stay in their order."""
+    ranks = {name: rank for rank, name in enumerate(STORIES)}
     items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    for item in items:
+        if item.path.stem in ranks:
+            item.add_marker(pytest.mark.story)
 
 
 @pytest.fixture(autouse=True)
