@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# A lock names all that is needed, so that nothing is left to resolve.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: setup develop demo test test-core lint stubs bench lock clean
@@ -18,12 +19,12 @@ develop: $(DEVELOPED)
 $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Parityscope needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "the venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 2; }
-	$(INSTALL) --require-hashes -r requirements.lock
+	$(INSTALL) --no-deps --require-hashes -r requirements.lock
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(DEVELOPED): $(READY) requirements-dev.lock requirements-scale.lock
-	$(INSTALL) --require-hashes -r requirements-dev.lock -r requirements-scale.lock
+	$(INSTALL) --no-deps --require-hashes -r requirements-dev.lock -r requirements-scale.lock
 	@touch $@
 
 demo: $(READY)
