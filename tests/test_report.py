@@ -480,6 +480,36 @@ def test_hostile_names_stay_text() -> None:
     assert "<" not in page.scripts["study-data"]
 
 
+def test_a_node_more_costs_a_large_page_little() -> None:
+    sizes, drawn = [], []
+    for nodes in (1000, 4000):
+        text = as_html.render_html(documents.large(nodes))
+        sizes.append(len(text.encode()))
+        drawn.append(sum(map(len, re.findall(r"(?s)<svg.*?</svg>", text))))
+    assert (
+        sizes[1] - sizes[0]
+    ) / 3000 < 200  # 20,000 nodes: below 6 MB by far, though each name alone has 60 characters
+    assert drawn[1] < 4 * drawn[0]
+    assert drawn[1] < 500_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 99)), max_size=80))
+def test_a_line_and_dots_that_are_thinned_keep_their_outline(points: list[tuple[int, int]]) -> None:
+    held = sorted((x + 0.25 * (place % 4), float(y)) for place, (x, y) in enumerate(points))
+    for thin, most in ((svg.thin_line, 4), (svg.thin_dots, 6)):
+        found = [point for point in thin(held) if point is not None]
+        assert set(found) <= set(held)
+        for column in range(13):
+            before, after = ([y for x, y in one if int(x) == column] for one in (held, found))
+            assert len(after) == min(len(before), len(after)) <= most
+            assert (min(before, default=0), max(before, default=0)) == (min(after, default=0), max(after, default=0))
+
+
+def test_a_line_stays_broken_where_it_is() -> None:
+    line = [(0.1, 1.0), None, (0.2, 2.0), None, *((1.0 + i / 50, float(i)) for i in range(40))]
+    assert svg.thin_line(line) == [(0.1, 1.0), None, (0.2, 2.0), None, (1.0, 0.0), (1.78, 39.0)]
+
+
 def test_drawings_are_named_for_screen_readers() -> None:
     page = Page(as_html.render_html(documents.detector(16)))
     drawings = [attributes for tag, attributes in page.elements if tag == "svg"]

@@ -183,9 +183,23 @@ def incomplete() -> Document:
     return document
 
 
-def large(tensors: int = 3000) -> Document:
-    """A network of 3,000 tensors, for the speed of the page."""
-    return detector(tensors)
+def large(nodes: int = 3000) -> Document:
+    """A network of many nodes with names as exporters make them, all of which were compared."""
+    document = detector(nodes)
+    rows = document["tensors"]
+    for index, row in enumerate(rows):
+        node = f"/model/backbone/layers.{index // 40}/self_attention/{row['op_type']}_{index}"
+        row |= {"index": index, "node": node, "name": f"{node}_output_0", "candidate_name": f"{node}_output_0"}
+    document["model"]["nodes"] = nodes
+    document["wiring"] = {
+        "names": [row["node"] for row in rows],
+        "operators": [row["op_type"] for row in rows],
+        "reads": [
+            [other for other in (index - 1, index - 7 if index % 9 == 5 else -1) if other >= 0]
+            for index in range(nodes)
+        ],
+    }
+    return document
 
 
 def _frame(model: str, candidate: str, declared: str) -> Document:

@@ -15,7 +15,7 @@ from parityscope.report.words import format_figure, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["draw_depth", "point_positions"]
+__all__ = ["axis_of_indices", "draw_depth"]
 
 _WIDTH, _HEIGHT = 1120.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
@@ -49,12 +49,12 @@ def draw_depth(depth: Mapping[str, Any]) -> str:
     )
 
 
-def point_positions(depth: Mapping[str, Any]) -> list[list[float]]:
-    """[x in the drawing, row of the tensor table] of every point, for the page's tooltip."""
+def axis_of_indices(depth: Mapping[str, Any]) -> list[float]:
+    """Where index 0 is in the drawing, and how much an index is, for the page's tooltip; empty when there is nothing to show."""
     if not depth["points"]:
         return []
     x, *_ = _make_scales(depth)
-    return [[round(x(point["index"]), 1), point["row"]] for point in depth["points"]]
+    return [round(x(0.0), 3), x(1.0) - x(0.0)]
 
 
 def _make_scales(depth: Mapping[str, Any]) -> tuple[Callable[[float], float], Callable[[float], float], int, int]:
@@ -125,6 +125,10 @@ def _points_of_series(
     ]
 
 
+def _drawn_line(points: Sequence[tuple[float, float] | None]) -> str:
+    return svg.line_path(svg.thin_line(points))
+
+
 def _draw_floor(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     """The FP32 noise that `introduced` is held against, as an area down to the axis."""
     found = [point for point in _points_of_series(depth["points"], depth["floor"], x, y) if point is not None]
@@ -132,7 +136,7 @@ def _draw_floor(depth: Mapping[str, Any], x: Callable[[float], float], y: Callab
         return []
     base = _HEIGHT - _BOTTOM
     outline = [(found[0][0], base), *found, (found[-1][0], base)]
-    return [svg.svg_element("path", {"d": svg.line_path(outline) + "Z", "class": "floor"})]
+    return [svg.svg_element("path", {"d": _drawn_line(outline) + "Z", "class": "floor"})]
 
 
 def _draw_expected(depth: Mapping[str, Any], x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
@@ -144,7 +148,7 @@ def _draw_expected(depth: Mapping[str, Any], x: Callable[[float], float], y: Cal
         if not found:
             continue
         css = "expected declared" if expected["declared"] else "expected"
-        drawn.append(svg.svg_element("path", {"d": svg.line_path(found), "class": css}))
+        drawn.append(svg.svg_element("path", {"d": _drawn_line(found), "class": css}))
         ends.append((found[-1][1], f"{expected['format']} expected", css))
     places = svg.spread_apart([end[0] for end in ends], 14, _TOP, _HEIGHT - _BOTTOM)
     for place, (_, label, css) in zip(places, ends, strict=True):
@@ -159,8 +163,10 @@ def _draw_line(points: Sequence[Mapping[str, Any]], x: Callable[[float], float],
     joined = [here is not None and (before is not None or after is not None) for before, here, after in around]
     alone = [None if drawn else point["total"] for point, drawn in zip(points, joined, strict=True)]
     dots = [at for at in _points_of_series(points, alone, x, y) if at is not None]
-    line = svg.svg_element("path", {"d": svg.line_path(_points_of_series(points, onscale, x, y)), "class": "total"})
-    return line + (svg.svg_element("path", {"d": svg.point_path(dots), "class": "dots total"}) if dots else "")
+    line = svg.svg_element("path", {"d": _drawn_line(_points_of_series(points, onscale, x, y)), "class": "total"})
+    return line + (
+        svg.svg_element("path", {"d": svg.point_path(svg.thin_dots(dots)), "class": "dots total"}) if dots else ""
+    )
 
 
 def _is_on_scale(value: float | None) -> bool:
@@ -172,7 +178,7 @@ def _draw_dots(
 ) -> str:
     found = [point for point in _points_of_series(points, [point[key] for point in points], x, y) if point is not None]
     css = f"dots {key} dense" if len(points) > _DENSE else f"dots {key}"
-    return svg.svg_element("path", {"d": svg.point_path(found), "class": css})
+    return svg.svg_element("path", {"d": svg.point_path(svg.thin_dots(found)), "class": css})
 
 
 def _draw_suspects(

@@ -1,8 +1,8 @@
 """The map of the page: what every tensor and node of the network did, as compact columns that the page's script draws from.
 
 A state a tensor: as expected of the arithmetic, hands on what it inherits, introduces an error, not finite, or not judged.
-Text that repeats (operators, grades, shapes) is held once and pointed to, and what is rare is held by row, so that a
-tensor takes some 150 bytes of the page.
+Text that repeats (operators, grades, shapes) is held once and pointed to, of a name only what the name before it lacks, and
+what is rare is held by row, so that a tensor takes some 150 bytes of the page, however long its name.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.words import as_number
+from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen, as on 
 def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
     """How many nodes there are, which one the first cause (else the first suspect) is, and what each node reads.
 
-    `cause` is a node's index, None where nothing points to one; `wiring` is empty in studies that do not hold it.
+    `cause` is a node's index, None where nothing points to one. `wiring` is empty in studies that do not hold it; a node that has
+    a row of its own is called there as that row says.
     """
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ()) if document.get("verdict") != "within" else ()
@@ -37,7 +38,21 @@ def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "nodes": max([nodes, *(index + 1 for index in indices)]) if indices else 0,
         "cause": places[0] if places else None,
-        "wiring": document.get("wiring") or {},
+        "wiring": _compact_wiring(document.get("wiring") or {}, set(indices)),
+    }
+
+
+def _compact_wiring(wiring: Mapping[str, Any], rows: set[int]) -> dict[str, Any]:
+    if not wiring:
+        return {}
+    called = {
+        key: ["" if place in rows else clean(text) for place, text in enumerate(wiring.get(key, ()))]
+        for key in ("names", "operators")
+    }
+    return {
+        "names": _shared_starts(called["names"]),
+        "operators": _share_texts(called["operators"]),
+        "reads": wiring["reads"],
     }
 
 
@@ -59,21 +74,28 @@ def state_of_tensor(row: Mapping[str, Any]) -> int:
 
 def columns_of_rows(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The rows of `document["tensors"]`, worded in `rows` (view's `tensors`), column by column."""
+    names = [row["name"] for row in rows]
+    nodes = ["" if row["node"] == row["name"] else row["node"] for row in rows]
+    tensors = document.get("tensors", ())
     found: dict[str, Any] = {
         "count": len(rows),
         "index": [int(row["index"]) if row["index"].isdigit() else -1 for row in rows],
-        "name": [row["name"] for row in rows],
-        "node": ["" if row["node"] == row["name"] else row["node"] for row in rows],
-        "state": "".join(str(state_of_tensor(row)) for row in document.get("tensors", ())),
+        "name": _shared_starts(names),
+        "node": _shared_starts(nodes, names),
+        "state": "".join(str(state_of_tensor(row)) for row in tensors),
         "level": "".join(str(row["errors"][1]["level"]) for row in rows),
         "max": [row["max_abs"][0] for row in rows],
         "channel": [row["channel"][0] for row in rows],
         "lost": {str(place): row["nonfinite"] for place, row in enumerate(rows) if row["nonfinite"][0]},
-        "how": {str(place): row["pairing"] for place, row in enumerate(rows) if row["pairing"]},
+        "how": {
+            str(place): clean(tensors[place].get("how") or "name") for place, row in enumerate(rows) if row["pairing"]
+        },
         "classes": {str(place): row["classes"] for place, row in enumerate(rows) if row["classes"]},
     }
     for place, name in enumerate(("total", "introduced", "inherited")):
         found[name] = [row["errors"][place]["text"] for row in rows]
+    others = {place: clean(tensors[int(place)].get("candidate_name") or names[int(place)]) for place in found["how"]}
+    found["other"] = _shared_starts([others.get(str(place), "") for place in range(len(rows))], names)
     for name, key in (("operator", "op_type"), ("grade", "grade"), ("shape", "shape"), ("dtype", "dtype")):
         found[name] = _share_texts([row[key] for row in rows])
     return found
@@ -83,3 +105,23 @@ def _share_texts(texts: Sequence[str]) -> dict[str, list[Any]]:
     """The different texts, and for each row which of them it has."""
     places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return {"texts": list(places), "at": [places[text] for text in texts]}
+
+
+def _shared_starts(texts: Sequence[str], before: Sequence[str] | None = None) -> dict[str, list[Any]]:
+    """Of each text how many characters it shares with the start of the one before it, and the rest of it.
+
+    `before` are other texts to hold each against. Characters are counted as JavaScript does, in UTF-16.
+    """
+    against = ["", *texts][: len(texts)] if before is None else before
+    shared = [_common_start(text, other) for text, other in zip(texts, against, strict=True)]
+    return {
+        "starts": [len(one.encode("utf-16-le", "surrogatepass")) // 2 for one in shared],
+        "rests": [text[len(one) :] for text, one in zip(texts, shared, strict=True)],
+    }
+
+
+def _common_start(one: str, other: str) -> str:
+    for place, (mine, its) in enumerate(zip(one, other, strict=False)):
+        if mine != its:
+            return one[:place]
+    return one[: len(other)]

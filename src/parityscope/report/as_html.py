@@ -35,17 +35,18 @@ def render_html(document: Mapping[str, Any]) -> str:
         model = view_study(document)
     with speak_language(OTHER):
         told = dict(paired_texts(model["first_screen"], first_screen(document, model)))
+    data = _page_data(document, model)
     values = {
         "view": model,
         "drawings": _draw_figures(model["figures"]),
         "style": text_of(TEMPLATES / "style.css"),
         "script": text_of(TEMPLATES / "script.js", TEMPLATES / "map.js"),
-        "data": embedded_json(_page_data(document, model)),
+        "data": embedded_json(data),
         "states": STATES,
         "fallback": _FALLBACK,
         "study": embedded_json(documented_part(document)),
     }
-    drawn = [*STATES, *_drawn_words(columns_of_rows(document, model["tensors"]))]
+    drawn = [*STATES, *_drawn_words(data["rows"])]
     return laid_out(TEMPLATES / "report.html.j2", values, told=told, drawn=drawn)
 
 
@@ -53,16 +54,16 @@ def _drawn_words(held: Mapping[str, Any]) -> Iterator[str]:
     """The words of the columns that the page's script shows."""
     yield from held["grade"]["texts"]
     yield from (text for text, _ in held["lost"].values())
-    yield from held["how"].values()
+    yield from set(held["how"].values())
 
 
 def _page_data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page's scripts draw from: the rows of the table, the network, and where the drawings' points lie."""
+    """What the page's scripts draw from: the rows of the table, the network, and where the depth chart has a node."""
     return {
         "rows": columns_of_rows(document, model["tensors"]),
         "map": model["map"],
         "states": STATES,
-        "depth": _draw_depth.point_positions(model["figures"]["depth"]),
+        "depth": _draw_depth.axis_of_indices(model["figures"]["depth"]),
         "panels": {panel["name"]: f"panel-{place}" for place, panel in enumerate(model["figures"]["tensors"])},
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,10 +25,14 @@ __all__ = [
     "svg_element",
     "svg_figure",
     "svg_text",
+    "thin_dots",
+    "thin_line",
 ]
 
 # How far a drawing may shrink before it scrolls instead: 12-pixel labels stay at 9 pixels, the least that can be read.
 _LEAST = 0.75
+# Of a line's points over one CSS pixel all that can be told apart, and of dots as many as a reader can count; chosen.
+_LINE, _DOTS = 4, 6
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -78,6 +83,33 @@ def line_path(points: Sequence[tuple[float, float] | None]) -> str:
         parts.append(f"{pen}{_format_value(point[0])},{_format_value(point[1])}")
         pen = "L"
     return "".join(parts)
+
+
+def thin_line(points: Sequence[tuple[float, float] | None]) -> list[tuple[float, float] | None]:
+    """The line that looks the same: of the points over one unit of x the first, the lowest, the highest and the last."""
+    kept: list[tuple[float, float] | None] = []
+    for _, column in groupby(points, lambda point: None if point is None else math.floor(point[0])):
+        held = list(column)
+        known = [point for point in held if point is not None]
+        if len(held) <= _LINE or not known:
+            kept.extend(held)
+            continue
+        ys = [point[1] for point in known]
+        places = {0, ys.index(min(ys)), ys.index(max(ys)), len(ys) - 1}
+        kept.extend(known[place] for place in sorted(places))
+    return kept
+
+
+def thin_dots(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Of the dots over one unit of x at most some, spread from the lowest to the highest: more would lie on one another."""
+    kept: list[tuple[float, float]] = []
+    for _, column in groupby(points, lambda point: math.floor(point[0])):
+        held = list(column)
+        if len(held) > _DOTS:
+            ranked = sorted(held, key=lambda point: point[1])
+            held = [ranked[round(place * (len(ranked) - 1) / (_DOTS - 1))] for place in range(_DOTS)]
+        kept.extend(held)
+    return kept
 
 
 def point_path(points: Iterable[tuple[float, float]]) -> str:

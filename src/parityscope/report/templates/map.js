@@ -13,8 +13,9 @@
   if (cause != null && states[cause] < 3) states[cause] = 3;  // a proved cause, though its own tensor was not graded
   const reads = wiring.reads ?? [], readBy = reads.map(() => []);
   reads.forEach((from, node) => from.forEach((other) => readBy[other]?.push(node)));
-  const operator = (node) => (rowsOf[node].length ? pointed("operator", rowsOf[node][0]) : wiring.operators?.[node] ?? "");
-  const named = (node) => (rowsOf[node].length ? nodeOf(rowsOf[node][0]) : wiring.names?.[node] ?? words("node {0}", grouped(node + 1)));
+  const names = wiring.names ? unshared(wiring.names) : [], kinds = wiring.operators;
+  const operator = (node) => (rowsOf[node].length ? pointed("operator", rowsOf[node][0]) : kinds?.texts[kinds.at[node]] ?? "");
+  const named = (node) => (rowsOf[node].length ? nodeOf(rowsOf[node][0]) : names[node] || words("node {0}", grouped(node + 1)));
   const short = (text, most) => {
     if (text.length <= most) return text;
     const head = (most - 1) >> 1;

@@ -7,6 +7,14 @@ const make = (tag, text, name) => Object.assign(document.createElement(tag), { t
 const grouped = (value) => value.toLocaleString("en");
 const rows = page.rows;
 const pointed = (column, place) => rows[column].texts[rows[column].at[place]];
+// Of a text only what the one before it lacks is held, or what another column's lacks.
+const unshared = ({ starts, rests }, others) => {
+  let last = "";
+  return starts.map((start, place) => (last = (others ? others[place] : last).slice(0, start) + rests[place]));
+};
+rows.name = unshared(rows.name);
+rows.node = unshared(rows.node, rows.name);
+rows.other = unshared(rows.other, rows.name);
 const nodeOf = (place) => rows.node[place] || rows.name[place];
 const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("operator", place)}`.toLowerCase();
 
@@ -42,7 +50,8 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     const head = make("th", "");
     head.scope = "row";
     head.title = rows.node[i] ? `${rows.name[i]} (${rows.node[i]})` : rows.name[i];
-    head.append(make("span", rows.name[i], "name"), make("span", [nodeOf(i), rows.how[i]].filter(Boolean).join("; "), "quiet"));
+    const paired = rows.how[i] ? [words("paired by {0} with {1}", words(rows.how[i]), rows.other[i])] : [];
+    head.append(make("span", rows.name[i], "name"), make("span", [nodeOf(i), ...paired].join("; "), "quiet"));
     const index = make("td", "", `num s${rows.state[i]}`);
     const open = make("button", String(rows.index[i] < 0 ? "" : rows.index[i]));
     open.type = "button";
@@ -141,8 +150,9 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
       box.scrollLeft = at.left + at.width / 2 - box.getBoundingClientRect().left - box.clientWidth / 2;
     }
   }
-  const chart = document.getElementById("depth-chart"), points = page.depth;
-  if (chart && points.length) {
+  const chart = document.getElementById("depth-chart"), [origin, step] = page.depth;
+  if (chart && page.depth.length) {
+    const points = rows.index.map((index, i) => [origin + step * index, i]).filter(([, i]) => rows.index[i] >= 0);
     const svg = chart.querySelector("svg");
     const tip = make("div", "", "tip");
     tip.id = "tip";
