@@ -58,7 +58,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 lock: $(DEVELOPED)
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --extra all --extra tensorrt-rtx --group build --group dev --output-file requirements-dev.lock pyproject.toml
-	$(COMPILE) --group scale --group site --extra tables --extra ray --extra serve --constraint requirements-dev.lock --output-file requirements-scale.lock pyproject.toml
+	$(COMPILE) --group scale --group site --extra tables --extra text --extra ray --extra serve --constraint requirements-dev.lock --output-file requirements-scale.lock pyproject.toml
 	$(COMPILE) --extra all --group build --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:

@@ -340,7 +340,8 @@ def test_nan_everywhere_and_no_samples_at_all_are_errors(model: Model, tmp_path:
         ("a.json", b"\xff\xfe", "not text in UTF-8"),
         ("a.npy", b"", "no kind of data"),
         ("a.py", b"", "no kind of data"),
-        ("a.txt", b"", "no kind of data"),
+        ("a.doc", b"", "no kind of data"),
+        ("a.tar.gz", b"", "no kind of data"),
     ],
 )
 def test_unreadable_files(model: Model, tmp_path: Path, name: str, content: bytes | None, problem: str) -> None:
@@ -463,7 +464,6 @@ def test_without_pillow_the_error_says_how_to_get_it(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"stacked": True}, "only one .npz or .safetensors can be stacked"),
         ({"preprocess": "p.py:f"}, "preprocessing is for a folder of images"),
         ({"samples": 0}, "0 samples cannot be judged"),
         ({"shapes": {"q": (1,)}}, "there is no input 'q'"),
@@ -481,8 +481,14 @@ def test_options_that_do_not_fit(
     assert caught.value.fix
 
 
+def test_only_arrays_can_be_stacked(model: Model, tmp_path: Path, data: Path) -> None:
+    with pytest.raises(ParityError, match=r"only \.npz and \.safetensors can be stacked") as caught:
+        load(model, tmp_path, **polygraphy_folder(data), stacked=True)
+    assert caught.value.fix
+
+
 def test_a_spool_that_cannot_be_written_is_an_error(model: Model, tmp_path: Path, data: Path) -> None:
-    how = stacked_npz(data)
+    how = loader(data)
     (tmp_path / "spool").write_text("a file where the folder should be", encoding="utf-8")
     with pytest.raises(ParityError, match="cannot be written"):
         load(model, tmp_path, **how)

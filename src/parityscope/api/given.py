@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.case.arrays import as_array
 from parityscope.case.formats import Streamed
+from parityscope.case.formats.loader import split_truths
 from parityscope.case.sources import Stream
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -71,7 +72,8 @@ def data_source(inputs: Data, names: Callable[[], Sequence[str]]) -> str | Path 
 
     A mapping is one sample, by input name; so is an array, where there is one input. Everything else is iterated over (a
     list, a generator, a data set with `__len__` and `__getitem__`), and each item is a sample in the same sense, or a
-    sequence of arrays in the order of `names`, which are asked for where a sample has none.
+    sequence of arrays in the order of `names`, which are asked for where a sample has none. A pair of mappings is a sample and
+    what is right for it.
 
     Raises:
         ParityError: it is nothing of that.
@@ -94,10 +96,12 @@ def _stream_samples(items: Any, names: Callable[[], Sequence[str]]) -> Iterator[
 
 def _make_sample(item: Any, index: int, names: Callable[[], Sequence[str]]) -> Streamed:
     where = f"sample {index}"
+    item, right = split_truths(item)
     several = isinstance(item, Sequence) and not isinstance(item, str | bytes) and any(map(_is_array, item))
     given = item if isinstance(item, Mapping) else _order_by_names(item if several else [item], names(), where)
     arrays = {str(name): as_array(value, f"{where}, input {name!r}") for name, value in given.items()}
-    return Streamed(label=where, arrays=arrays)
+    truths = {str(name): as_array(value, f"{where}, truth {name!r}") for name, value in dict(right).items()}
+    return Streamed(label=where, arrays=arrays, truths=truths)
 
 
 def _order_by_names(values: Sequence[Any], names: Sequence[str], where: str) -> dict[str, Any]:

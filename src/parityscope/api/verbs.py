@@ -133,7 +133,8 @@ def verify(
 ) -> Verification:
     """Runs both deployments undisturbed and judges the paired differences; arguments as of `diagnose`.
 
-    `metrics` are names of built-in task metrics; `labels` an `.npz` with a row a sample, or a folder of them.
+    `metrics` are names of built-in task metrics; `labels` an `.npz` with a row a sample, or a folder of them; without,
+    they are the truths that the data brings, if any ("none": these are not meant).
 
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
@@ -157,9 +158,9 @@ def verify(
         with open_request(request) as asked, scratch_folder("verify") as scratch:
             settings = verification.VerificationSettings(
                 metrics=tuple(verification.chosen_metric(name) for name in metrics),
-                labels=None
-                if labels is None
-                else verification.load_labels(Path(labels), asked.case.inputs, limited=False),
+                labels=verification.load_labels(
+                    None if labels is None else Path(labels), asked.case.inputs, limited=False
+                ),
             )
             targets = verification.Targets(reference=asked.reference, before=parse_target(first), after=asked.candidate)
             return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=ignore_progress)

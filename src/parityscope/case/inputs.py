@@ -1,8 +1,9 @@
 """DATA -> samples, checked against what the model declares.
 
 One pass over all samples checks each of them (`case.conformance`), finds NaN, and takes a digest; afterwards samples
-are read one at a time. What can be read only once (loaders, images, stacked .npz) is spooled in that pass, one
-uncompressed .npz a sample, so that memory stays at about one sample whatever the size of the data set.
+are read one at a time. What can be read only once (loaders, iterables) is spooled in that pass, and so is what took a decoder
+or a preprocessing, up to a limit (`case.spooling`); memory stays at about one sample whatever the size of the data set. A
+sample that is damaged is left out, and told.
 
 The digest is the SHA-256 over the samples in order, and over the tensors of a sample in the order of their names: a
 JSON list [name, dtype, shape], then the elements in C order. It does not depend on the file format.
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.conformance import (
-    check_announced,
     check_names,
     check_shapes_option,
     conform_arrays,
@@ -28,10 +28,10 @@ from parityscope.case.conformance import (
     settle_declarations,
     sole_names,
 )
-from parityscope.case.formats import Stored, Streamed
-from parityscope.case.formats.npz import open_npz, write_npz
+from parityscope.case.formats import NO_ARRAYS, UnreadableError
 from parityscope.case.generated import generate_inputs
-from parityscope.case.sources import ReadingOptions, Stream, open_source
+from parityscope.case.sources import Indexed, ReadingOptions, Stream, index_stored, open_source
+from parityscope.case.spooling import MOST_SPOOLED, Sample, Spool
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 
@@ -39,25 +39,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from parityscope.case.formats import Streamed
     from parityscope.case.model import Model
 
 __all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
 
+_TRUTHS_NBYTES, _TRUTH_NBYTES = 32 << 20, 600  # kept of all samples; of one, beside its elements (measured)
 MEMORY = 512 << 20  # bytes for tensors where nothing else is asked for (chosen; --memory)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One set of model inputs: `arrays` by input name, C-contiguous, in the dtype that the model declares.
-
-    `index` counts from 0 over the data set; `name` is what a reader knows it by (a file name, "row 3 of x.npz");
-    `original` is the image it was made from, if it was.
-    """
-
-    index: int
-    name: str
-    arrays: Mapping[str, np.ndarray]
-    original: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +53,10 @@ class Inputs:
     """A checked data set whose samples are read one at a time.
 
     `origin` says where it came from in words; `generated` that no real data was given; `seed` is the one it was
-    generated with. `indices` are the samples that are judged, by their place in the data set; `skipped` lists those
-    that are not (NaN in an input). Length and iteration are over the judged ones.
+    generated with. `truths` gives what is right for a sample, where the data says so. `indices` are the samples that are
+    judged, by their place in the data set; `skipped` lists those that are not (NaN in an input), `damaged` the samples and
+    shards that could not be read, `count` is the number of samples with all of them. Length and iteration are over the judged
+    ones.
     """
 
     origin: str
@@ -77,12 +67,20 @@ class Inputs:
     generated: bool = False
     seed: int | None = None
     skipped: tuple[Skip, ...] = ()
+    damaged: tuple[Skip, ...] = ()
+    count: int = 0
+    truths: Callable[[int], Mapping[str, np.ndarray]] = field(default=lambda _: NO_ARRAYS, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __iter__(self) -> Iterator[Sample]:
         return map(self.read, self.indices)
+
+    @property
+    def not_judged(self) -> tuple[Skip, ...]:
+        """What is told of the samples that are not judged: the first ones of each kind by name, of the others how many."""
+        return (*_shorten_list(self.damaged, "cannot be read"), *_shorten_list(self.skipped, "hold a NaN"))
 
     def sample(self, index: int) -> Sample:
         """The sample at place `index` of the data set.
@@ -96,6 +94,17 @@ class Inputs:
         return self.read(index)
 
 
+_LISTED = 20  # samples that are named in a report; chosen: whoever has more looks for what they have in common
+
+
+def _shorten_list(skips: tuple[Skip, ...], what: str) -> tuple[Skip, ...]:
+    if len(skips) <= _LISTED:
+        return skips
+    rest = skips[_LISTED:]
+    more = Skip(what=f"{len(rest)} more samples", reason=f"they {what}", fix=rest[0].fix, asked=rest[0].asked)
+    return (*skips[:_LISTED], more)
+
+
 def load_inputs(
     model: Model,
     data: str | Path | Stream | None,
@@ -107,12 +116,14 @@ def load_inputs(
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     seed: int = 0,
     memory: int = MEMORY,
+    allow_skipped: float = 0.0,
 ) -> Inputs:
     """The samples of `data`, or generated ones when it is None, each checked against what `model` declares.
 
     At most the first `samples` are taken (generated: that many, or one). `spool` is a folder for what can be read only
     once; it is made when it is needed and must stay as long as the result is used. `shapes` gives the shapes of raw
     blobs and of generated inputs by name, and is checked against any other data. No sample may take more than `memory` bytes.
+    Samples that are damaged or hold a NaN are left out; up to the share `allow_skipped` of all that is no matter for the verdict.
 
     Raises:
         ParityError: the data cannot be read, does not fit the model or the memory, is empty, or has a NaN in every sample.
@@ -122,22 +133,29 @@ def load_inputs(
     check_shapes_option(model.inputs, shapes)
     if samples is not None and samples < 1:
         raise ParityError(f"{samples} samples cannot be judged", fix="use --samples 1 or more")
-    source: Stored | Stream
+    source: Indexed | Stream
     if isinstance(data, Stream):
         source = data
     elif data is None:
-        source = generate_inputs(model, 1 if samples is None else samples, seed, shapes)
+        made = generate_inputs(model, 1 if samples is None else samples, seed, shapes)
+        source = index_stored(made, model.inputs, memory)
     else:
         source = open_source(
             model, data, ReadingOptions(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory)
         )
-    taken = _take_samples(model, source, shapes, spool, samples, memory)
-    if not taken.labels:
-        raise ParityError("there are no samples", where=source.origin, fix="give data with at least one sample")
-    indices = tuple(index for index in range(len(taken.labels)) if index not in taken.skipped)
+    taken = _take_samples(model, source, _Taking(shapes=shapes, spool=spool, limit=samples, memory=memory))
+    lost, shards = (source.lost, source.shards) if isinstance(source, Indexed) else ((), 0)
+    if not taken.count:
+        told = f": {lost[0].what}: {lost[0].reason}" if lost else ""
+        raise ParityError(f"there are no samples{told}", where=source.origin, fix="give data with at least one sample")
+    left = {**taken.damaged, **taken.skipped}
+    indices = tuple(index for index in range(taken.count) if index not in left)
     if not indices:
-        first = next(iter(taken.skipped.values()))
-        raise ParityError(f"every sample has a NaN: {first.reason}", where=first.what, fix=first.fix)
+        first = left[min(left)]
+        every = "every sample has a NaN" if taken.skipped else "no sample can be read"
+        raise ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix)
+    share = max(len(left) / taken.count, len(lost) / max(1, shards))
+    asked = share > allow_skipped
     return Inputs(
         origin=source.origin + _describe_calls(model, taken.calls),
         names=tuple(value.name for value in model.inputs),
@@ -146,73 +164,127 @@ def load_inputs(
         read=taken.read,
         generated=data is None,
         seed=seed if data is None else None,
-        skipped=tuple(taken.skipped.values()),
+        skipped=tuple(replace(skip, asked=asked) for skip in taken.skipped.values()),
+        damaged=tuple(replace(skip, asked=asked) for skip in (*lost, *taken.damaged.values())),
+        count=taken.count,
+        truths=taken.truths,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
-    """What the first pass found; `skipped` by sample index, `calls` what the data calls a sole input otherwise."""
+class _Taking:
+    """How samples are taken: demands on `shapes`, the folder for what is read once, at most `limit`, bytes for one."""
 
-    labels: tuple[str, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    spool: Path
+    limit: int | None
+    memory: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """What the first pass found.
+
+    `damaged` and `skipped` (a NaN) by sample index, `calls` what the data calls a sole input otherwise.
+    """
+
+    count: int
     sha256: str
+    damaged: Mapping[int, Skip]
     skipped: Mapping[int, Skip]
     read: Callable[[int], Sample]
+    truths: Callable[[int], Mapping[str, np.ndarray]]
     calls: tuple[str, ...] = ()
 
 
-def _take_samples(
-    model: Model,
-    source: Stored | Stream,
-    shapes: Mapping[str, tuple[int, ...]],
-    spool: Path,
-    limit: int | None,
-    memory: int,
-) -> _Taken:
+def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _Taken:
     digest = hashlib.sha256()
-    labels: list[str] = []
-    originals: list[Path | None] = []
+    damaged: dict[int, Skip] = {}
     skipped: dict[int, Skip] = {}
     calls: set[str] = set()
-    stored = source if isinstance(source, Stored) else None
-    stream = _is_stored_in_order(model, source, memory) if isinstance(source, Stored) else source.samples
-    for index, streamed in enumerate(itertools.islice(stream, limit if limit is None else min(limit, sys.maxsize))):
+    spool = Spool(taking.spool)
+    seen: dict[int, bytes] = {}  # of what is prepared again when it is read again
+    told: dict[int, Mapping[str, np.ndarray]] = {}
+    left = _TRUTHS_NBYTES
+    count = 0
+    for index, streamed in _read_in_order(source, taking.limit, damaged):
+        count = index + 1
+        if streamed is None:
+            continue
         where = _name_sample(index, streamed.label)
         renamed = sole_names(model.inputs, streamed.arrays)
-        check_names(model.inputs, renamed, where)
-        named = {own: streamed.arrays[its] for own, its in renamed.items()}
-        arrays = conform_arrays(model.inputs, named, where, shapes)
         calls |= {its for own, its in renamed.items() if own != its}
-        _add_to_digest(arrays, digest)
-        if skip := _skip_of_nan(arrays, where):
+        sample = _conform_sample(model, index, streamed, taking.shapes)
+        add_to_digest(sample.arrays, digest)
+        left -= _TRUTH_NBYTES + sum(array.nbytes for array in sample.truths.values())
+        if left > 0:
+            told[index] = sample.truths
+        if skip := _skip_of_nan(sample.arrays, where):
             skipped[index] = skip
-        if stored is None:
-            write_npz(_spooled_path(spool, index), arrays)
-        labels.append(streamed.label)
-        originals.append(streamed.original)
-    again = stored or open_npz([_spooled_path(spool, index) for index in range(len(labels))], source.origin)
+        if isinstance(source, Stream) or (source.prepared and spool.nbytes < MOST_SPOOLED):
+            spool.keep(sample)
+        elif source.prepared:
+            seen[index] = _short_digest(sample.arrays)
 
     def read(index: int) -> Sample:
-        names = sole_names(model.inputs, again.names(index))
-        found = again.read(index, [names.get(value.name, value.name) for value in model.inputs])
-        named = {own: found[its] for own, its in names.items() if its in found}
-        arrays = conform_arrays(model.inputs, named, _name_sample(index, labels[index]), shapes)
-        return Sample(index=index, name=labels[index], arrays=arrays, original=originals[index])
+        if index in spool.kept:
+            return _conform_sample(model, index, spool.read(index), taking.shapes)
+        if isinstance(source, Stream):  # all of it was kept
+            raise IndexError(index)
+        sample = _conform_sample(model, index, source.read(index), taking.shapes)
+        if index in seen and seen[index] != _short_digest(sample.arrays):
+            raise ParityError(
+                f"sample {index} is another than when it was checked",
+                where=sample.name,
+                fix="leave the data alone while it is read; let the preprocessing give the same each time (a seed)",
+            )
+        return sample
 
     return _Taken(
-        labels=tuple(labels), sha256=digest.hexdigest(), skipped=skipped, read=read, calls=tuple(sorted(calls))
+        count=count,
+        sha256=digest.hexdigest(),
+        damaged=damaged,
+        skipped=skipped,
+        read=read,
+        truths=lambda index: told[index] if index in told else read(index).truths,
+        calls=tuple(sorted(calls)),
     )
 
 
-def _is_stored_in_order(model: Model, stored: Stored, memory: int) -> Iterator[Streamed]:
-    for index, label in enumerate(stored.labels):
-        names, where = stored.names(index), _name_sample(index, label)
-        renamed = sole_names(model.inputs, names)
-        check_names(model.inputs, renamed, where)
-        announced = stored.announced(index)
-        told = {own: announced[its] for own, its in renamed.items() if its in announced}
-        check_announced(model.inputs, told, where, memory)
-        yield Streamed(label=label, arrays=stored.read(index, names))
+def _read_in_order(
+    source: Indexed | Stream, limit: int | None, damaged: dict[int, Skip]
+) -> Iterator[tuple[int, Streamed | None]]:
+    """Index and sample; None for one that cannot be read, which is noted in `damaged`."""
+    if isinstance(source, Stream):
+        yield from enumerate(itertools.islice(source.samples, limit if limit is None else min(limit, sys.maxsize)))
+        return
+    for index in range(len(source.labels) if limit is None else min(limit, len(source.labels))):
+        try:
+            streamed = source.read(index)
+        except UnreadableError as error:
+            if len(source.labels) == 1:
+                raise
+            where = _name_sample(index, source.labels[index])
+            damaged[index] = Skip(what=where, reason=error.problem, fix=error.fix, asked=True)
+            yield index, None
+            continue
+        yield index, streamed
+
+
+def _conform_sample(model: Model, index: int, streamed: Streamed, shapes: Mapping[str, tuple[int, ...]]) -> Sample:
+    """The sample under the model's names, checked."""
+    where = _name_sample(index, streamed.label)
+    renamed = sole_names(model.inputs, streamed.arrays)
+    check_names(model.inputs, renamed, where)
+    named = {own: streamed.arrays[its] for own, its in renamed.items()}
+    arrays = conform_arrays(model.inputs, named, where, shapes)
+    return Sample(index=index, name=streamed.label, arrays=arrays, original=streamed.original, truths=streamed.truths)
+
+
+def _short_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
+    found = hashlib.blake2b(digest_size=8)
+    add_to_digest(arrays, found)
+    return found.digest()
 
 
 def _describe_calls(model: Model, calls: tuple[str, ...]) -> str:
@@ -220,15 +292,12 @@ def _describe_calls(model: Model, calls: tuple[str, ...]) -> str:
     return f", whose {' and '.join(map(repr, calls))} is taken as {model.inputs[0].name!r}" if calls else ""
 
 
-def _spooled_path(spool: Path, index: int) -> Path:
-    return spool / f"{index:06d}.npz"
-
-
 def _name_sample(index: int, label: str) -> str:
     return f"sample {index} ({label})"
 
 
-def _add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash) -> None:
+def add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash | hashlib.blake2b) -> None:
+    """Adds a sample: its tensors in the order of their names."""
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
         digest.update(array.reshape(-1).view(np.uint8).data)

@@ -39,7 +39,9 @@ def command(
     after: Annotated[str, typer.Option(help="The repaired one, e.g. 'openvino:f16?model=FIXED.onnx'.")],
     inputs: o.InputsOption = "",
     metric: Annotated[list[str] | None, typer.Option(help=_METRIC_HELP)] = None,
-    labels: Annotated[Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz [what DATA brings].")
+    ] = None,
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
     match: o.MatchOption = "",
@@ -122,7 +124,7 @@ def _verify_document(
     first = parse_target(before)
     with open_request(request) as asked, scratch_folder("verify") as scratch:
         inputs = asked.case.inputs
-        if labels is not None:
+        if labels is not None or settings.metrics:
             limited = request.samples is not None
             settings = replace(settings, labels=load_labels(labels, inputs, limited=limited))
         found = verify(

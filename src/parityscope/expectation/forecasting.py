@@ -106,7 +106,7 @@ def forecast(
         profile=settings.profile,
         statements=tuple(about_reference(model, graph, outputs, layers)),
         skipped=_without_repeats(
-            [*_skips_of_unjudged(plan, outputs), *inputs.skipped, *outputs.skipped, *layers.skipped]
+            [*_skips_of_unjudged(plan, outputs), *inputs.not_judged, *outputs.skipped, *layers.skipped]
         ),
         seconds=seconds,
     )

@@ -108,7 +108,7 @@ def _conclude_examination(known: Examination) -> Examination:
     """With the last word on the verdict, and everything that was not run, paired or judged, each once."""
     unjudged = (*known.unjudged, *_skip_shared_bug(known.diagnosis))
     within = known.verdict == "within" and any(skip.asked for skip in unjudged)
-    skipped = (*unjudged, *known.skipped, *known.diagnosis.skipped, *known.case.inputs.skipped)
+    skipped = (*unjudged, *known.skipped, *known.diagnosis.skipped, *known.case.inputs.not_judged)
     return replace(
         known,
         verdict="incomplete" if within else known.verdict,

@@ -1,7 +1,8 @@
 """Labels: one .npz whose arrays have a row a sample, or a folder of .npz files, one a sample.
 
 A folder is paired with the samples by file name; if none of its names is a sample's, by order. Anything else is an error:
-a label that slips by one place is worse than none.
+a label that slips by one place is worse than none. Data that brings truths (classes of folders, columns, COCO's boxes) needs
+no labels.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["SampleLabels", "load_labels"]
 
 
+NONE = "none"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLabels:
     """`read(index, name)` gives the labels of the sample at that place of the data set, by array name."""
@@ -31,13 +35,18 @@ class SampleLabels:
     read: Callable[[int, str], Mapping[str, np.ndarray]]
 
 
-def load_labels(path: Path, inputs: Inputs, *, limited: bool) -> SampleLabels:
+def load_labels(path: Path | None, inputs: Inputs, *, limited: bool) -> SampleLabels | None:
     """The labels at `path` for the samples of `inputs`; `limited` says that only the first samples were taken.
+
+    Without a path they are the truths that the data brings, if it brings any; `none` says that these are not meant.
 
     Raises:
         ParityError: they cannot be read, or are not one for each sample.
     """
-    count = len(inputs.indices) + len(inputs.skipped)
+    if path is None or (str(path) == NONE and not path.exists()):
+        brought = path is None and inputs.truths(inputs.indices[0])
+        return SampleLabels(origin="data", read=lambda index, _: inputs.truths(index)) if brought else None
+    count = inputs.count
     if path.is_dir():
         return _labels_of_folder(path, inputs, count, limited=limited)
     if not path.is_file():

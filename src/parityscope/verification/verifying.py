@@ -107,7 +107,7 @@ def verify(
     judgement = judge_verification(
         [*task, *quantities], budgets, outputs, _lost_parts_of(case, reference, before, after)
     )
-    skipped = [*case.inputs.skipped, *repeated]
+    skipped = [*case.inputs.not_judged, *repeated]
     latency = None
     untimed = _why_untimed(targets, settings)
     if untimed:

@@ -1,8 +1,7 @@
 """File formats of samples, one a file: what other programs write, read as arrays by tensor name.
 
-A format is a function that opens what lies on disk and gives a `Stored`; what can only be read once, from front to
-back (a Python loader, a folder of images, a stacked archive), gives an iterator of `Streamed` instead, and
-`case.inputs` spools it. Nothing here knows a model's rules: `case.conformance` does.
+A format is a function that opens what lies on disk and gives a `Stored`, or reads one sample as `Streamed`. Nothing here knows a
+model's rules: `case.conformance` does; `case.sources` puts every kind of data behind one interface.
 
 Every file is data. Pickle is never read, and whatever can be wrong in a file is a `ParityError` that names it.
 """
@@ -14,7 +13,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "NO_ARRAYS",
     "UNREADABLE",
     "Announced",
     "Stored",
     "Streamed",
+    "UnreadableError",
     "dtype_of",
     "to_plain_array",
     "unreadable_error",
     "view_as_declared",
 ]
+
+NO_ARRAYS: Mapping[str, np.ndarray] = MappingProxyType({})
 
 # What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.
 UNREADABLE = (
@@ -82,17 +86,22 @@ class Announced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streamed:
-    """One sample of a source that is read once; `original` is the image it was made from, if it was."""
+    """One sample as a source gives it: arrays by name, what is right for it (`truths`, by name), the image it was made from."""
 
     label: str
     arrays: Mapping[str, np.ndarray]
     original: Path | None = None
+    truths: Mapping[str, np.ndarray] = field(default_factory=lambda: NO_ARRAYS)
 
 
-def unreadable_error(path: Path, error: BaseException | str) -> ParityError:
+class UnreadableError(ParityError):
+    """A file, or a sample in it, that is damaged: others of the same data may be read."""
+
+
+def unreadable_error(path: Path, error: BaseException | str) -> UnreadableError:
     """The error for a file that is missing, cut short, damaged or of another kind than its name says."""
     said = str(error) or type(error).__name__
-    return ParityError(
+    return UnreadableError(
         f"{path.name} cannot be read: {said}", where=str(path), fix="check that the file is whole, or write it again"
     )
 

@@ -1,8 +1,8 @@
 """`file.py:function`: samples, or the preprocessing of images, from the user's own Python.
 
-As a loader, the function takes nothing and returns, or yields, dicts of arrays by input name. This runs code that the
-user names; what it prints goes to stderr, since stdout carries the result. While it runs, its folder is importable, so
-that it may import its neighbours.
+As a loader, the function takes nothing and returns, or yields, dicts of arrays by input name, each alone or in a pair with a
+dict of what is right for it (its truths). This runs code that the user names; what it prints goes to stderr, since stdout
+carries the result. While it runs, its folder is importable, so that it may import its neighbours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["UserFunction", "as_arrays", "call_user_code", "find_function", "is_function", "read_loader"]
+__all__ = ["UserFunction", "as_arrays", "call_user_code", "find_function", "is_function", "read_loader", "split_truths"]
 
 _FORM = re.compile(r"^(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)$", re.DOTALL)
 _END = object()
@@ -111,6 +111,14 @@ def as_arrays(value: object, user: UserFunction, where: str) -> dict[str, np.nda
     }
 
 
+def split_truths(value: object) -> tuple[object, Mapping[Any, Any]]:
+    """(arrays, truths) where a sample was given with what is right for it; (value, {}) otherwise."""
+    match value:
+        case (Mapping() as arrays, Mapping() as truths):
+            return arrays, truths
+    return value, {}
+
+
 def read_loader(text: str) -> Iterator[Streamed]:
     """The samples that `file.py:function` yields, as it yields them."""
     user = find_function(text)
@@ -124,5 +132,7 @@ def read_loader(text: str) -> Iterator[Streamed]:
     samples = call_user_code(user, iter, made, doing=f"iterating over what {text} returned")
     index = 0
     while (sample := call_user_code(user, next, samples, _END, doing=f"making sample {index}")) is not _END:
-        yield Streamed(label=f"sample {index} of {text}", arrays=as_arrays(sample, user, f"sample {index}"))
+        given, right = split_truths(sample)
+        arrays, truths = as_arrays(given, user, f"sample {index}"), as_arrays(right, user, f"sample {index}")
+        yield Streamed(label=f"sample {index} of {text}", arrays=arrays, truths=truths)
         index += 1

@@ -24,9 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["open_npz", "read_only_array", "read_stacked_npz", "write_members", "write_npz"]
+__all__ = [
+    "count_stacked_npz",
+    "open_npz",
+    "read_member_arrays",
+    "read_only_array",
+    "read_stacked_npz",
+    "write_members",
+    "write_npz",
+]
 
 _SUFFIX = ".npy"
+_SCALAR = "it is a scalar, and a stacked array has one row a sample"
 # What compression may save: zeros become a thousandth, so whoever has larger arrays of nothing stores them as they are.
 _ALWAYS_NBYTES, _MOST_TIMES = 256 << 20, 100  # chosen
 
@@ -62,8 +71,24 @@ def open_npz(paths: Sequence[Path], origin: str) -> Stored:
     return Stored(origin=origin, labels=labels, names=names, read=read, announced=announced)
 
 
-def read_stacked_npz(path: Path) -> Iterator[Streamed]:
-    """The samples of one .npz whose arrays all have one row a sample; each sample keeps a leading axis of 1.
+def count_stacked_npz(path: Path) -> int:
+    """How many samples an .npz stacks.
+
+    Raises:
+        ParityError: it cannot be read, or its arrays do not stack the same number.
+    """
+    with _open_archive(path) as archive:
+        columns: dict[str, tuple[int, object]] = {}
+        for name, member in _members_by_name(archive, path).items():
+            shape = _announced_member(archive, member, path).shape
+            if not shape:
+                raise unreadable_error(path, f"{name}: {_SCALAR}")
+            columns[name] = shape[0], None
+        return _common_length(columns, path)
+
+
+def read_stacked_npz(path: Path, start: int = 0) -> Iterator[Streamed]:
+    """The samples, from `start` on, of one .npz whose arrays all have one row a sample; each keeps a leading axis of 1.
 
     Rows are read side by side, so one sample is in memory at a time (an array in Fortran order is read at once).
     """
@@ -79,6 +104,8 @@ def read_stacked_npz(path: Path) -> Iterator[Streamed]:
                 arrays = {name: next(rows) for name, (_, rows) in columns.items()}
             except UNREADABLE as error:
                 raise unreadable_error(path, f"row {index}: {error}") from error
+            if index < start:
+                continue
             yield Streamed(label=f"row {index} of {path.name}", arrays=arrays)
 
 
@@ -92,6 +119,18 @@ def read_only_array(file: IO[bytes]) -> np.ndarray:
         member = archive.namelist()[0]
         with archive.open(member) as opened:
             return read_npy(opened, _expanded_nbytes(archive, member))
+
+
+def read_member_arrays(file: IO[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and array of each member of an archive that is held in memory.
+
+    Raises:
+        ValueError, zipfile.BadZipFile: it is no whole archive, or becomes too much.
+    """
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.namelist():
+            with archive.open(member) as opened:
+                yield member.removesuffix(_SUFFIX), read_npy(opened, _expanded_nbytes(archive, member))
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -201,7 +240,7 @@ def _read_rows(file: IO[bytes], nbytes: int) -> tuple[int, Iterator[np.ndarray]]
     header = read_header(file, nbytes)
     shape, dtype = header.shape, header.dtype
     if not shape:
-        raise ValueError("it is a scalar, and a stacked array has one row a sample")
+        raise ValueError(_SCALAR)
     return shape[0], _fortran_rows(file, shape, dtype) if header.fortran else _c_rows(file, shape, dtype)
 
 
