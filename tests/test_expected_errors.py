@@ -13,10 +13,12 @@ import parityscope
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case import Inputs, Sample, load_model
 from parityscope.comparison import measure_pair
+from parityscope.comparison.parts import measure_parts
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation.expecting import expect_error
 from parityscope.expectation.forecasting import forecast
-from parityscope.expectation.grades import graded_error
+from parityscope.expectation.grades import FLOAT32_ROUNDING, graded_error
+from parityscope.study._output_parts import covers_parts
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:
@@ -113,3 +115,22 @@ def test_an_output_of_zeros_is_judged_by_what_rounding_makes_of_it(tmp_path: Pat
         path, candidate=f"saved:f16?path={tmp_path / 'candidate.npz'}", inputs=tmp_path / "x.npz"
     )
     assert study.verdict == verdict
+
+
+def test_nothing_finer_is_asked_of_a_saturated_sigmoid_than_a_rounding_of_one() -> None:
+    reference = np.full((64, 32), 0.5, np.float32)
+    reference[:, :4] = 1e-12
+    candidate = reference.copy()
+    candidate[:, :4] *= 1.5
+    measured, own = measure_parts(reference, candidate), measure_parts(reference, reference * np.float32(1 + 1e-7))
+    assert measured is not None
+    assert own is not None
+    both = {"y": {0: measured}}, {(0, "y"): own}
+    assert not covers_parts(*both)
+    asked: list[str] = []
+    assert covers_parts(*both, lambda output: asked.append(output) or FLOAT32_ROUNDING)
+    assert asked == ["y"]
+    candidate[:, :4] = 1e-5
+    far = measure_parts(reference, candidate)
+    assert far is not None
+    assert not covers_parts({"y": {0: far}}, both[1], lambda _output: FLOAT32_ROUNDING)

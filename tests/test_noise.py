@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.expectation.records import Expectation
 
 U = 2.0**-24
@@ -383,6 +385,40 @@ def test_the_floor_is_near_the_error_against_float64(tmp_path: Path) -> None:
     for name, expected in zip(("c", "e", "z"), exact, strict=True):
         error = np.linalg.norm(reference[name] - expected) / np.linalg.norm(expected)
         assert floor[name] / 8 < error < floor[name] * 2
+
+
+def test_the_least_of_the_floor_is_most_of_it_and_runs_each_product_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, inputs = network(tmp_path), given({"x": page(0)})
+    whole = floor_of(model, inputs, [0], ["y"]).errors["f32"]["y"]
+    plain = run_reference(model, inputs, [0])
+    ran: Counter[str] = Counter()
+    run = Sessions.run
+
+    def counted(sessions: Sessions, step: ProgramStep, *rest: Any) -> Any:
+        ran[step.key] += step.op_type in {"Conv", "MatMul"}
+        return run(sessions, step, *rest)
+
+    monkeypatch.setattr(Sessions, "run", counted)
+    shown: list[float] = []
+
+    def is_enough(least: Expectation) -> bool:
+        shown.append(least.errors["f32"]["y"])
+        return True
+
+    expect_error(
+        model,
+        inputs,
+        [0],
+        ["y"],
+        (),
+        floor_on=[0],
+        reference=lambda index, name: plain[index].get(name),
+        enough=is_enough,
+    )
+    assert set(ran.values()) == {0, 1}
+    assert whole / 2 < shown[0] <= whole
 
 
 def test_samples_make_no_difference_that_matters(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ the same wherever the network computes the same number, as real rounding errors 
 error in every element, and such errors add up in the next layer instead of averaging out). Elementwise operators use
 the residue itself, which is bfloat16's rounding error: scaled, it is float32's.
 
+The least of that (`least`) takes of each product what its result alone tells, y² (n + 1) / 3 of (n + 1) (2 y² + q) / 6, which
+is most of it: nothing runs on squared inputs, and the noise is a share of the result, up or down by the bit behind bfloat16.
+
 Disturbed are products and reductions, and everything computed before the first of them on its path: the single roundings
 behind them are small beside what they inherit. Branches of If are entered; bodies of Loop and Scan are not.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +31,7 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.sites import exact_uses
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.ulps import ulps_of
-from parityscope.expectation.variances import SUMMED, variance_of_node
+from parityscope.expectation.variances import SUMMED, least_of_product, variance_of_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +47,7 @@ _RESIDUE = FORMATS["bf16"].unit_roundoff
 _LARGEST = 2.0**120  # chosen: nothing that a network computes with, and far from where bfloat16 overflows
 
 
-def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessions) -> World:
+def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessions, *, least: bool = False) -> World:
     """`world`, which changes nothing, with the noise of FP32 on its float32 results.
 
     Args:
@@ -51,6 +55,7 @@ def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessio
         model: The graph that the program was compiled from: says what steers an operator or computes shapes, and stays exact.
         gain: How many times as large as it is the noise gets.
         sessions: Run products on squared inputs.
+        least: Whether products get only the part of their noise that takes no other run.
     """
     program = world.program
     exact = {(program.sites.get(node.outputs[0]), index) for node, index in exact_uses(model) if node.outputs}
@@ -70,7 +75,7 @@ def disturbed_world(world: World, model: ir.Model, gain: float, sessions: Sessio
             continue
         if not _makes_error(step):
             continue
-        noisy = _Noisy(step=step, program=owner, sessions=sessions, scale=ROUNDING * gain * _FLOAT32)
+        noisy = _Noisy(step=step, program=owner, sessions=sessions, scale=ROUNDING * gain * _FLOAT32, least=least)
         instead[step.key], stored[step.key] = noisy.compute, noisy.add
         reached.update(step.outputs)
     for step in (each for _, each in _steps_with_programs(program)):
@@ -116,13 +121,18 @@ class _Noisy:
     program: Program
     sessions: Sessions
     scale: float
-    _noise: np.ndarray | None = field(default=None)
+    least: bool
+    _noise: np.ndarray | float | None = field(default=None)
 
     def compute(self, inputs: Sequence[np.ndarray | None]) -> list[Any]:
         """What the step gives."""
         results = self.sessions.run(self.step, list(inputs), self.program)
         self._noise = None
         if isinstance(results[0], np.ndarray) and results[0].dtype == np.float32 and results[0].size:
+            known = least_of_product(self.step.node, inputs) if self.least else None
+            if known is not None:
+                self._noise = math.sqrt(known) * self.scale
+                return results
             with np.errstate(over="ignore", invalid="ignore"):
                 found = expected_variance(self.step, self.program, inputs, results[0], self.sessions)
                 self._noise = None if found is None else _noise_of(found, self.scale)
@@ -133,8 +143,18 @@ class _Noisy:
         noise, self._noise = self._noise, None
         if noise is None:
             return array
+        if isinstance(noise, float):
+            return _moved_by_factor(array, noise)
         with np.errstate(over="ignore", invalid="ignore"):
             return array + np.where(_bfloat16_residue(array) > 0, noise, -noise)
+
+
+def _moved_by_factor(array: np.ndarray, part: float) -> np.ndarray:
+    """Each float32 element moved by `part` of itself, away from zero or towards it by its first bit behind bfloat16."""
+    behind = array.view(np.uint32) & np.uint32(1 << 15)
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved: np.ndarray = array * np.where(behind, np.float32(1.0 - part), np.float32(1.0 + part))
+    return moved
 
 
 def _noise_of(variance: np.ndarray, scale: float) -> np.ndarray:

@@ -99,8 +99,8 @@ def expect_error(
         progress: Told about every step.
         align: Puts what was found beside what was expected, where rows have no order of their own.
         by_part: Whether the errors by part are wanted too.
-        enough: Is shown the floor without its variation, never more than the floor, that one world tells: where that is
-            enough, nothing else is run.
+        enough: Is shown the least of the floor that one world tells, without its variation and with the least noise of
+            products: where that is enough, nothing else is run.
     """
     skipped: list[Skip] = []
     sessions = Sessions(threads=usable_cores())
@@ -120,15 +120,16 @@ def expect_error(
     floor_on = samples[:_FLOOR_SAMPLES] if floor_on is None else floor_on
     if floor_on:
         noise.append(reordered_world(replace(plain, name=REORDERED), np.random.default_rng(_SEED)))
-        disturbed = disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions)
-        noise += [] if enough else [disturbed]
+        noise.append(disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions))
     meter = Meter(reference=reference, align=align, by_part=by_part)
     told = partial(SamplePlace, progress=progress, samples=len(samples), steps=len(program.steps))
     try:
         if floor_on and enough:
+            cheap = Meter(reference=reference, align=align, by_part=by_part)
+            world = disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions, least=True)
             for place, index in enumerate(floor_on):
-                meter.measure([disturbed], inputs, index, watch, sessions, told(place=place))
-            least = Expectation(errors={"f32": _floors_of_tensors(meter, watch)}, parts={"f32": _floor_parts(meter)})
+                cheap.measure([world], inputs, index, watch, sessions, told(place=place))
+            least = Expectation(errors={"f32": _floors_of_tensors(cheap, watch)}, parts={"f32": _floor_parts(cheap)})
             if enough(least):
                 return least
         for place, index in enumerate(samples):

@@ -24,6 +24,7 @@ In: a node, what it read and what it gave. Out: a float64 array of the result's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,11 @@ from parityscope.expectation.ulps import EXACT, ULPS, ulps_of
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["SUMMED", "Again", "variance_of_node"]
+__all__ = ["SUMMED", "Again", "least_of_product", "variance_of_node"]
 
 # The same operator on other inputs (None where one is left out); a Gemm's alpha is squared.
 Again = Callable[[Sequence[np.ndarray | None]], np.ndarray]
+_Inputs = Sequence[np.ndarray | None]
 _Rule = Callable[["ir.Node", Sequence[np.ndarray], np.ndarray, Again], np.ndarray]
 
 _EXP_ULPS = ULPS["Exp"]
@@ -71,7 +73,7 @@ def variance_of_node(
     if rule is None:
         ulps = ulps_of(node)
         return None if ulps is None else _squared_float64(result) * (2.0 * ulps) ** 2
-    return rule(node, [np.zeros(0) if array is None else array for array in inputs], result, again)
+    return rule(node, [_given(array) for array in inputs], result, again)
 
 
 def _squared_float64(array: np.ndarray) -> np.ndarray:
@@ -86,33 +88,52 @@ def _squared_as_typed(array: np.ndarray) -> np.ndarray:
     return found
 
 
-def _variance_of_product(terms: float, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    squares = again([_squared_as_typed(array) for array in inputs])
-    return chain_error(_squared_float64(result), squares, terms)
+def least_of_product(node: ir.Node, inputs: _Inputs) -> float | None:
+    """What of a product's expected squared error its result alone tells, as a multiple of y²; None for other operators.
+
+    It is the part without q, (n + 1) / 3: in sums of terms of no common sign two thirds of it.
+    """
+    rule = _RULES.get(node.op_type)
+    return (rule.terms(node, inputs) + 1.0) / 3.0 if isinstance(rule, _Product) else None
 
 
-def _variance_of_conv(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    weights = inputs[1]
-    return _variance_of_product(weights.size / max(1, weights.shape[0]), inputs[:2], result, again)
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """The rule of sums of products; `terms` gives the number of terms of each."""
+
+    terms: Callable[[ir.Node, _Inputs], float]
+
+    def __call__(self, node: ir.Node, inputs: _Inputs, result: np.ndarray, again: Again) -> np.ndarray:
+        equation = node.attributes.get_string("equation", "") if node.op_type == "Einsum" else ","
+        squares = again([_squared_as_typed(_given(array)) for array in inputs[: equation.count(",") + 1]])
+        return chain_error(_squared_float64(result), squares, self.terms(node, inputs))
 
 
-def _conv_transpose(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    weights = inputs[1]
+def _given(array: np.ndarray | None) -> np.ndarray:
+    return np.zeros(0) if array is None else array
+
+
+def _terms_of_conv(_: ir.Node, inputs: _Inputs) -> float:
+    weights = _given(inputs[1])
+    return float(weights.size / max(1, weights.shape[0]))
+
+
+def _terms_of_conv_transpose(node: ir.Node, inputs: _Inputs) -> float:
+    weights = _given(inputs[1])
     # Groups share the input's channels; with a stride, so many elements share the taps of one input element.
     shared = prod(tuple(node.attributes.get_ints("strides", ()))) * node.attributes.get_int("group", 1)
-    return _variance_of_product(weights.size / max(1, weights.shape[1]) / shared, inputs[:2], result, again)
+    return float(weights.size / max(1, weights.shape[1]) / shared)
 
 
-def _variance_of_matmul(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    return _variance_of_product(inputs[0].shape[-1], inputs[:2], result, again)
+def _terms_of_matmul(_: ir.Node, inputs: _Inputs) -> float:
+    return float(_given(inputs[0]).shape[-1])
 
 
-def _variance_of_gemm(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
-    axis = 0 if node.attributes.get_int("transA", 0) else 1
-    return _variance_of_product(inputs[0].shape[axis], inputs[:2], result, again)
+def _terms_of_gemm(node: ir.Node, inputs: _Inputs) -> float:
+    return float(_given(inputs[0]).shape[0 if node.attributes.get_int("transA", 0) else 1])
 
 
-def _variance_of_einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
+def _terms_of_einsum(node: ir.Node, inputs: _Inputs) -> float:
     operands, arrow, given = node.attributes.get_string("equation", "").replace(" ", "").partition("->")
     labels = operands.split(",")
     if not arrow:  # what occurs once is kept
@@ -125,8 +146,8 @@ def _variance_of_einsum(node: ir.Node, inputs: Sequence[np.ndarray], result: np.
         for index, label in enumerate(plain):
             if label not in seen:
                 seen.add(label)
-                terms *= array.shape[index if not dots or index < len(head) else index - len(plain)]
-    return _variance_of_product(terms, inputs[: len(labels)], result, again)
+                terms *= _given(array).shape[index if not dots or index < len(head) else index - len(plain)]
+    return terms
 
 
 def _reduce_sum(_: ir.Node, inputs: Sequence[np.ndarray], result: np.ndarray, again: Again) -> np.ndarray:
@@ -256,16 +277,16 @@ def _variance_of_softmax(node: ir.Node, _inputs: Sequence[np.ndarray], result: n
 _RULES: Mapping[str, _Rule] = {
     "AveragePool": _variance_of_mean,
     "BatchNormalization": _batch_normalization,
-    "Conv": _variance_of_conv,
-    "ConvTranspose": _conv_transpose,
-    "Einsum": _variance_of_einsum,
-    "Gemm": _variance_of_gemm,
+    "Conv": _Product(_terms_of_conv),
+    "ConvTranspose": _Product(_terms_of_conv_transpose),
+    "Einsum": _Product(_terms_of_einsum),
+    "Gemm": _Product(_terms_of_gemm),
     "GlobalAveragePool": _variance_of_mean,
     "GroupNormalization": _group_normalization,
     "InstanceNormalization": _instance_normalization,
     "LayerNormalization": _layer_normalization,
     "LogSoftmax": _variance_of_softmax,
-    "MatMul": _variance_of_matmul,
+    "MatMul": _Product(_terms_of_matmul),
     "ReduceL1": _positive_sum,
     "ReduceL2": _variance_of_norm,
     "ReduceMean": _variance_of_mean,

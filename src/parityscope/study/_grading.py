@@ -16,7 +16,7 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, 
 from parityscope.expectation.records import Expectation
 from parityscope.records import Site, Skip, Target
 from parityscope.study._more_draws import redraw_doubtful
-from parityscope.study._output_parts import covers_parts, find_deviations, one_rounding_explains
+from parityscope.study._output_parts import covers_parts, find_deviations, finest_of_outputs, one_rounding_explains
 from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
 
@@ -73,7 +73,7 @@ def _foresee_errors(examination: Examination) -> Expectation:
 
     def is_enough(least: Expectation) -> bool:
         grades = {grade_of(error, least.of(name)) for name, error in measured.items()}
-        return grades == {"f32"} and covers_parts(run, least.parts.get("f32", {}))
+        return grades == {"f32"} and covers_parts(run.parts, least.parts.get("f32", {}), finest_of_outputs(case.model))
 
     near = not first and max(measured.values(), default=0.0) < _NEAR
     formats = [*first, *ends] if far else first
