@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from command_line import exit_status
 from parityscope.case import inputs as inputs_module
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats import npz
@@ -482,3 +483,108 @@ def test_every_source_says_what_it_is() -> None:
     assert len(found) >= 11
     suffixes = [suffix for source in found.values() for suffix in source.suffixes]
     assert len(set(suffixes)) == len(suffixes)
+
+
+# ---- what is damaged
+
+
+def many(folder: Path, damaged: int = 17, count: int = 100) -> Path:
+    """Samples for a model that takes x: float [1, 4]."""
+    (folder / "many").mkdir()
+    for index in range(count):
+        x = np.random.default_rng(index).random((1, 4), dtype=np.float32)
+        np.savez(folder / "many" / f"{index:03d}.npz", x=x)
+    (folder / "many" / f"{damaged:03d}.npz").write_bytes(b"PK cut")
+    return folder / "many"
+
+
+def test_a_damaged_sample_is_left_out_listed_and_counted(tmp_path: Path) -> None:
+    made = parsed(tmp_path, "(float[1, 4] x) => (float[1, 4] y) { y = Exp(x) }")
+    data = many(tmp_path)
+    inputs = load(made, tmp_path, data=data)
+    assert (inputs.count, len(inputs), 17 in inputs.indices) == (100, 99, False)
+    (skip,) = inputs.not_judged
+    assert (skip.what, skip.asked) == ("sample 17 (017.npz)", True)
+    assert "cannot be read" in skip.reason
+    for share, asked in ((0.009, True), (0.01, False)):
+        assert [one.asked for one in load(made, tmp_path, data=data, allow_skipped=share).not_judged] == [asked]
+    for index in range(18, 50):
+        (data / f"{index:03d}.npz").write_bytes(b"")
+    told = load(made, tmp_path, data=data).not_judged
+    assert len(told) == 21
+    assert told[-1].what == "13 more samples"
+    for path in data.iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(ParityError, match=r"no sample can be read: 000\.npz cannot be read"):
+        load(made, tmp_path, data=data)
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("0", 3), ("0.5%", 3), ("1%", 0), ("0.01", 0)])
+def test_more_than_the_allowed_share_ends_with_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: str, expected: int
+) -> None:
+    parsed(tmp_path, "(float[1, 4] x) => (float[1, 4] y) { y = Exp(x) }")
+    words = ["compare", str(tmp_path / "m.onnx"), "--candidate", "ort", "--inputs", str(many(tmp_path)), "--quiet"]
+    assert exit_status(*words, "--allow-skipped", allowed, "--study", str(tmp_path / "study"), "--all") == expected
+    assert "sample 17 (017.npz)" in capsys.readouterr().out
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert (document["inputs"]["samples"], document["verdict"]) == (99, "within")
+
+
+def test_a_share_is_a_share(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status("compare", "m.onnx", "--candidate", "ort", "--allow-skipped", "2") == 2
+    assert "--allow-skipped 1%" in capsys.readouterr().err
+
+
+def test_a_damaged_shard_is_lost_and_told(model: Model, tmp_path: Path, data: Path) -> None:
+    shards(data)
+    whole = (data / "1.tar").read_bytes()
+    (data / "1.tar").write_bytes(b"no archive" * 100)
+    inputs = load(model, tmp_path, data=data, allow_skipped=0.4)
+    (lost,) = inputs.not_judged
+    assert (len(inputs), lost.what, lost.asked) == (3, "shard 1.tar", True)
+    assert not load(model, tmp_path, data=data, allow_skipped=0.5).not_judged[0].asked
+    # Cut in the middle of its second sample: the first is there, and so is what was whole of the second.
+    (data / "1.tar").write_bytes(whole[: 9 * tarfile.BLOCKSIZE])
+    inputs = load(model, tmp_path, data=data)
+    assert len(inputs) == 4
+    assert [skip.what for skip in inputs.not_judged] == ["shard 1.tar"]
+    assert "cut short" in inputs.not_judged[0].reason
+    (data / "0.tar").unlink()
+    (data / "1.tar").write_bytes(b"no archive" * 100)
+    with pytest.raises(ParityError, match=r"1\.tar cannot be read"):
+        load(model, tmp_path, data=data)
+
+
+def test_a_damaged_member_costs_its_sample_alone(model: Model, tmp_path: Path, data: Path) -> None:
+    with tarfile.open(data / "a.tar", "w") as archive:
+        for index in range(3):
+            for name, array in SAMPLES[index].items():
+                content = as_npy(array)
+                add(archive, f"{index}.{name}.npy", content[: -4 if index == 1 else None])
+    inputs = load(model, tmp_path, data=data)
+    assert inputs.indices == (0, 2)
+    assert [sample.arrays["k"][0, 0] for sample in inputs] == [0, 2]
+    assert inputs.not_judged[0].what == "sample 1 (1 of a.tar)"
+
+
+def test_a_gap_in_a_row_costs_the_row_alone(model: Model, tmp_path: Path, data: Path) -> None:
+    table = rows()
+    values = table.column("x").to_pylist()
+    values[2] = None
+    values[3][0] = None
+    pq.write_table(table.set_column(0, "x", pa.array(values, pa.list_(pa.float32()))), data / "a.parquet")
+    assert load(model, tmp_path, data=data).indices == (0, 1, 4)
+
+
+def test_a_metric_that_fails_is_one_error_with_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parsed(tmp_path, "(float[1, 4] x) => (float[1, 4] y) { y = Exp(x) }")
+    columns = {"x": pa.array([[1.0] * 4, [2.0] * 4], pa.list_(pa.float32())), "class": ["none", "of these"]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    words = ["verify", str(tmp_path / "m.onnx"), "--before", "ort", "--after", "ort", "--no-timing", "--quiet"]
+    words += ["--inputs", str(tmp_path / "a.parquet"), "--study", str(tmp_path / "study")]
+    assert exit_status(*words, "--metric", "top1") == 2
+    said = capsys.readouterr().err
+    assert "the labels" in said or "the metric failed" in said
+    assert "fix:" in said
+    assert "Traceback" not in said

@@ -33,8 +33,9 @@ class Request:
     `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
     DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output) for
     `steps` calls. `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
-    left for, experiments behind a cause that explains everything. `workers` share the samples: a number of processes, or a Ray
-    cluster. Empty and None say nothing.
+    left for, experiments behind a cause that explains everything. Up to the share `allow_skipped`
+    of the samples may be damaged or hold NaN without that the verdict is incomplete. `workers` share the samples: a number of
+    processes, or a Ray cluster. Empty and None say nothing.
     """
 
     model: str | Path
@@ -62,6 +63,7 @@ class Request:
     steps: int = 0
     thorough: bool = False
     workers: str = ""
+    allow_skipped: float = 0.0
 
     @property
     def looks_everywhere(self) -> bool:

@@ -46,6 +46,7 @@ PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: 
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
 WorkersOption = Annotated[str, typer.Option(help="Processes that share the samples, e.g. 8 (docs/many-machines.md).")]
+AllowSkippedOption = Annotated[str, typer.Option(help="Share of samples that may be damaged or hold NaN, e.g. 1%.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Print everything that was found, not the answer alone.")]
 LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
 PeerOption = Annotated[
@@ -86,6 +87,15 @@ def size_of(text: str) -> int:
     if not 1 << 20 <= value <= _MOST_NBYTES:
         raise ParityError(f"--memory {text!r} is not a size from 1MiB to 1024GiB", fix="write --memory 512MiB")
     return int(value)
+
+
+def share_of(text: str) -> float:
+    """A share from 0 to 1: "1%", "0.01"."""
+    percent = text.strip().endswith("%")
+    value = plain_number(text.strip().removesuffix("%")) / (100 if percent else 1)
+    if not 0 <= value <= 1:
+        raise ParityError(f"--allow-skipped {text!r} is no share", fix="write --allow-skipped 1%")
+    return value
 
 
 def seconds_of(text: str) -> float:

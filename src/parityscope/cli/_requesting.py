@@ -46,6 +46,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "images": (o.ImagesOption, None),
     "candidate_inputs": (o.OwnOption, None),
     "memory": (o.MemoryOption, "512MiB"),
+    "allow_skipped": (o.AllowSkippedOption, "0"),
     "keep_tensors": (o.KeepOption, False),
     "redact": (o.RedactOption, False),
     "quiet": (o.QuietOption, False),
@@ -58,6 +59,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "mapping": o.mapping_of,
     "match": o.names_of,
     "memory": o.size_of,
+    "allow_skipped": o.share_of,
 }
 
 

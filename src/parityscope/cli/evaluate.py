@@ -46,6 +46,7 @@ def command(
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
     memory: o.MemoryOption = "512MiB",
+    allow_skipped: o.AllowSkippedOption = "0",
     workers: o.WorkersOption = "",
     redact: o.RedactOption = False,
     quiet: o.QuietOption = False,
@@ -69,6 +70,7 @@ def command(
             budgets=o.budgets_of(budget),
             policy=policy,
             memory=o.size_of(memory),
+            allow_skipped=o.share_of(allow_skipped),
             workers=o.workers_of(workers),
             depth="outputs",
         )

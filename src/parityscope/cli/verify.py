@@ -57,6 +57,7 @@ def command(
     study: o.StudyOption = None,
     format_name: o.PageFormatOption = "text",
     memory: o.MemoryOption = "512MiB",
+    allow_skipped: o.AllowSkippedOption = "0",
     quiet: o.QuietOption = False,
 ) -> int:
     """Proves a repair: 0 improved or within budget, also on every sample tried; 1 worse or a budget missed; 3 not proved."""
@@ -79,6 +80,7 @@ def command(
         policy=policy,
         match=o.names_of(match),
         memory=o.size_of(memory),
+        allow_skipped=o.share_of(allow_skipped),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
     settings = VerificationSettings(

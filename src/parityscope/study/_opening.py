@@ -86,6 +86,7 @@ def open_request(request: Request) -> Iterator[Examination]:
             shapes=request.shapes or None,
             seed=request.seed,
             memory=request.memory,
+            allow_skipped=request.allow_skipped,
         )
         if request.images:
             inputs = with_originals(inputs, Path(request.images))

@@ -67,7 +67,16 @@ def score_metric(
         ParityError: the metric does not apply to these outputs or labels.
     """
     metric = chosen.metric
-    first, second = metric.score(before, chosen.options), metric.score(after, chosen.options)
+    try:
+        first, second = metric.score(before, chosen.options), metric.score(after, chosen.options)
+    except ParityError:
+        raise
+    except Exception as error:  # a metric is a plug-in, and labels are anybody's
+        raise ParityError(
+            f"the metric failed: {type(error).__name__}: {error}",
+            where=chosen.text,
+            fix="check that the labels are what the metric takes (docs/verify.md), or leave the metric out",
+        ) from error
     return MetricStates(
         name=chosen.text,
         title=metric.title,

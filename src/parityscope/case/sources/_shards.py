@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -88,14 +89,19 @@ def _skip_shard(path: Path, reason: str) -> Skip:
 
 
 def _make_reader(shards: Sequence[Shard], starts: Sequence[int]) -> Callable[[int], Streamed]:
-    """Reads forward in the shard that is open; a jump opens one anew."""
+    """Reads forward in the shard that is open; a jump opens one anew.
+
+    So does another process: a place in a file that was opened before it was forked is its parent's, too.
+    """
     rows: Iterator[Streamed] = iter(())
     following = -1
+    opened_by = 0
 
     def read(index: int) -> Streamed:
-        nonlocal rows, following
+        nonlocal rows, following, opened_by
         place = bisect.bisect_right(starts, index) - 1
-        if index != following or index == starts[place]:
+        if index != following or index == starts[place] or opened_by != os.getpid():
+            opened_by = os.getpid()
             rows = shards[place].rows(index - starts[place])
         following = -1  # behind an error nothing is known of where the file is
         found = next(rows)
