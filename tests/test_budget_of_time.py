@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +14,10 @@ import pytest
 from command_line import exit_status
 from examinations import examination_of
 from parityscope import diagnosis
-from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks import Check, Claim, Prediction, Scene, Shown
-from parityscope.diagnosis import SPENT, TimeSpentError, diagnose_scene
+from parityscope.checks import Check, Claim, Prediction, Shown
+from parityscope.diagnosis import SPENT, TimeSpentError, run_experiments
 from parityscope.records import Policy
 from parityscope.study import examine_request
 from parityscope.testing.networks import write_network
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Runs
 
 _RNG = np.random.default_rng(6)
@@ -85,7 +86,7 @@ def _check(
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def known(tmp_path: Path) -> Examination:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
     )
@@ -93,27 +94,15 @@ def scene(tmp_path: Path) -> Scene:
     write_npz(tmp_path / "x.npz", {"x": np.ones(2, np.float32)})
     held = load_model(tmp_path / "model.onnx")
     inputs = load_inputs(held, tmp_path / "x.npz", spool=tmp_path)
-    from parityscope.arithmetic import FORMATS
-
-    return Scene(
-        model=held,
-        graph=held.graph(),
-        places=held.sites,
-        inputs=inputs,
-        candidate=parse_target("ort"),
-        declared="f32",
-        executed="",
-        storage=FORMATS["f32"],
-        verdict="beyond",
-        outputs=(),
-    )
+    case = Case(name="negated", model=held, inputs=inputs, policy=Policy(declared="f32"))
+    return replace(examination_of(case, "ort"), verdict="beyond")
 
 
 @pytest.fixture
-def tested(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
+def tested(known: Examination, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Diagnosis]:
     def run(*checks: Check, seconds: float = 1e9, clock: _Clock) -> Diagnosis:
         monkeypatch.setattr(diagnosis, "known_checks", lambda: {check.code: check for check in checks})
-        return diagnose_scene(scene, seconds=seconds, clock=clock)
+        return run_experiments(replace(known, end=clock() + seconds), clock=clock).diagnosis
 
     return run
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from examinations import empty_run
 from hardware import needs_bfloat16
 from parityscope.backends import backend_named
 from parityscope.checks import check_page, known_checks
 from parityscope.checks._common import explained_share
 from parityscope.checks._mixed import Distance
 from parityscope.checks.asking import ask_check
-from parityscope.records import ExecutedGraph, ExecutedLayer
+from parityscope.examination import Examination, Layers
+from parityscope.records import ExecutedGraph, ExecutedLayer, Policy, Target
+from parityscope.request import Request
 from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
@@ -55,14 +59,18 @@ def test_a_wish_that_was_not_honoured_is_found() -> None:
     from parityscope.checks.precision_not_honoured import CHECK
 
     layer = ExecutedLayer(name="a", layer_type="MatMul", nodes=("a",), precision="bf16")
-    scene = _scene(ExecutedGraph(layers=(layer,), requested="f16", executed="bf16"))
-    (proposal,) = ask_check(CHECK, scene)
+    known = _executing(ExecutedGraph(layers=(layer,), requested="f16", executed="bf16"))
+    (proposal,) = ask_check(CHECK, known)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"requested": "f16", "executed": "bf16"}
     assert (
-        list(ask_check(CHECK, replace(scene, executed_graph=ExecutedGraph(layers=(), requested="f16", executed="f16"))))
+        list(
+            ask_check(
+                CHECK, replace(known, run=empty_run(executed=ExecutedGraph(layers=(), requested="f16", executed="f16")))
+            )
+        )
         == []
     )
 
@@ -77,43 +85,34 @@ def test_a_node_that_fell_back_to_the_cpu_is_found() -> None:
     fallen = ExecutedLayer(name="f", layer_type="Sin", nodes=("f",), precision="f32", provider="CPUExecutionProvider")
     shape = ExecutedLayer(name="s", layer_type="Add", nodes=("s",), precision="int64", provider="CPUExecutionProvider")
     moved = ExecutedLayer(name="t", layer_type="Cast", nodes=("t",), precision="f32", provider="CPUExecutionProvider")
-    scene = _scene(ExecutedGraph(layers=(on_device, fallen, shape, moved), executed="f16"))
-    on_cuda = replace(scene, candidate=parse_target("ort?device=cuda"))
+    known = _executing(ExecutedGraph(layers=(on_device, fallen, shape, moved), executed="f16"))
+    on_cuda = replace(known, candidate=parse_target("ort?device=cuda"))
     (proposal,) = ask_check(CHECK, on_cuda)
     found = proposal.test().finding
     assert found is not None
     assert found.details == {"nodes": ["f"], "count": 1}
     assert "1 Sin" in found.claim
     assert "opset" in found.repairs[0].text
-    nothing = replace(on_cuda, executed_graph=ExecutedGraph(layers=(on_device, shape, moved)))
+    nothing = replace(on_cuda, run=empty_run(executed=ExecutedGraph(layers=(on_device, shape, moved))))
     assert list(ask_check(CHECK, nothing)) == []
-    assert list(ask_check(CHECK, replace(scene, candidate=parse_target("ort")))) == []
-    (alone,) = ask_check(CHECK, replace(on_cuda, executed_graph=ExecutedGraph(layers=(fallen, shape))))
+    assert list(ask_check(CHECK, replace(known, candidate=parse_target("ort")))) == []
+    (alone,) = ask_check(CHECK, replace(on_cuda, run=empty_run(executed=ExecutedGraph(layers=(fallen, shape)))))
     everything = alone.test().finding
     assert everything is not None
     assert "onnxruntime-gpu" in everything.repairs[0].text
 
 
-def _scene(executed: ExecutedGraph):  # noqa: ANN202 - a test's own helper
-    from types import SimpleNamespace
-
-    from parityscope.arithmetic import FORMATS
-    from parityscope.checks import Scene
-    from parityscope.records import Target
-
-    nothing = SimpleNamespace()
-    return Scene(
-        model=nothing,
-        graph=nothing,
-        places={},
-        inputs=nothing,
+def _executing(graph: ExecutedGraph) -> Examination:
+    nothing: Any = SimpleNamespace(policy=Policy(declared="f16"))
+    return Examination(
+        request=Request(model="m.onnx", candidate="openvino:f16"),
+        case=nothing,
+        reference=Target(backend="ort"),
         candidate=Target(backend="openvino", precision="f16"),
-        declared="f16",
         executed="bf16",
-        storage=FORMATS["bf16"],
+        computes="bf16",
         verdict="beyond",
-        outputs=(),
-        executed_graph=executed,
+        run=empty_run(executed=graph),
     )
 
 
@@ -141,12 +140,14 @@ def test_what_explains_a_third_is_no_part_of_the_claim(share: float, told: bool)
     )
     site = Site(tensor="a", node="layer", op_type="MatMul", index=0)
     suspect = Suspect(site=site, introduced=0.5, inherited=0.0, gain=1.0)
-    scene = replace(
-        _scene(ExecutedGraph(layers=())),
-        localization=Localization(suspects=(suspect,), method="severed", observed=1, windows=1),
+    nothing: Any = SimpleNamespace()
+    where = Localization(suspects=(suspect,), method="severed", observed=1, windows=1)
+    known = replace(
+        _executing(ExecutedGraph(layers=())),
+        layers=Layers(reference=nothing, candidate=nothing, pairing={}, statistics={}, localization=where, skipped=()),
         explanations={"a": Explanation(tensor="a", status="unexplained", rejected=(near,))},
     )
-    (proposal,) = ask_check(CHECK, scene)
+    (proposal,) = ask_check(CHECK, known)
     result = proposal.test()
     assert result.finding is not None
     assert ("another epsilon" in result.finding.claim) is told

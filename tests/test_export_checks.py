@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from examinations import examination_of
-from parityscope.arithmetic import FORMATS
-from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks import Example, Scene, known_checks
+from parityscope.checks import Example, known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.records import Policy
 from parityscope.study._bench import open_bench
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.checks import Run
+    from parityscope.bench import Run
     from parityscope.records import Finding
 
 EVAL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,4] x) => (float[8,4] y) {
@@ -93,7 +91,8 @@ class Desk:
         names = dict(
             zip(("torch?module=net.py:make", "torch?mode=batch-statistics&module=net.py:make"), modes, strict=False)
         )
-        with open_bench(examination_of(case, "ort")) as bench:
+        known = replace(examination_of(case, "ort"), verdict="beyond")
+        with open_bench(known) as bench:
             origin = {name: self.runner(text, constants) for name, text in names.items()}
             network = next(iter(origin.values()))
             given = replace(
@@ -103,20 +102,7 @@ class Desk:
                 outputs=network,
                 reference=lambda index: network(bench.inputs(index)),
             )
-            scene = Scene(
-                model=model,
-                graph=model.graph(),
-                places=model.sites,
-                inputs=inputs,
-                candidate=parse_target("ort"),
-                declared="f32",
-                executed="",
-                storage=FORMATS["f32"],
-                verdict="beyond",
-                outputs=(),
-                bench=given,
-            )
-            results = [proposal.test() for proposal in ask_check(known_checks()[code], scene)]
+            results = [proposal.test() for proposal in ask_check(known_checks()[code], replace(known, bench=given))]
         return [result.finding for result in results if result.finding is not None]
 
     def runner(self, text: str, constants: Mapping[str, np.ndarray]) -> Run:

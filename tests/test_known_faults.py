@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,15 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
+from examinations import empty_run
 from parityscope.arithmetic import FORMATS
-from parityscope.checks import Scene, known_checks
+from parityscope.checks import known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.checks.known_fault import CHECK
+from parityscope.examination import Examination
 from parityscope.known_faults import RUNTIMES, every_fault, faults_of, numbers_of
-from parityscope.records import Target
+from parityscope.records import Policy, Target
+from parityscope.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,20 +36,19 @@ PRODUCT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float
 
 def told(text: str, candidate: Mapping[str, str], precision: str = "f32") -> list[dict[str, Any]]:
     """What the check tells of a network whose candidate says so of itself."""
-    nothing: Any = SimpleNamespace()
-    scene = Scene(
-        model=nothing,
-        graph=ir.from_proto(parser.parse_model(text)),
-        places={},
-        inputs=nothing,
-        candidate=Target(backend="saved", precision=precision),
-        declared=precision,
-        executed="",
-        storage=FORMATS["f32"],
+    graph = ir.from_proto(parser.parse_model(text))
+    model = SimpleNamespace(shared_graph=lambda: graph, sites={})
+    case: Any = SimpleNamespace(model=model, policy=Policy(declared=precision))
+    side = Target(backend="saved", precision=precision)
+    known = Examination(
+        request=Request(model="m.onnx", candidate="saved"),
+        case=case,
+        reference=side,
+        candidate=side,
         verdict="beyond",
-        outputs=(),
+        run=empty_run(environments=({}, candidate)),
     )
-    found = [one.test().finding for one in ask_check(CHECK, replace(scene, environments=({}, dict(candidate))))]
+    found = [one.test().finding for one in ask_check(CHECK, known)]
     assert all(one is not None and one.role == "information" and one.repairs for one in found)
     return [dict(one.details) for one in found if one is not None]
 

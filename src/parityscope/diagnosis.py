@@ -1,6 +1,6 @@
 """Chooses, runs and ranks the experiments -> Diagnosis.
 
-Every check proposes experiments for the scene. What needs no run comes first, then what runs the reference, then what runs
+Every check proposes experiments for what is known. What needs no run comes first, then what runs the reference, then what runs
 the candidate, then what builds or starts it in another way; within each the cheapest first. An outcome changes that order:
 once a claim explains all of the error, the experiments that would explain it in another way come last. Once a function of
 one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
@@ -18,17 +18,17 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.checks import known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.errors import ParityError
 from parityscope.records import ROLES, Diagnosis, Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
-    from parityscope.checks import Correction, Scene
+    from parityscope.checks import Correction
     from parityscope.checks.asking import Nearest, Proposal, TestResult
+    from parityscope.examination import Examination
     from parityscope.records import Evidence, Experiment, Finding
 
 __all__ = [
@@ -38,9 +38,8 @@ __all__ = [
     "Tested",
     "TimeSpentError",
     "claim_of",
-    "diagnose_scene",
-    "examine_scene",
     "identity_of",
+    "run_experiments",
 ]
 
 SPENT = "the time budget is spent"
@@ -87,46 +86,25 @@ class Tested:
     nearest: tuple[Nearest, ...] = ()
 
 
-def diagnose_scene(
-    scene: Scene,
-    *,
-    seconds: float = float("inf"),
-    clock: Callable[[], float] = time.monotonic,
-    progress: Progress = ignore_progress,
-) -> Diagnosis:
-    """Runs every check's experiments on `scene`, cheap ones first, until `seconds` are spent."""
-    return examine_scene(scene, seconds=seconds, clock=clock, progress=progress).diagnosis
+def run_experiments(known: Examination, *, clock: Callable[[], float] = time.monotonic) -> Tested:
+    """Runs every check's experiments, cheap ones first, until it is `known.end` on the clock.
 
-
-def examine_scene(
-    scene: Scene,
-    *,
-    seconds: float = float("inf"),
-    clock: Callable[[], float] = time.monotonic,
-    progress: Progress = ignore_progress,
-    number: int = 1,
-    only: Collection[str] | None = None,
-    thorough: bool = False,
-) -> Tested:
-    """As `diagnose_scene`, with what is needed to go on; `number` is the round of the search for several causes.
-
-    With `only` just the experiments of these identities are run, and nothing is said of the others. `thorough` runs them all,
-    whatever is proved.
+    With `known.only` just the experiments of these identities are run, and nothing is said of the others. A request that is
+    thorough runs them all, whatever is proved.
     """
-    proposals, skipped = _list_proposals(scene, number, only)
-    end = clock() + seconds
+    proposals, skipped = _list_proposals(known)
     supported: list[Finding] = []
     refuted: list[Evidence] = []
     corrections: dict[str, Correction] = {}
     nearest: list[Nearest] = []
     queue, total, explained = list(proposals), len(proposals), ""  # the check that explained all
-    if scene.proved:
+    if known.proof is not None:
         queue.sort(key=lambda one: one.experiment.check != _FILE)
     while queue:
         proposal = queue.pop(0)
-        progress("testing causes", total - len(queue) - 1, total)
+        known.progress("testing causes", total - len(queue) - 1, total)
         name = f"experiment {proposal.experiment.identity}: {proposal.experiment.claim}"
-        if clock() > end:
+        if clock() > known.end:
             skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
             continue
         if explained not in {"", proposal.experiment.check} and proposal.experiment.cost_s >= _COSTLY_S:
@@ -140,15 +118,15 @@ def examine_scene(
             if result.nearest is not None:
                 nearest.append(result.nearest)
             continue
-        supported += [_give_role(one, scene) for one in (result.finding, *result.further)]
+        supported += [_give_role(one, known) for one in (result.finding, *result.further)]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
         if result.finding.role == "cause" and _explained_share(result.finding) >= _ALL:
             explained = proposal.experiment.check
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
-            if only is None and not thorough:
-                queue = _remaining_rivals(scene, result.finding, queue, skipped)
-    progress("testing causes", total, total)
+            if known.only is None and not known.request.thorough:
+                queue = _remaining_rivals(known, result.finding, queue, skipped)
+    known.progress("testing causes", total, total)
     findings = sorted(_after_variation(_without_repeats(supported)), key=_rank_of_finding)
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
     return Tested(
@@ -156,52 +134,54 @@ def examine_scene(
             findings=tuple(findings),
             refuted=tuple(refuted),
             skipped=tuple(skipped),
-            unexplained=scene.localization.unexplained if scene.localization else None,
+            unexplained=known.localization.unexplained if known.localization else None,
         ),
         corrections=corrections,
         nearest=tuple(nearest),
     )
 
 
-def _is_inside_layer(scene: Scene, finding: Finding) -> bool:
+def _is_inside_layer(known: Examination, finding: Finding) -> bool:
     """Whether a finding is of what one layer computes that neither reads the model's inputs nor gives its outputs."""
     if finding.site is None or finding.code not in DESCRIBE or not finding.code.startswith(_OF_LAYERS):
         return False
-    places = {name: site.node for name, site in scene.places.items()}
-    inputs = {value.name for value in scene.model.inputs}
-    suspects = scene.localization.suspects if scene.localization else ()
+    places = {name: site.node for name, site in known.places.items()}
+    inputs = {value.name for value in known.model.inputs}
+    suspects = known.localization.suspects if known.localization else ()
     region = next((one.region for one in suspects if one.site.tensor == finding.site.tensor), ())
     reading = {
         places.get(str(output.name), "")
-        for node in scene.graph.graph
+        for node in known.graph.graph
         if any(value is not None and value.name in inputs for value in node.inputs)
         for output in node.outputs
     }
-    last = {places.get(value.name, "") for value in scene.model.outputs}
+    last = {places.get(value.name, "") for value in known.model.outputs}
     return not (reading | last) & {finding.site.node, *region}
 
 
-def _remaining_rivals(scene: Scene, finding: Finding, queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+def _remaining_rivals(
+    known: Examination, finding: Finding, queue: list[Proposal], skipped: list[Skip]
+) -> list[Proposal]:
     """The experiments that can still change what is said, now that a finding explains everything, and those that cost nothing.
 
     Those of the same check tell its other parts.
     """
-    if scene.proved:
+    if known.proof is not None:
         kept = [
             one for one in queue if _stage_of_experiment(one.experiment) == 0 or one.experiment.check == finding.code
         ]
-        proved = scene.proved
+        proved = known.proof.reason
     elif finding.code == _FILE:
         kept = [one for one in queue if _stage_of_experiment(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
-    elif finding.code == _BY_SIZE and finding.details.get("grade") in {scene.executed, scene.candidate.precision}:
+    elif finding.code == _BY_SIZE and finding.details.get("grade") in {known.executed, known.candidate.precision}:
         kept = [
             one
             for one in queue
             if _stage_of_experiment(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)
         ]
         proved = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
-    elif _is_inside_layer(scene, finding):
+    elif _is_inside_layer(known, finding):
         kept = [
             one
             for one in queue
@@ -227,16 +207,16 @@ def claim_of(finding: Finding) -> tuple[str, str]:
     return finding.code, str(finding.details.get("parameter", finding.claim))
 
 
-def _list_proposals(scene: Scene, number: int, only: Collection[str] | None) -> tuple[list[Proposal], list[Skip]]:
+def _list_proposals(known: Examination) -> tuple[list[Proposal], list[Skip]]:
     """What is to be run, in order. Identities are given in the order in which a check proposes."""
     found: list[Proposal] = []
     skipped: list[Skip] = []
     for code, check in known_checks().items():
-        if only is not None and not any(identity.startswith(f"{code}-") for identity in only):
+        if known.only is not None and not any(identity.startswith(f"{code}-") for identity in known.only):
             continue
         try:
-            asked = list(ask_check(check, scene, number=number))
-            found += [one for one in asked if only is None or one.experiment.identity in only]
+            asked = list(ask_check(check, known))
+            found += [one for one in asked if known.only is None or one.experiment.identity in known.only]
         except TimeSpentError:
             skipped.append(Skip(what=f"check {code}", reason=SPENT, fix="raise --time", asked=True))
         except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
@@ -272,7 +252,7 @@ def _skip_of_broken_check(what: str, error: Exception) -> Skip:
     )
 
 
-def _give_role(finding: Finding, scene: Scene) -> Finding:
+def _give_role(finding: Finding, known: Examination) -> Finding:
     """The role that the explained share allows; nothing is a cause of what is within."""
     role = finding.role
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
@@ -282,7 +262,7 @@ def _give_role(finding: Finding, scene: Scene) -> Finding:
         role = "contributing"
     if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES:
         role = "information"
-    if scene.verdict == "within":
+    if known.verdict == "within":
         role = "information"
     return replace(finding, role=role)
 

@@ -13,15 +13,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends import is_recording
+from parityscope.backends.machine import machine_facts
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.records import Diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
+    import onnx_ir as ir
 
-    from parityscope.case import Case, Inputs
+    from parityscope.arithmetic import Format
+    from parityscope.bench import Bench, Lab
+    from parityscope.case import Case, Inputs, Model
+    from parityscope.case.own import OwnInputs
     from parityscope.comparison import Statistics
     from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import Parts
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from parityscope.explanation import Explanation
     from parityscope.hypotheses.from_other_graph import Compared
     from parityscope.localization.calls import Growth
-    from parityscope.records import ExecutedGraph, Localization, Pair, Skip, Target, Verdict
+    from parityscope.records import ExecutedGraph, Localization, Pair, Policy, Site, Skip, Target, Verdict
     from parityscope.request import Request
     from parityscope.trace import Trace
 
@@ -169,6 +175,11 @@ class Examination:
     tensors in, as far as is known. `answers` is what a bench was asked, `proof` where all of the error is made, if that is
     proved before layers are looked at. `end` is when the time for experiments is spent, on `time.monotonic`'s clock.
 
+    `explanations` say of the leading suspects which arithmetic or which other function their introduced error is, by tensor.
+    While checks are asked, `lab` is there where tensors were captured, and `bench` where the verdict is beyond; `twice` gives the
+    outputs of the reference and of the model without any optimizer on the first sample, where the sides agree and may share one.
+    `number` counts the rounds of a search for several causes, of which each later one looks at a copy.
+
     `unjudged` was not done and the verdict cannot do without, `skipped` is all else that was not run, paired or judged.
     `timings` are in seconds by stage, from `started` on, on `time.perf_counter`'s clock.
     """
@@ -202,6 +213,10 @@ class Examination:
     real: Inputs | None = None
     end: float = math.inf
     explanations: Mapping[str, Explanation] = field(default_factory=_empty_mapping)
+    lab: Lab | None = None
+    bench: Bench | None = None
+    twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
+    number: int = 1
     triangles: Mapping[str, Triangle] = field(default_factory=_empty_mapping)
     diagnosis: Diagnosis = field(default_factory=lambda: Diagnosis(findings=()))
     sequence: CauseSequence | None = None
@@ -222,6 +237,76 @@ class Examination:
             raise ValueError("the outputs were not compared yet")
         return self.run
 
+    @property
+    def model(self) -> Model:
+        """The reference's model."""
+        return self.case.model
+
+    @property
+    def graph(self) -> ir.Model:
+        """The reference's graph, to be read only."""
+        return self.case.model.shared_graph()
+
+    @property
+    def places(self) -> Mapping[str, Site]:
+        """Where each tensor of the reference's graph is computed."""
+        return self.case.model.sites
+
+    @property
+    def inputs(self) -> Inputs:
+        """The samples."""
+        return self.case.inputs
+
+    @property
+    def policy(self) -> Policy:
+        """What the verdict is made by."""
+        return self.case.policy
+
+    @property
+    def own(self) -> OwnInputs | None:
+        """What the deployment gave its model for the same samples, where that was recorded."""
+        return self.case.own
+
+    @property
+    def declared(self) -> str:
+        """The arithmetic that the candidate says it computes in."""
+        return self.case.policy.declared
+
+    @property
+    def storage(self) -> Format:
+        """The format whose range the candidate's tensors have, as far as is known."""
+        from parityscope.arithmetic import FORMATS
+
+        return FORMATS.get(self.computes, FORMATS["f32"])
+
+    @property
+    def localization(self) -> Localization | None:
+        """Where the error begins, if layers were looked at."""
+        return self.layers.localization if self.layers else None
+
+    @property
+    def disturbance(self) -> float:
+        """How far observing the layers moved the outputs."""
+        return self.layers.localization.disturbance if self.layers else 0.0
+
+    @property
+    def executed_graph(self) -> ExecutedGraph | None:
+        """The graph that the candidate was seen to execute."""
+        return self.run.executed if self.run else None
+
+    @property
+    def environments(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What the reference's and the candidate's runtimes said of themselves, with the facts of this machine."""
+        run = self.compared
+        return _facts_of_side(self.reference, run.reference_environment), _facts_of_side(
+            self.candidate, run.candidate_environment
+        )
+
+    def declaring(self, arithmetic: str) -> Examination:
+        """The same, had the candidate said that it computes in this arithmetic, and nothing been seen of it."""
+        policy = replace(self.case.policy, declared=arithmetic)
+        return replace(self, case=replace(self.case, policy=policy), executed="")
+
     def skipping(self, *skips: Skip) -> Examination:
         """The same, with what was not done."""
         return replace(self, skipped=(*self.skipped, *skips))
@@ -230,3 +315,12 @@ class Examination:
         """The same, with the time since the stage before as that of `stage`, in seconds."""
         seconds = time.perf_counter() - self.started - sum(self.timings.values())
         return replace(self, timings={**self.timings, stage: seconds})
+
+
+def _facts_of_side(target: Target, told: Mapping[str, str]) -> dict[str, str]:
+    """What a side tells of itself, with the facts of this machine unless it is a recording."""
+    if is_recording(target):
+        return dict(told)
+    here = machine_facts()
+    # A runtime may call the same processor by another name.
+    return {**here, **told, "cpu": here["cpu"]}

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._environment import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends._matching import match_recordings
+from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.case.conformance import settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
 from parityscope.case.formats.exported import open_exported

@@ -1,10 +1,10 @@
 """What is known -> claims; their tests -> what they showed: one hypothesis per file.
 
 A check is a value of plain functions (the last line of its file). `propose` names what it wants to know as its parameters:
-fields of the `Scene`, `suspects` (the leading ones) or the whole `scene`; it is not asked where one of them is not known, unless
-that parameter has a default. It gives claims, each with its prediction written down and a `test` that gives what it `Shown`.
-The engine (asking.py, diagnosis.py) runs cheap and decisive ones first, and writes experiments, evidence and findings under the
-check's code and title. A check's module docstring is its page in the documentation: `parityscope explain RNG001` prints it.
+what an `Examination` tells, `suspects` (the leading ones) or the whole of it (`known`); it is not asked where one of them is not
+known, unless that parameter has a default. It gives claims, each with its prediction written down and a `test` that gives what
+it `Shown`. The engine (asking.py, diagnosis.py) runs cheap and decisive ones first, and writes experiments, evidence and findings
+under the check's code and title. A check's module docstring is its page: `parityscope explain RNG001` prints it.
 """
 
 from __future__ import annotations
@@ -16,56 +16,32 @@ from typing import TYPE_CHECKING, Any
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.arithmetic import Format
-    from parityscope.case import Inputs, Model
-    from parityscope.case.own import OwnInputs
-    from parityscope.explanation import Explanation
-    from parityscope.hypotheses.from_other_graph import Compared
-    from parityscope.localization.calls import Growth
-    from parityscope.records import (
-        Budget,
-        ExecutedGraph,
-        Localization,
-        Outcome,
-        Pair,
-        Policy,
-        Role,
-        Runs,
-        Site,
-        Target,
-        Verdict,
-    )
+    from parityscope.records import Budget, Outcome, Role, Runs, Site
 
     # A repair that is offered: its name, what it says, and a command where one exists.
     Offer = tuple[str, str] | tuple[str, str, str]
-    # Inputs by name -> outputs by the reference's names.
-    Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     # (place of a sample, its inputs, those of the sample before) -> its inputs as a deployment's model saw them.
     Put = Callable[[int, Mapping[str, np.ndarray], Mapping[str, np.ndarray] | None], Mapping[str, np.ndarray]]
     # (the reference's outputs, the candidate's) -> the candidate's put right.
     Right = Callable[[Mapping[str, np.ndarray], Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 __all__ = [
-    "Bench",
     "Check",
     "Claim",
     "Correction",
     "Example",
-    "Lab",
     "NearMiss",
     "Prediction",
-    "Scene",
     "Shown",
     "check_page",
     "known_checks",
 ]
 
-_NO_FACTS: Mapping[str, str] = MappingProxyType({})
 _NO_DETAILS: Mapping[str, Any] = MappingProxyType({})
 
 # What outside checks of an older form import -> what they write now (plugins.py tells them).
@@ -73,120 +49,12 @@ _NOW = (
     "propose Claim(words, predicts, test, site), whose test gives Shown(because, share, correction): "
     "`parityscope new check NAME` writes one"
 )
-FORMER: Mapping[str, str] = MappingProxyType(dict.fromkeys(("Nearest", "Proposal", "Result"), _NOW))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lab:
-    """What a check may run; each call is one experiment on one sample of the reference's graph.
-
-    `reference` and `candidate` give a tensor's two values. `replay(tensor, constants)` gives f(c_in): what the
-    reference arithmetic makes of `tensor` from the candidate's own inputs, with the named constants (initializers
-    or outputs of Constant nodes) replaced first; with none it is the plain severed replay. `forward(tensor, constants)`
-    is the reference from its own inputs with only those constants replaced.
-    """
-
-    reference: Callable[[str], np.ndarray]
-    candidate: Callable[[str], np.ndarray]
-    replay: Callable[[str, Mapping[str, np.ndarray]], np.ndarray]
-    forward: Callable[[str, Mapping[str, np.ndarray]], np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """What a check may run where only outputs can be had: the reference on changed inputs, one run each.
-
-    `outputs(inputs)` gives the reference's outputs on the given inputs; it raises ParityError where the model refuses
-    them. `samples` are the places of the first few samples in the data set, in their order; `inputs(i)`, `reference(i)` and
-    `candidate(i)` are the input and both sides' outputs of sample i, all by the reference's names. The candidate may lack
-    an output or give it in another shape.
-
-    `answers(inputs)` gives the candidate's outputs on other inputs; None where it is a recording. `peers` are other ways to
-    run the model that ought to agree with the reference, and `switched` the candidate with one switch thrown, by target:
-    each gives outputs on any inputs. All raise ParityError where a side cannot run. `given(i)` are the outputs that the
-    verdict was made with where those are a recording's, which `reference(i)` are not; None otherwise.
-
-    `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32) first, then in its
-    other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
-
-    `honest` gives what an honest deployment of the declared arithmetic would, on any inputs.
-
-    `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
-    was cut off goes on where it was.
-
-    `graphs()` compares the candidate's own file with the reference's, once; None where it has none.
-
-    `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
-    names; None where nothing can be asked of it.
-    """
-
-    outputs: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
-    samples: tuple[int, ...]
-    inputs: Callable[[int], Mapping[str, np.ndarray]]
-    reference: Callable[[int], Mapping[str, np.ndarray]]
-    candidate: Callable[[int], Mapping[str, np.ndarray]]
-    answers: Run | None = None
-    peers: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
-    switched: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
-    given: Callable[[int], Mapping[str, np.ndarray]] | None = None
-    origin: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
-    converted: Run | None = None
-    honest: Run | None = None
-    watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
-    kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
-    graphs: Callable[[], Compared] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What is known when the checks are asked: plain facts, the `lab` where tensors were captured, and the `bench`.
-
-    The `bench` is there when the verdict is beyond.
-
-    `declared` is the arithmetic that the candidate says it computes in, `executed` the format that it was seen to
-    execute ("" when nobody can see), `storage` the format whose range its tensors have as far as is known.
-    `tensors` holds the compared tensors by name; `graph` is the reference's, to be read only. `explanations` says of the
-    leading suspects which arithmetic or which other function their introduced error is, by tensor.
-
-    `spread` is how far two runs of the candidate on one sample are apart, `changing` the part of the squared error (0 to 1)
-    that differs from run to run.
-
-    `policy` is what the verdict was made by (None: nothing is known of it), `environments` what the reference's and the
-    candidate's runtimes said of themselves, `real` real samples to hold the inputs against, where the user gave some.
-    `sequence` is how the error grew over repeated calls, where both sides were called so. `own` is what the deployment
-    gave its model for the same samples, where that was recorded. `proved` says what makes all of the error, if that was proved
-    before layers were looked at. `twice` gives the outputs of the reference and of the model
-    without any optimizer on the first sample, where the sides agree and may share one; it raises ParityError as `bench` does.
-    `number` counts the rounds of a search for several causes, of which each later one looks at a copy.
-    """
-
-    model: Model
-    graph: ir.Model
-    places: Mapping[str, Site]
-    inputs: Inputs
-    candidate: Target
-    declared: str
-    executed: str
-    storage: Format
-    verdict: Verdict
-    outputs: tuple[Pair, ...]
-    tensors: Mapping[str, Pair] = field(default_factory=lambda: MappingProxyType({}))
-    localization: Localization | None = None
-    explanations: Mapping[str, Explanation] = field(default_factory=lambda: MappingProxyType({}))
-    executed_graph: ExecutedGraph | None = None
-    spread: float = 0.0
-    changing: float = 0.0
-    disturbance: float = 0.0
-    lab: Lab | None = None
-    bench: Bench | None = None
-    policy: Policy | None = None
-    environments: tuple[Mapping[str, str], Mapping[str, str]] = (_NO_FACTS, _NO_FACTS)
-    real: Inputs | None = None
-    sequence: Growth | None = None
-    own: OwnInputs | None = None
-    proved: str = ""
-    twice: Callable[[], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]] | None = None
-    number: int = 1
+_ELSEWHERE = (
+    "import Bench and Lab from parityscope.bench; what is known is parityscope.examination.Examination (`known`)"
+)
+FORMER: Mapping[str, str] = MappingProxyType(
+    dict.fromkeys(("Nearest", "Proposal", "Result"), _NOW) | dict.fromkeys(("Bench", "Lab", "Scene"), _ELSEWHERE)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

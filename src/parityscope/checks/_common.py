@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import Suspect
 
 __all__ = [
@@ -46,17 +46,17 @@ class RegionConstant:
     role: str
 
 
-def leading_suspects(scene: Scene) -> list[Suspect]:
+def leading_suspects(known: Examination) -> list[Suspect]:
     """The suspects worth an experiment, worst first."""
     from parityscope.localization import leading_suspects  # comparing outputs needs no library of graphs
 
-    return leading_suspects(scene.localization)
+    return leading_suspects(known.localization)
 
 
-def constants_of(scene: Scene, nodes: Container[str], *, most: float = math.inf) -> Iterator[RegionConstant]:
+def constants_of(known: Examination, nodes: Container[str], *, most: float = math.inf) -> Iterator[RegionConstant]:
     """The float constants of at most so many elements that the nodes of these names read."""
     index = -1
-    for node in scene.graph.graph:
+    for node in known.graph.graph:
         if node.op_type == "Constant":
             continue
         index += 1  # as in case.graph: Constant nodes do not count

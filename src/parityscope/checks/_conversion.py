@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
 __all__ = ["misfit_by_sample", "worst_misfit"]
 
 
 def misfit_by_sample(
-    scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]
+    known: Examination, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]
 ) -> dict[int, Misfit]:
     """The misfit of `second` to `first` on every sample; `bench.reference` and `bench.candidate` will do as sides."""
     return {
-        index: measure_misfit(scene, _run_on_sample(bench, first, index), _run_on_sample(bench, second, index))
+        index: measure_misfit(known, _run_on_sample(bench, first, index), _run_on_sample(bench, second, index))
         for index in bench.samples
     }
 
 
-def worst_misfit(scene: Scene, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Misfit:
+def worst_misfit(known: Examination, bench: Bench, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Misfit:
     """The largest misfit of any sample."""
-    return max(misfit_by_sample(scene, bench, first, second).values(), key=lambda one: one.over)
+    return max(misfit_by_sample(known, bench, first, second).values(), key=lambda one: one.over)
 
 
 def _run_on_sample(bench: Bench, run: Callable[[Any], Any], index: int) -> Mapping[str, np.ndarray]:

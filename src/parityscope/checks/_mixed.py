@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from parityscope.arithmetic.islands import Island
     from parityscope.backends._ort_running import Run
+    from parityscope.bench import Bench
     from parityscope.case import Model
-    from parityscope.checks import Bench, Scene
+    from parityscope.examination import Examination
 
 __all__ = ["Distance", "MixedFile", "finite_distance"]
 
@@ -41,9 +42,9 @@ class Distance:
 class MixedFile:
     """Simulations of the mixed file, held against the candidate on the samples of the bench."""
 
-    def __init__(self, scene: Scene, bench: Bench, model: Model) -> None:
-        self.scene, self.bench, self.model = scene, bench, model
-        ours, theirs = [value.name for value in model.outputs], [value.name for value in scene.model.outputs]
+    def __init__(self, known: Examination, bench: Bench, model: Model) -> None:
+        self.known, self.bench, self.model = known, bench, model
+        ours, theirs = [value.name for value in model.outputs], [value.name for value in known.model.outputs]
         self.named = dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {name: name for name in ours}
 
     def run(self, ignored: Sequence[Island], tensors: Sequence[str] = ()) -> Run:
@@ -80,9 +81,9 @@ class MixedFile:
 
     def _limit_of_output(self, output: str) -> float:
         """What rounding to halves may do to an output, whatever was declared: the file's own types are halves."""
-        expected = next((pair.expected for pair in self.scene.outputs if pair.site.tensor == output), {})
-        known = [expected[name] * margin_of(name) for name in ("f32", "f16", "bf16") if name in expected]
-        return max([*known, margin_of("f32") * FLOAT32_ROUNDING])
+        expected = next((pair.expected for pair in self.known.outputs if pair.site.tensor == output), {})
+        errors = [expected[name] * margin_of(name) for name in ("f32", "f16", "bf16") if name in expected]
+        return max([*errors, margin_of("f32") * FLOAT32_ROUNDING])
 
 
 def finite_distance(expected: np.ndarray, found: np.ndarray) -> float:

@@ -18,7 +18,8 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -28,7 +29,7 @@ _PAIRS = 6  # of data that are tried: a table of two rows refuses token numbers,
 _TOLD_APART = 10.0  # how much nearer an answer is to its own place than to the next
 
 
-def probed_order(scene: Scene, bench: Bench, groups: Sequence[Sequence[str]], index: int) -> dict[str, str]:
+def probed_order(known: Examination, bench: Bench, groups: Sequence[Sequence[str]], index: int) -> dict[str, str]:
     """Place -> the input whose data the candidate has there, for the places that are not their own.
 
     Empty if the candidate cannot be run, if it is right, or if two places cannot be told apart.
@@ -41,7 +42,7 @@ def probed_order(scene: Scene, bench: Bench, groups: Sequence[Sequence[str]], in
         alike.update(dict.fromkeys(group, arrays[group[0]]))
     found: dict[str, str] = {}
     for group in groups:
-        placed = _place_by_runs(scene, bench, arrays, alike, group)
+        placed = _place_by_runs(known, bench, arrays, alike, group)
         if placed is None:
             return {}
         found.update(placed)
@@ -49,7 +50,7 @@ def probed_order(scene: Scene, bench: Bench, groups: Sequence[Sequence[str]], in
 
 
 def _place_by_runs(
-    scene: Scene, bench: Bench, arrays: Arrays, alike: Mapping[str, np.ndarray], group: Sequence[str]
+    known: Examination, bench: Bench, arrays: Arrays, alike: Mapping[str, np.ndarray], group: Sequence[str]
 ) -> dict[str, str] | None:
     pairs = [
         (base, other)
@@ -66,7 +67,7 @@ def _place_by_runs(
         found = {}
         for name, answer in candidate.items():
             errors = {
-                place: measure_misfit(scene, outputs, answer, coarser=True) for place, outputs in reference.items()
+                place: measure_misfit(known, outputs, answer, coarser=True) for place, outputs in reference.items()
             }
             nearest, *others = sorted(errors, key=lambda place: errors[place].error)
             clear = all(errors[place].error > _TOLD_APART * errors[nearest].error for place in others)

@@ -12,7 +12,7 @@ from parityscope.comparison.distance import distance_between
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.checks import Bench
+    from parityscope.bench import Bench
 
 __all__ = ["Remains", "remains_by_sample", "remains_of"]
 

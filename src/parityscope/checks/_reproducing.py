@@ -21,7 +21,8 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -94,31 +95,31 @@ class Misfit:
         return max(0.0, 1.0 - (self.error / before.error) ** 2) if before.error > 0 else 0.0
 
 
-def limit_of(scene: Scene, output: str, *, coarser: bool = False) -> float:
+def limit_of(known: Examination, output: str, *, coarser: bool = False) -> float:
     """The relative L2 error of one output that the declared or executed arithmetic explains, on changed inputs too.
 
     With `coarser`, the error of any arithmetic that was predicted.
     """
-    expected = next((pair.expected for pair in scene.outputs if pair.site.tensor == output), {})
-    last = max(ORDER.index(name) if name in ORDER else 0 for name in (scene.declared, scene.executed))
+    expected = next((pair.expected for pair in known.outputs if pair.site.tensor == output), {})
+    last = max(ORDER.index(name) if name in ORDER else 0 for name in (known.declared, known.executed))
     formats = ORDER if coarser else ORDER[: last + 1]
     allowed = [expected[name] * margin_of(name) for name in formats if name in expected]
     return _CHANGED * max([*allowed, margin_of("f32") * FLOAT32_ROUNDING])
 
 
-def measure_misfit(scene: Scene, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
+def measure_misfit(known: Examination, outputs: Arrays, candidate: Arrays, *, coarser: bool = False) -> Misfit:
     """The misfit of `outputs` to the candidate's, over all outputs that both have."""
     worst = Misfit(error=math.inf, over=math.inf)
     shared = [name for name in outputs if name in candidate]
-    candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
+    candidate = make_aligner(known.policy.matched if known.policy else ())(outputs, candidate)
     if shared:
         errors = {name: distance_between(outputs[name], candidate[name]) for name in shared}
-        over = max(error / limit_of(scene, name, coarser=coarser) for name, error in errors.items())
+        over = max(error / limit_of(known, name, coarser=coarser) for name, error in errors.items())
         worst = Misfit(error=max(errors.values()), over=over)
     return worst
 
 
-def bad_samples(scene: Scene, bench: Bench) -> list[int]:
+def bad_samples(known: Examination, bench: Bench) -> list[int]:
     """The samples whose outputs are wrong; none if all of them together tell too little to judge a hypothesis by.
 
     A sample tells nothing if nonsense in the place of its inputs reproduces the candidate too: a network whose normalization
@@ -126,20 +127,20 @@ def bad_samples(scene: Scene, bench: Bench) -> list[int]:
     """
     told = {
         index: 0.0
-        if nonsense_fits(scene, bench, index)
-        else _bits_told(scene, bench.reference(index), bench.candidate(index))
+        if nonsense_fits(known, bench, index)
+        else _bits_told(known, bench.reference(index), bench.candidate(index))
         for index in bench.samples
     }
     return [index for index, bits in told.items() if bits > 0] if sum(told.values()) >= _ENOUGH_BITS else []
 
 
-def wrong_samples(scene: Scene, bench: Bench) -> list[int]:
+def wrong_samples(known: Examination, bench: Bench) -> list[int]:
     """The samples whose outputs are wrong and not the same everywhere, whatever they tell."""
     found = []
     for index in bench.samples:
         reference, candidate = bench.reference(index), bench.candidate(index)
         # As `_bits_told`, which counts only what is beyond the limit and not constant.
-        if _bits_told(scene, reference, candidate) > 0:
+        if _bits_told(known, reference, candidate) > 0:
             found.append(index)
     return found
 
@@ -170,10 +171,10 @@ def grain_of(array: np.ndarray) -> float:
     return FLOAT32_ROUNDING * float(sizes.min() / np.linalg.norm(sizes)) if sizes.size else FLOAT32_ROUNDING
 
 
-def nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
+def nonsense_fits(known: Examination, bench: Bench, index: int) -> bool:
     """Whether inputs far beyond anything real reproduce what is wrong with a sample: then it tells nothing of its inputs."""
     candidate = bench.candidate(index)
-    before = measure_misfit(scene, bench.reference(index), candidate)
+    before = measure_misfit(known, bench.reference(index), candidate)
     for size in _NONSENSE:
         noise = np.random.default_rng(_SEED)
         with np.errstate(over="ignore"):  # infinity is as good a nonsense in float16
@@ -182,7 +183,7 @@ def nonsense_fits(scene: Scene, bench: Bench, index: int) -> bool:
                 for name, array in bench.inputs(index).items()
             }
         found = changed_run(bench, nonsense, index)
-        if found is not None and measure_misfit(scene, found, candidate).explains(before):
+        if found is not None and measure_misfit(known, found, candidate).explains(before):
             return True
     return False
 
@@ -214,7 +215,7 @@ def are_same_arrays(first: Arrays, second: Arrays) -> bool:
     return all(np.array_equal(array, second[name], equal_nan=array.dtype.kind in "fc") for name, array in first.items())
 
 
-def _bits_told(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
+def _bits_told(known: Examination, reference: Arrays, candidate: Arrays) -> float:
     """What a match with the candidate's wrong outputs would tell: -log2 of the chance that it comes about by itself.
 
     A vector of n wrong floats at a distance e is within a limit l of another one by chance with (l / e)^n, a ball in a ball;
@@ -225,7 +226,7 @@ def _bits_told(scene: Scene, reference: Arrays, candidate: Arrays) -> float:
         found = candidate.get(name)
         if found is None or found.shape != expected.shape or found.size == 0:
             continue
-        limit = limit_of(scene, name)
+        limit = limit_of(known, name)
         error = distance_between(expected, found)
         # The same value everywhere fits whatever makes the network dead, and NaN whatever breaks it.
         finite = np.isfinite(found) if found.dtype.kind == "f" else np.ones(found.shape, bool)

@@ -18,8 +18,9 @@ from parityscope.comparison.distance import distance_between
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
     from parityscope.checks._reproducing import Misfit
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
     Run = Callable[[Arrays], Mapping[str, np.ndarray]]
@@ -49,22 +50,22 @@ class Uneven:
     error: float
 
 
-def find_repeated_rows(scene: Scene, bench: Bench, rows: int) -> tuple[int, Misfit] | None:
+def find_repeated_rows(known: Examination, bench: Bench, rows: int) -> tuple[int, Misfit] | None:
     """How many first rows the candidate's answers repeat in the first sample, and what that leaves of its error.
 
     None where no number below `rows` explains the error, or where the outputs tell too little to judge by.
     """
     index = bench.samples[0]
-    if index not in bad_samples(scene, bench):
+    if index not in bad_samples(known, bench):
         return None
     reference, candidate = bench.reference(index), bench.candidate(index)
-    before = measure_misfit(scene, reference, candidate)
+    before = measure_misfit(known, reference, candidate)
     # An output that is right has its own rows; only of the others can something be explained.
-    wrong = {name for name in reference if not measure_misfit(scene, {name: reference[name]}, candidate).fits}
+    wrong = {name for name in reference if not measure_misfit(known, {name: reference[name]}, candidate).fits}
     for count in range(1, rows):
         again = np.arange(rows) % count
         changed = {name: _take_rows(array, again) if name in wrong else array for name, array in reference.items()}
-        left = measure_misfit(scene, changed, candidate)
+        left = measure_misfit(known, changed, candidate)
         if left.explains(before):
             return count, left
     return None
@@ -87,38 +88,38 @@ def furthest_row(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
 
 
 def find_uneven_row(
-    scene: Scene, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int
+    known: Examination, answers: Run, reference: Run, arrays: Arrays, same: Arrays, rows: int
 ) -> Uneven | None:
     """The first way in which the candidate's answer to one row parts and the reference's does not."""
     theirs, ours = answers(same), reference(same)
     count = len(next(iter(same.values())))
-    if _uneven_among_equals(scene, ours, count) is None and (found := _uneven_among_equals(scene, theirs, count)):
+    if _uneven_among_equals(known, ours, count) is None and (found := _uneven_among_equals(known, theirs, count)):
         return found
     if rows > 1:
         whole_theirs, whole_ours = answers(arrays), reference(arrays)
         words = "the first row's answer changes with its neighbours"
-        if _compare_two_rows(scene, whole_ours, ours, 0, 0, words) is None:
-            found = _compare_two_rows(scene, whole_theirs, theirs, 0, 0, words)
+        if _compare_two_rows(known, whole_ours, ours, 0, 0, words) is None:
+            found = _compare_two_rows(known, whole_theirs, theirs, 0, 0, words)
             if found:
                 return found
         further = {name: np.roll(array, 1, axis=0) for name, array in arrays.items()}
-        found = _row_moved_along(scene, (answers(further), whole_theirs), (reference(further), whole_ours), rows)
+        found = _row_moved_along(known, (answers(further), whole_theirs), (reference(further), whole_ours), rows)
         if found:
             return found
-    if not is_open(scene):
+    if not is_open(known):
         return None
     for row in range(min(rows, MOST_ALONE)):
         one = {name: array[row : row + 1] for name, array in arrays.items()}
         whole_theirs, whole_ours = (answers(arrays), reference(arrays)) if rows > 1 else (theirs, ours)
         words = "a row alone gets another answer than in the batch"
-        if _compare_two_rows(scene, whole_ours, reference(one), row, 0, words) is None:
-            found = _compare_two_rows(scene, whole_theirs, answers(one), row, 0, words)
+        if _compare_two_rows(known, whole_ours, reference(one), row, 0, words) is None:
+            found = _compare_two_rows(known, whole_theirs, answers(one), row, 0, words)
             if found:
                 return found
     return None
 
 
-def _row_moved_along(scene: Scene, candidate: Sides, reference: Sides, rows: int) -> Uneven | None:
+def _row_moved_along(known: Examination, candidate: Sides, reference: Sides, rows: int) -> Uneven | None:
     """The first row whose answer in the candidate does not go with it to its next place, as it does in the reference.
 
     `candidate` and `reference` are outputs of the rows one place further on, and of the rows as they were.
@@ -126,20 +127,20 @@ def _row_moved_along(scene: Scene, candidate: Sides, reference: Sides, rows: int
     words = "a row gets another answer in the next place of the batch"
     places = [((row + 1) % rows, row) for row in range(rows)]
     moved, still = ({name: one for name, one in side.items() if one.ndim and len(one) == rows} for side in reference)
-    if any(_compare_two_rows(scene, moved, still, new, old, words) for new, old in places):
+    if any(_compare_two_rows(known, moved, still, new, old, words) for new, old in places):
         return None
     after, before = ({name: side[name] for name in moved if name in side} for side in candidate)
     return next(
-        (found for new, old in places if (found := _compare_two_rows(scene, after, before, new, old, words))), None
+        (found for new, old in places if (found := _compare_two_rows(known, after, before, new, old, words))), None
     )
 
 
-def _limit_between_rows(scene: Scene, output: str) -> float:
+def _limit_between_rows(known: Examination, output: str) -> float:
     """How far two answers to one row may be apart: by arithmetic, and by what the candidate does from run to run."""
-    return max(limit_of(scene, output), _REPEATED * scene.spread)
+    return max(limit_of(known, output), _REPEATED * known.compared.spread)
 
 
-def _uneven_among_equals(scene: Scene, outputs: Arrays, rows: int) -> Uneven | None:
+def _uneven_among_equals(known: Examination, outputs: Arrays, rows: int) -> Uneven | None:
     """The row of a batch of identical rows that is furthest from row 0, if it is too far."""
     worst: Uneven | None = None
     for name, array in outputs.items():
@@ -147,34 +148,36 @@ def _uneven_among_equals(scene: Scene, outputs: Arrays, rows: int) -> Uneven | N
             continue
         for row in range(1, rows):
             error = distance_between(array[0], array[row])
-            if error > _limit_between_rows(scene, name) and (worst is None or error > worst.error):
+            if error > _limit_between_rows(known, name) and (worst is None or error > worst.error):
                 worst = Uneven(words="identical rows get different answers", output=name, row=row, error=error)
     return worst
 
 
-def _compare_two_rows(scene: Scene, first: Arrays, second: Arrays, row: int, other: int, words: str) -> Uneven | None:
+def _compare_two_rows(
+    known: Examination, first: Arrays, second: Arrays, row: int, other: int, words: str
+) -> Uneven | None:
     for name, array in first.items():
         if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
             continue
         error = distance_between(array[row], second[name][other])
-        if error > _limit_between_rows(scene, name):
+        if error > _limit_between_rows(known, name):
             return Uneven(words=words, output=name, row=row, error=error)
     return None
 
 
-def uneven_in_recording(scene: Scene, arrays: Arrays, outputs: Arrays, rows: int) -> Uneven | None:
+def uneven_in_recording(known: Examination, arrays: Arrays, outputs: Arrays, rows: int) -> Uneven | None:
     """Rows that are identical in the data and different in a recording."""
     for row in range(1, rows):
         for earlier in range(row):
             if all(array[row].tobytes() == array[earlier].tobytes() for array in arrays.values()):
-                found = _compare_two_rows(scene, outputs, outputs, row, earlier, "identical rows get different answers")
+                found = _compare_two_rows(known, outputs, outputs, row, earlier, "identical rows get different answers")
                 if found:
                     return found
     return None
 
 
-def is_open(scene: Scene) -> bool:
+def is_open(known: Examination) -> bool:
     """Whether the model takes any batch size."""
     return all(
-        value.shape is not None and value.shape and not isinstance(value.shape[0], int) for value in scene.model.inputs
+        value.shape is not None and value.shape and not isinstance(value.shape[0], int) for value in known.model.inputs
     )

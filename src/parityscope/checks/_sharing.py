@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
 
     Both = tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]
 
 __all__ = ["shared_bug"]
 
 
-def shared_bug(scene: Scene, twice: Callable[[], Both]) -> Claim:
+def shared_bug(known: Examination, twice: Callable[[], Both]) -> Claim:
     """The claim; `twice` gives the reference's outputs and the unoptimized model's."""
     return Claim(
         words="both sides share a bug of the reference's optimizer",
@@ -44,21 +44,21 @@ def shared_bug(scene: Scene, twice: Callable[[], Both]) -> Claim:
         ),
         cost_s=2 * RUN_S,
         runs="reference",
-        test=lambda: _test_claim(scene, twice),
+        test=lambda: _test_claim(known, twice),
     )
 
 
-def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
+def _test_claim(known: Examination, twice: Callable[[], Both]) -> Shown:
     ours, plain = twice()
-    align = make_aligner(scene.policy.matched if scene.policy else ())
+    align = make_aligner(known.policy.matched if known.policy else ())
     other = align(ours, plain)
     errors = {name: distance_between(ours[name], other[name]) for name in ours if name in other}
     far = {name: error for name, error in errors.items() if error > FAR * FLOAT32_ROUNDING}
-    first = scene.inputs.indices[:1]
+    first = known.inputs.indices[:1]
     moved: Mapping[str, float] = {}
     if far:
         moved = expect_error(
-            scene.model, scene.inputs, first, list(far), (), reference=lambda _, name: ours.get(name), align=align
+            known.model, known.inputs, first, list(far), (), reference=lambda _, name: ours.get(name), align=align
         ).moved
     if not moved:
         worst = max(errors.values(), default=0.0)
@@ -71,8 +71,8 @@ def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
         "reference's, which no "
         "order of the sums makes"
     )
-    if not any(_changes_verdict(scene, name, size) for name, size in moved.items()):
-        because += f"; beside what {scene.declared} costs that changes no verdict"
+    if not any(_changes_verdict(known, name, size) for name, size in moved.items()):
+        because += f"; beside what {known.declared} costs that changes no verdict"
         return Shown(because=because, outcome="refutes", after=moved[output])
     return Shown(
         because=because,
@@ -81,7 +81,7 @@ def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
         sentence=f"The sides agree, and not with the model: {because}. They share a bug of the optimizer.",
         confidence=1.0 - FAR * FLOAT32_ROUNDING / moved[output],
         confidence_from="one minus what is not told from rounding over the distance",
-        site=scene.places.get(output),
+        site=known.places.get(output),
         repairs=[
             (
                 "other_reference",
@@ -93,10 +93,10 @@ def _test_claim(scene: Scene, twice: Callable[[], Both]) -> Shown:
     )
 
 
-def _changes_verdict(scene: Scene, output: str, moved: float) -> bool:
+def _changes_verdict(known: Examination, output: str, moved: float) -> bool:
     """Whether the candidate, so much further from the model as it stands, may be beyond the declared arithmetic."""
-    pair = next(pair for pair in scene.outputs if pair.site.tensor == output)
+    pair = next(pair for pair in known.outputs if pair.site.tensor == output)
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
-    formats = ORDER[: ORDER.index(scene.declared) + 1] if scene.declared in ORDER else ()
+    formats = ORDER[: ORDER.index(known.declared) + 1] if known.declared in ORDER else ()
     allowed = max((pair.expected[name] * margin_of(name) for name in formats if name in pair.expected), default=0.0)
     return measured + moved > allowed

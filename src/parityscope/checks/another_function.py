@@ -36,7 +36,7 @@ from parityscope.records import Budget
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.explanation import Explanation
     from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Suspect
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:
-        explanation = scene.explanations.get(suspect.site.tensor)
+        explanation = known.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "explained" and explanation.by[0].family == "semantic":
             yield _make_claim(suspect, explanation)
-        elif explanation is not None and explanation.described is not None and scene.verdict == "beyond":
+        elif explanation is not None and explanation.described is not None and known.verdict == "beyond":
             yield _claim_description(suspect, explanation.described)
 
 

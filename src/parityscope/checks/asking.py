@@ -6,9 +6,10 @@ import inspect
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from parityscope.checks import Claim, Scene, Shown
+from parityscope.checks import Claim, Shown
 from parityscope.checks._common import leading_suspects
 from parityscope.errors import ParityError
+from parityscope.examination import Examination
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:
@@ -48,13 +49,22 @@ class Proposal:
     test: Callable[[], TestResult]
 
 
-def ask_check(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Proposal]:
-    """The experiments of a check; `number` is the round of a search for several causes, which is part of their identities.
+# What a check may name: an examination's fields and what it tells by them, the whole of it, and the leading suspects.
+_TOLD = {
+    "known",
+    "suspects",
+    *(one.name for one in fields(Examination)),
+    *(name for name, value in vars(Examination).items() if isinstance(value, property)),
+}
+
+
+def ask_check(check: Check, known: Examination) -> Iterator[Proposal]:
+    """The experiments of a check; the round of a search for several causes is part of their identities.
 
     Raises:
-        ParityError: the check asks for what no scene has, or proposes something else than claims.
+        ParityError: the check asks for what nobody knows, or proposes something else than claims.
     """
-    given = _named_facts(check, scene)
+    given = _named_facts(check, known)
     if given is None:
         return
     for place, claim in enumerate(check.propose(**given), start=1):
@@ -63,24 +73,23 @@ def ask_check(check: Check, scene: Scene, *, number: int = 1) -> Iterator[Propos
                 f"check {check.code} proposes a {type(claim).__name__}, not a Claim",
                 fix=f"see {check.propose.__module__}",
             )
-        identity = f"{check.code}-{place}" + (f"@{number}" if number > 1 else "")
+        identity = f"{check.code}-{place}" + (f"@{known.number}" if known.number > 1 else "")
         yield _make_proposal(check, claim, write_experiment(check.code, claim, identity))
 
 
-def _named_facts(check: Check, scene: Scene) -> Mapping[str, Any] | None:
+def _named_facts(check: Check, known: Examination) -> Mapping[str, Any] | None:
     """What the check names as its parameters; None where something of it is not known."""
-    known = ("scene", "suspects", *(one.name for one in fields(Scene)))
     given: dict[str, Any] = {}
     for name, parameter in inspect.signature(check.propose).parameters.items():
-        if name not in known:
+        if name not in _TOLD:
             raise ParityError(
                 f"check {check.code} asks for {name!r}, which nobody gives",
-                fix=f"name its parameters of these: {', '.join(sorted(known))}",
+                fix=f"name its parameters of these: {', '.join(sorted(_TOLD))}",
             )
-        if name == "scene":
-            value: Any = scene
+        if name == "known":
+            value: Any = known
         else:
-            value = leading_suspects(scene) if name == "suspects" else getattr(scene, name)
+            value = leading_suspects(known) if name == "suspects" else getattr(known, name)
         if value is None:
             if parameter.default is parameter.empty:
                 return None

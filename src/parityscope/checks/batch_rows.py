@@ -48,7 +48,9 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -57,12 +59,12 @@ __all__ = ["CHECK"]
 _ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
 
 
-def _propose_claims(scene: Scene) -> list[Claim]:
-    bench = scene.bench
+def _propose_claims(known: Examination) -> list[Claim]:
+    bench = known.bench
     if bench is None:
         return []
     rows = _batch_size(bench.inputs(bench.samples[0]))
-    if rows is None or (rows < 2 and (bench.answers is None or not is_open(scene))):
+    if rows is None or (rows < 2 and (bench.answers is None or not is_open(known))):
         return []
     return [
         Claim(
@@ -75,34 +77,34 @@ def _propose_claims(scene: Scene) -> list[Claim]:
             ),
             cost_s=RUN_S * 4,
             runs="candidate",
-            test=lambda: _test_claim(scene, bench, rows),
+            test=lambda: _test_claim(known, bench, rows),
         )
     ]
 
 
-def _test_claim(scene: Scene, bench: Bench, rows: int) -> Shown:
+def _test_claim(known: Examination, bench: Bench, rows: int) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
-    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
-    if rows > 1 and (again := find_repeated_rows(scene, bench, rows)):
+    before = measure_misfit(known, bench.reference(index), bench.candidate(index))
+    if rows > 1 and (again := find_repeated_rows(known, bench, rows)):
         return _show_built_in_batch(bench, before, again)
     if bench.answers is None:
-        found = uneven_in_recording(scene, arrays, bench.candidate(index), rows)
+        found = uneven_in_recording(known, arrays, bench.candidate(index), rows)
     else:
         count = rows if rows > 1 else _ROWS
         same = {name: np.repeat(array[:1], count, axis=0) for name, array in arrays.items()}
         try:
-            found = find_uneven_row(scene, bench.answers, bench.outputs, arrays, same, rows)
+            found = find_uneven_row(known, bench.answers, bench.outputs, arrays, same, rows)
         except ParityError as error:
             return show_refuted(None, f"a changed batch cannot be run: {error.problem}")
     if found is None:
         return show_refuted(before, "every row gets one answer, whatever stands beside it", after=0.0)
-    if _is_old(scene, bench, found.output):
+    if _is_old(known, bench, found.output):
         because = "what is wrong was there before or never written: rows that differ in that do not know of each other"
         return show_refuted(before, because)
-    how, alone = "row by row", _misfit_row_by_row(scene, bench, arrays, rows)
+    how, alone = "row by row", _misfit_row_by_row(known, bench, arrays, rows)
     if alone is None and bench.answers is not None and rows > 1:
-        how, alone = _misfit_at_best_place(scene, bench, arrays, rows)
+        how, alone = _misfit_at_best_place(known, bench, arrays, rows)
     after = alone if alone is not None and alone.explains(before) else None
     because = (
         f"{found.words} at output {found.output}, row {found.row}: {format_number(found.error)} apart (relative L2)"
@@ -115,9 +117,9 @@ def _test_claim(scene: Scene, bench: Bench, rows: int) -> Shown:
     )
 
 
-def _is_old(scene: Scene, bench: Bench, output: str) -> bool:
+def _is_old(known: Examination, bench: Bench, output: str) -> bool:
     """Whether all that is wrong with an output is old, wherever it is known what came before (BND003)."""
-    seen = list(remains_by_sample(bench, output, limit_of(scene, output)))
+    seen = list(remains_by_sample(bench, output, limit_of(known, output)))
     found = [remains for _, _, remains in seen if remains is not None]
     return bool(found) and all(remains is not None or place == 0 for place, _, remains in seen)
 
@@ -137,22 +139,22 @@ def _show_built_in_batch(bench: Bench, before: Misfit, again: tuple[int, Misfit]
     )
 
 
-def _misfit_row_by_row(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
+def _misfit_row_by_row(known: Examination, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
     """The misfit when the candidate is given one row at a time; None where the batch cannot be taken apart."""
-    if bench.answers is None or not is_open(scene) or rows > MOST_ALONE:
+    if bench.answers is None or not is_open(known) or rows > MOST_ALONE:
         return None
     worst = Misfit(error=0.0, over=0.0)
     for row in range(rows):
         one = {name: array[row : row + 1] for name, array in arrays.items()}
         try:
-            found = measure_misfit(scene, bench.outputs(one), bench.answers(one))
+            found = measure_misfit(known, bench.outputs(one), bench.answers(one))
         except ParityError:
             return None
         worst = max(worst, found, key=lambda each: each.over)
     return worst
 
 
-def _misfit_at_best_place(scene: Scene, bench: Bench, arrays: Arrays, rows: int) -> tuple[str, Misfit | None]:
+def _misfit_at_best_place(known: Examination, bench: Bench, arrays: Arrays, rows: int) -> tuple[str, Misfit | None]:
     """The misfit when every row is asked at the place that answers best, with words for that; None where that cannot be asked."""
     if bench.answers is None or rows > MOST_ALONE:
         return "", None
@@ -167,7 +169,7 @@ def _misfit_at_best_place(scene: Scene, bench: Bench, arrays: Arrays, rows: int)
             return "", None
         for place in range(rows):
             one, other = ({name: array[place : place + 1] for name, array in side.items()} for side in sides)
-            worst[place] = max(worst[place], measure_misfit(scene, one, other), key=lambda each: each.over)
+            worst[place] = max(worst[place], measure_misfit(known, one, other), key=lambda each: each.over)
     best = min(range(rows), key=lambda place: worst[place].over)
     return f"with each row at place {best}", worst[best]
 

@@ -53,8 +53,10 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
     from parityscope.checks._orders import Order
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -68,17 +70,17 @@ _SECONDS = 10.0
 _ORDERS = (256, 10_000)
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    outputs = [pair.site.tensor for pair in scene.outputs]
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    outputs = [pair.site.tensor for pair in known.outputs]
     if len(outputs) > 1:
         change = "match the values of outputs of equal shape and type"
-        yield _make_claim("outputs", change, 0.0, lambda: _outputs_tested(scene, bench))
+        yield _make_claim("outputs", change, 0.0, lambda: _outputs_tested(known, bench))
     groups = groups_of(bench.inputs(bench.samples[0]))
     if groups:
         names = ", ".join(name for group in groups for name in group)
         change, cost = f"run the reference with {names} exchanged", RUN_S * count_runs(groups)
-        claim = _make_claim("inputs", change, cost, lambda: _inputs_tested(scene, bench, groups))
-        yield clean_inputs(claim) if has_arrived_right(scene) else claim
+        claim = _make_claim("inputs", change, cost, lambda: _inputs_tested(known, bench, groups))
+        yield clean_inputs(claim) if has_arrived_right(known) else claim
 
 
 def _make_claim(side: str, change: str, cost: float, test: Callable[[], Shown]) -> Claim:
@@ -95,12 +97,12 @@ def _make_claim(side: str, change: str, cost: float, test: Callable[[], Shown]) 
     )
 
 
-def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) -> Shown:
-    bad = bad_samples(scene, bench)
+def _inputs_tested(known: Examination, bench: Bench, groups: list[tuple[str, ...]]) -> Shown:
+    bad = bad_samples(known, bench)
     if not bad:
         return show_refuted(None, "no sample's outputs tell enough")
     befores = {
-        index: measure_misfit(scene, bench.reference(index), bench.candidate(index), coarser=True) for index in bad
+        index: measure_misfit(known, bench.reference(index), bench.candidate(index), coarser=True) for index in bad
     }
     before = max(befores.values(), key=lambda one: one.error)
     first = next(index for index in bad if befores[index] is before)
@@ -108,13 +110,13 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) ->
     orders: list[Order] = []
 
     def attempt(order: Order) -> tuple[float, bool] | None:
-        after = _misfit_of(scene, bench, order, first)
+        after = _misfit_of(known, bench, order, first)
         if after is None:
             return None
         tried.append(after)
         orders.append(order)
         return after.error, after.explains(before) and all(
-            _order_explains_sample(scene, bench, order, index, befores[index]) for index in bad if index != first
+            _order_explains_sample(known, bench, order, index, befores[index]) for index in bad if index != first
         )
 
     looked: list[Order] = []
@@ -125,7 +127,7 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) ->
         return None if any(row is None for row in rows) else np.concatenate([row for row in rows if row is not None])
 
     # Of many inputs a candidate that runs can be asked where it puts each; what it tells is judged as any order.
-    told = probed_order(scene, bench, groups, first) if count_runs(groups) > _ALL_TRIED else {}
+    told = probed_order(known, bench, groups, first) if count_runs(groups) > _ALL_TRIED else {}
     probed = attempt(told) if told else None
     if probed is not None and probed[1]:
         order: Order | None = told
@@ -138,13 +140,13 @@ def _inputs_tested(scene: Scene, bench: Bench, groups: list[tuple[str, ...]]) ->
             f"{format_number(before.error)}"
         )
         result = show_refuted(before, because, after=least)
-        return replace(result, nearest=_nearest_order(scene, before, tried, orders, result))
+        return replace(result, nearest=_nearest_order(known, before, tried, orders, result))
     after = tried[-1]
     because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
-    shown = _show_finding(scene, order, {}, show_supported(before, after, because), after.share(before))
-    if comes_from_file(scene, bench) is not None:
+    shown = _show_finding(known, order, {}, show_supported(before, after, because), after.share(before))
+    if comes_from_file(known, bench) is not None:
         shown = _show_exported_order(shown)
     return replace(shown, correction=correct_input_order(order))
 
@@ -160,14 +162,14 @@ def _show_exported_order(shown: Shown) -> Shown:
 
 
 def _nearest_order(
-    scene: Scene, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], seen: Shown
+    known: Examination, before: Misfit, tried: Sequence[Misfit], orders: Sequence[Order], seen: Shown
 ) -> NearMiss | None:
     """The order that comes nearest, should what it leaves have another cause."""
     after, order = min(zip(tried, orders, strict=True), key=lambda one: one[0].error, default=(before, {}))
     if not order or after.share(before) < NEAR:
         return None
     left = replace(seen, because=f"the error falls from {format_number(before.error)} to {format_number(after.error)}")
-    shown = _show_finding(scene, order, {}, left, after.share(before))
+    shown = _show_finding(known, order, {}, left, after.share(before))
     return NearMiss(shown=replace(shown, correction=correct_input_order(order)), tried=len(tried), distinct=True)
 
 
@@ -178,15 +180,15 @@ def _count_affordable_orders(seen: Callable[[Order], np.ndarray | None]) -> int:
     return int(np.clip(_SECONDS / max(time.perf_counter() - started, 1e-9), *_ORDERS))
 
 
-def _order_explains_sample(scene: Scene, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
-    after = _misfit_of(scene, bench, order, index)
+def _order_explains_sample(known: Examination, bench: Bench, order: Order, index: int, before: Misfit) -> bool:
+    after = _misfit_of(known, bench, order, index)
     return after is not None and after.explains(before)
 
 
-def _misfit_of(scene: Scene, bench: Bench, order: Order, index: int) -> Misfit | None:
+def _misfit_of(known: Examination, bench: Bench, order: Order, index: int) -> Misfit | None:
     arrays = bench.inputs(index)
     found = changed_run(bench, {name: arrays[order.get(name, name)] for name in arrays}, index)
-    return None if found is None else measure_misfit(scene, found, bench.candidate(index), coarser=True)
+    return None if found is None else measure_misfit(known, found, bench.candidate(index), coarser=True)
 
 
 def _output_change(bench: Bench, order: Order, index: int) -> np.ndarray | None:
@@ -207,38 +209,40 @@ def _output_change(bench: Bench, order: Order, index: int) -> np.ndarray | None:
     return row if row.size and np.isfinite(row).all() else None
 
 
-def _outputs_tested(scene: Scene, bench: Bench) -> Shown:
+def _outputs_tested(known: Examination, bench: Bench) -> Shown:
     order: Order | None = None
     befores = []
-    for index in bad_samples(scene, bench):
+    for index in bad_samples(known, bench):
         reference, candidate = bench.reference(index), bench.candidate(index)
-        matched = _match_outputs(scene, reference, candidate)
+        matched = _match_outputs(known, reference, candidate)
         if not matched or (order is not None and matched != order):
             order = None
             break
         order = matched
-        befores.append(measure_misfit(scene, reference, candidate))
+        befores.append(measure_misfit(known, reference, candidate))
     if order is None or not befores:
         return show_refuted(None, "no output has the values of another one")
     moved = [name for name in bench.reference(bench.samples[0]) if name in order]
     before = max(befores, key=lambda one: one.error)
     because = f"on {len(befores)} samples {', '.join(f'{name} holds the values of {order[name]}' for name in moved)}"
-    shown = _show_finding(scene, {}, order, show_supported(before, Misfit(error=0.0, over=0.0), because), 1.0)
+    shown = _show_finding(known, {}, order, show_supported(before, Misfit(error=0.0, over=0.0), because), 1.0)
     return replace(shown, correction=correct_output_order(order))
 
 
-def _match_outputs(scene: Scene, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> Order:
+def _match_outputs(
+    known: Examination, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]
+) -> Order:
     """For every output that is wrong, the one output whose values it has; nothing if one of them has none or several."""
     found: dict[str, str] = {}
     for name, held in candidate.items():
-        if name not in reference or distance_between(reference[name], held) <= limit_of(scene, name):
+        if name not in reference or distance_between(reference[name], held) <= limit_of(known, name):
             continue
         fits = [
             other
             for other, values in reference.items()
             if other != name
             and values.dtype == reference[name].dtype
-            and distance_between(values, held) <= limit_of(scene, other)
+            and distance_between(values, held) <= limit_of(known, other)
             and held.size > 1
         ]
         if len(fits) != 1:
@@ -247,8 +251,8 @@ def _match_outputs(scene: Scene, reference: Mapping[str, np.ndarray], candidate:
     return found
 
 
-def _show_finding(scene: Scene, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
-    names = {"inputs": [one.name for one in scene.model.inputs], "outputs": [one.name for one in scene.model.outputs]}
+def _show_finding(known: Examination, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
+    names = {"inputs": [one.name for one in known.model.inputs], "outputs": [one.name for one in known.model.outputs]}
     side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
     wanted = names[side]
     given = [order.get(name, name) for name in wanted]
@@ -263,7 +267,7 @@ def _show_finding(scene: Scene, inputs: Order, outputs: Order, seen: Shown, shar
         seen,
         sentence=claim,
         confidence_from="the share of the error, in squares, that the exchange explains with nothing fitted",
-        site=scene.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
+        site=known.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
         share=share,
         repairs=(("bind_by_name", f"bind {side} by name, or in the model's order: {where[0]}"),),
         details=details,

@@ -47,7 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.arithmetic.bounds import Bound
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Lost = tuple[Bound, ...]
     Run = Callable[[int, Lost], Mapping[str, np.ndarray]]
@@ -61,26 +63,26 @@ _ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so mu
 _SHOWN = 4  # bounds in a claim (chosen); the details hold them all
 
 
-def _is_of_another_program(scene: Scene) -> bool:
+def _is_of_another_program(known: Examination) -> bool:
     """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
-    errors = [pair.value("rel_l2") for pair in scene.outputs]
-    return scene.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
+    errors = [pair.value("rel_l2") for pair in known.outputs]
+    return known.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if scene.localization is not None and not _is_of_another_program(scene):
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    if known.localization is not None and not _is_of_another_program(known):
         return
-    graph = scene.model.graph()
+    graph = known.model.graph()
     bounds = loosen_bounds(graph)
     if not bounds:
         return
     tried = list(_list_hypotheses(bounds))
 
     def test() -> Shown:
-        outputs = [value.name for value in scene.model.outputs]
-        run = open_session(graph, outputs=outputs, folder=scene.model.path.parent)
+        outputs = [value.name for value in known.model.outputs]
+        run = open_session(graph, outputs=outputs, folder=known.model.path.parent)
         trial = _BoundsTrial(
-            scene, bench, lambda index, lost: run({**bench.inputs(index), **feed_bounds(bounds, lost)})
+            known, bench, lambda index, lost: run({**bench.inputs(index), **feed_bounds(bounds, lost)})
         )
         return _test_claim(trial, tried, bounds)
 
@@ -111,14 +113,14 @@ def _list_hypotheses(bounds: Sequence[Bound]) -> Iterator[Lost]:
 class _BoundsTrial:
     """The reference with bounds taken away, held against the candidate."""
 
-    def __init__(self, scene: Scene, bench: Bench, run: Run) -> None:
-        self.scene, self.bench, self.run = scene, bench, run
-        self.samples = bad_samples(scene, bench)
-        self.before = {one: measure_misfit(scene, bench.reference(one), bench.candidate(one)) for one in self.samples}
+    def __init__(self, known: Examination, bench: Bench, run: Run) -> None:
+        self.known, self.bench, self.run = known, bench, run
+        self.samples = bad_samples(known, bench)
+        self.before = {one: measure_misfit(known, bench.reference(one), bench.candidate(one)) for one in self.samples}
         self.left: dict[Lost, Misfit] = {}  # on the first sample, of all that was tried
 
     def measure(self, index: int, lost: Lost) -> Misfit:
-        return measure_misfit(self.scene, self.run(index, lost), self.bench.candidate(index))
+        return measure_misfit(self.known, self.run(index, lost), self.bench.candidate(index))
 
     def worst(self, lost: Lost) -> Misfit | None:
         """What is left at most of the wrong samples; None if one of them is not explained."""
@@ -149,7 +151,7 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
         after = trial.worst(lost)
         if after is not None:
             because = f"the error falls from {format_number(before.error)} to {format_number(after.error)} on {many}"
-            shown = _show_finding(trial.scene, lost, after.share(before), show_supported(before, after, because))
+            shown = _show_finding(trial.known, lost, after.share(before), show_supported(before, after, because))
             return replace(shown, correction=_make_correction(lost))
     first = trial.before[trial.samples[0]]
     lost = min(trial.left, key=lambda one: trial.left[one].error)
@@ -161,7 +163,7 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
     if least.share(first) < NEAR:
         return result
     left = replace(result, because=f"the error falls from {format_number(first.error)} to {format_number(least.error)}")
-    shown = _show_finding(trial.scene, lost, least.share(first), left)
+    shown = _show_finding(trial.known, lost, least.share(first), left)
     return replace(
         result, nearest=NearMiss(shown=replace(shown, correction=_make_correction(lost)), tried=len(trial.left))
     )
@@ -188,12 +190,12 @@ def _make_correction(lost: Lost) -> Correction:
     return Correction(words=f"computes without {words}", model=lambda model: without_bounds(model, lost))
 
 
-def _show_finding(scene: Scene, lost: Lost, share: float, seen: Shown) -> Shown:
+def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> Shown:
     more = len(lost) - _SHOWN
     listed = ", ".join(one.words for one in lost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     together = {one.behind for one in lost}
     rule = f", all behind {together.pop()}" if len(lost) > 1 and len(together) == 1 and together != {""} else ""
-    site = scene.places.get(lost[0].tensor)
+    site = known.places.get(lost[0].tensor)
     return replace(
         seen,
         sentence=f"Without {listed}{rule}, the reference gives the candidate's outputs: {seen.because}.",

@@ -52,8 +52,10 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
     from parityscope.checks._reproducing import Misfit
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -69,16 +71,16 @@ _MENDS = {
 }
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     arrays = bench.inputs(bench.samples[0])
-    proposed = unless_arrived(scene, bench)
+    proposed = unless_arrived(known, bench)
     for place, family in enumerate(_SIMPLEST_FIRST):
         for name, array in arrays.items():
             count = sum(1 for _ in misreadings_of(family, array, array[...] if array.size else None))
             if count:
                 cost = RUN_S * (count + place / len(_SIMPLEST_FIRST))
                 yield proposed(
-                    _make_claim(family, name, cost, functools.partial(_test_claim, scene, bench, family, name))
+                    _make_claim(family, name, cost, functools.partial(_test_claim, known, bench, family, name))
                 )
 
 
@@ -97,34 +99,34 @@ def _make_claim(family: str, name: str, cost: float, test: Callable[[], Shown]) 
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, family: str, name: str) -> Shown:
-    judged = bad_samples(scene, bench)
+def _test_claim(known: Examination, bench: Bench, family: str, name: str) -> Shown:
+    judged = bad_samples(known, bench)
     enough = bool(judged)
     if not enough:
-        judged = wrong_samples(scene, bench)
+        judged = wrong_samples(known, bench)
     # With the sample before at hand, both what a fresh buffer and what a used one holds can be seen.
     judged.sort(key=lambda index: index == bench.samples[0])
     if not judged:
         return show_refuted(None, "no sample's outputs tell enough")
     first, *others = judged
-    before = measure_misfit(scene, bench.reference(first), bench.candidate(first))
+    before = measure_misfit(known, bench.reference(first), bench.candidate(first))
     least, nearest, tried = before, "", 0
     for words, changed in _list_readings(bench, family, name, first):
-        after = _misfit_of(scene, bench, name, changed, first)
+        after = _misfit_of(known, bench, name, changed, first)
         if after is None:
             continue
         tried += 1
         if after.error < least.error:
             least, nearest = after, words
         if after.explains(before) and all(
-            _reading_explains_sample(scene, bench, family, name, words, index) for index in others
+            _reading_explains_sample(known, bench, family, name, words, index) for index in others
         ):
             because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
             shown = _show_finding(family, name, words, show_supported(before, after, because), after.share(before))
             if enough:
                 return replace(shown, correction=correct_held_values(name, family, words))
             if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
-                return _show_as_possible(scene, bench, judged, shown, after, before)
+                return _show_as_possible(known, bench, judged, shown, after, before)
     if not enough:
         return show_refuted(None, "the outputs tell too little of any reading")
     because = f"the nearest reading leaves {format_number(least.error)} of {format_number(before.error)}"
@@ -148,10 +150,10 @@ def _count_readings(bench: Bench) -> int:
 
 
 def _show_as_possible(
-    scene: Scene, bench: Bench, judged: list[int], shown: Shown, after: Misfit, before: Misfit
+    known: Examination, bench: Bench, judged: list[int], shown: Shown, after: Misfit, before: Misfit
 ) -> Shown:
     """The finding as one among other possibilities."""
-    saturated = all(nonsense_fits(scene, bench, index) for index in judged)
+    saturated = all(nonsense_fits(known, bench, index) for index in judged)
     why = "nonsense in place of the inputs gives these outputs too" if saturated else "these outputs are few"
     return replace(
         shown,
@@ -169,22 +171,22 @@ def _list_readings(bench: Bench, family: str, name: str, index: int) -> Iterator
     return misreadings_of(family, bench.inputs(index)[name], previous)
 
 
-def _misfit_of(scene: Scene, bench: Bench, name: str, changed: np.ndarray, index: int) -> Misfit | None:
+def _misfit_of(known: Examination, bench: Bench, name: str, changed: np.ndarray, index: int) -> Misfit | None:
     arrays = {**bench.inputs(index), name: changed}
     place = bench.samples.index(index)
     if place and are_same_arrays(arrays, bench.inputs(bench.samples[place - 1])):
         return None
     found = changed_run(bench, arrays, index)
-    return None if found is None else measure_misfit(scene, found, bench.candidate(index))
+    return None if found is None else measure_misfit(known, found, bench.candidate(index))
 
 
-def _reading_explains_sample(scene: Scene, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
+def _reading_explains_sample(known: Examination, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
     """Whether the same reading explains another sample; where there is no sample before, it has nothing to say."""
     held = dict(_list_readings(bench, family, name, index))
     if words not in held:
         return index == bench.samples[0]
-    after = _misfit_of(scene, bench, name, held[words], index)
-    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
+    after = _misfit_of(known, bench, name, held[words], index)
+    before = measure_misfit(known, bench.reference(index), bench.candidate(index))
     return after is not None and after.explains(before)
 
 

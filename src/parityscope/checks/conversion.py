@@ -36,8 +36,9 @@ from parityscope.checks._reproducing import RUN_S, show_refuted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
     from parityscope.checks._reproducing import Misfit
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
@@ -45,7 +46,7 @@ __all__ = ["CHECK"]
 _GENERAL = 0.9
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
     yield Claim(
@@ -58,34 +59,34 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=2 * RUN_S,
         runs="candidate",
-        test=lambda: _test_claim(scene, bench),
+        test=lambda: _test_claim(known, bench),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench) -> Shown:
+def _test_claim(known: Examination, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin))
     converted, original = bench.converted, bench.origin[network]
-    strict = replace(scene, declared="f32", executed="")
+    strict = known.declaring("f32")
     stage = worst_misfit(strict, bench, original, converted)
     said = f"the network and the file are {format_number(stage.error)} apart"
     if stage.fits:
         return show_refuted(stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
-    whole = worst_misfit(scene, bench, bench.reference, bench.candidate)
+    whole = worst_misfit(known, bench, bench.reference, bench.candidate)
     # The network itself may be the candidate; then the conversion is all that there is between the sides.
-    ours = backend_named(scene.candidate.backend).origins is not None
-    left = stage if ours else worst_misfit(scene, bench, converted, bench.candidate)
+    ours = backend_named(known.candidate.backend).origins is not None
+    left = stage if ours else worst_misfit(known, bench, converted, bench.candidate)
     share = 1.0 if ours else left.share(whole)
     because = said if ours else f"{said}; the deployment is {format_number(left.error)} from the file"
     return _show_finding(
-        scene, network, stage, share, Shown(because=because, before=whole.error, after=0.0 if ours else left.error)
+        known, network, stage, share, Shown(because=because, before=whole.error, after=0.0 if ours else left.error)
     )
 
 
-def _show_finding(scene: Scene, network: str, stage: Misfit, share: float, seen: Shown) -> Shown:
-    suspects = scene.localization.suspects if scene.localization else ()
-    part = suspects[0].site if suspects and backend_named(scene.candidate.backend).origins is not None else None
+def _show_finding(known: Examination, network: str, stage: Misfit, share: float, seen: Shown) -> Shown:
+    suspects = known.localization.suspects if known.localization else ()
+    part = suspects[0].site if suspects and backend_named(known.candidate.backend).origins is not None else None
     where = f" They part at {part.scope or part.node or part.tensor}." if part else ""
     return replace(
         seen,
@@ -100,7 +101,7 @@ def _show_finding(scene: Scene, network: str, stage: Misfit, share: float, seen:
                 "export again with that module rewritten, or with the exporter's other way (dynamo=True or False)"
                 if part
                 else "find the module at which network and file part, then export it again",
-                "" if part else f"parityscope diagnose {scene.model.path.name} --candidate '{network}'",
+                "" if part else f"parityscope diagnose {known.model.path.name} --candidate '{network}'",
             ),
         ),
         details={"network": network, "apart": stage.error},

@@ -35,7 +35,7 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import Spread
 
 __all__ = ["CHECK"]
@@ -46,11 +46,11 @@ __all__ = ["CHECK"]
 _NAMED = 10  # chosen: tensors in the details of a finding
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    apart = _tensors_that_differ(scene)
-    if scene.disturbance <= FLOAT32_ROUNDING and not apart:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    apart = _tensors_that_differ(known)
+    if known.disturbance <= FLOAT32_ROUNDING and not apart:
         return
-    because = f"the captured run's outputs differ by {format_number(scene.disturbance)} from the undisturbed ones"
+    because = f"the captured run's outputs differ by {format_number(known.disturbance)} from the undisturbed ones"
     if apart:
         worst = f"{len(apart)} tensors differ between the parts of the recording, {apart[0].tensor} the most"
         because = f"{because}; {worst}: {format_number(apart[0].value)}"
@@ -62,29 +62,29 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
             if_true=f"above one FP32 rounding error ({format_number(FLOAT32_ROUNDING)})",
             if_false="zero",
         ),
-        test=lambda: _show_finding(scene, because),
+        test=lambda: _show_finding(known, because),
     )
 
 
-def _tensors_that_differ(scene: Scene) -> list[Spread]:
+def _tensors_that_differ(known: Examination) -> list[Spread]:
     """The tensors that differ between recorded parts by more than FP32 noise, worst first."""
-    spreads = scene.localization.spreads if scene.localization else ()
-    return [spread for spread in spreads if spread.value > _noise_of_tensor(scene, spread.tensor)]
+    spreads = known.localization.spreads if known.localization else ()
+    return [spread for spread in spreads if spread.value > _noise_of_tensor(known, spread.tensor)]
 
 
-def _noise_of_tensor(scene: Scene, tensor: str) -> float:
-    pair = scene.tensors.get(tensor)
+def _noise_of_tensor(known: Examination, tensor: str) -> float:
+    pair = known.tensors.get(tensor)
     expected = pair.expected.get("f32", FLOAT32_ROUNDING) if pair else FLOAT32_ROUNDING
     return margin_of("f32") * expected
 
 
-def _show_finding(scene: Scene, because: str) -> Shown:
-    errors = [pair.value("rel_l2") for pair in scene.outputs]
+def _show_finding(known: Examination, because: str) -> Shown:
+    errors = [pair.value("rel_l2") for pair in known.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     warning = ""
-    if scene.disturbance >= worst:
+    if known.disturbance >= worst:
         warning = " That is as much as the error itself: the layers below were measured in another program."
-    apart = _tensors_that_differ(scene)
+    apart = _tensors_that_differ(known)
     if apart:
         between = f"{format_number(apart[0].value)} at {apart[0].tensor}"
         warning += f" Between the parts of the recording {len(apart)} tensors differ, by up to {between}."
@@ -92,13 +92,13 @@ def _show_finding(scene: Scene, because: str) -> Shown:
         because=because,
         role="information",
         sentence=f"The outputs of the run whose tensors were captured differ from the undisturbed run's by "
-        f"{format_number(scene.disturbance)} (relative L2); the error against the reference is {format_number(worst)}.{warning}",
+        f"{format_number(known.disturbance)} (relative L2); the error against the reference is {format_number(worst)}.{warning}",
         confidence_from="measured",
         repairs=(("observe_less", "observe fewer tensors at a time (--memory, or observe=layers)"),),
         details={
-            "disturbance": scene.disturbance,
+            "disturbance": known.disturbance,
             "error": worst,
-            "between_parts": {spread.tensor: spread.value for spread in _tensors_that_differ(scene)[:_NAMED]},
+            "between_parts": {spread.tensor: spread.value for spread in _tensors_that_differ(known)[:_NAMED]},
         },
     )
 

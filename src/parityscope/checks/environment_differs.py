@@ -31,14 +31,14 @@ from parityscope.environment import list_conflicts, list_differences
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
     from parityscope.environment import EnvironmentDifference
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    reference, candidate = scene.environments
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    reference, candidate = known.environments
     found = list_differences(reference, candidate)
     told = [
         f"{one.key} is {one.reference!r} for the reference and {one.candidate!r} for the candidate" for one in found

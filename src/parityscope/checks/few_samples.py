@@ -32,7 +32,7 @@ from parityscope.records import Budget
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import Pair
 
 __all__ = ["CHECK", "upper_bound"]
@@ -49,12 +49,12 @@ def upper_bound(samples: int) -> float:
     return 1.0 - math.pow(1.0 - _CONFIDENCE, 1.0 / samples)
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    count = len(scene.inputs)
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    count = len(known.inputs)
     bound = upper_bound(count)
-    if scene.verdict != "within" or scene.inputs.generated or bound <= _SHARE:
+    if known.verdict != "within" or known.inputs.generated or bound <= _SHARE:
         return
-    why = next((why for pair in scene.outputs if (why := _why_number_matters(scene, pair))), "")
+    why = next((why for pair in known.outputs if (why := _why_number_matters(known, pair))), "")
     if not why:
         return
     because = f"{count} of {count} samples are within, so at most {format_percent(bound)} are beyond (95 %)"
@@ -69,16 +69,16 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
     )
 
 
-def _why_number_matters(scene: Scene, pair: Pair) -> str:
+def _why_number_matters(known: Examination, pair: Pair) -> str:
     """Why the number of samples matters for this output; "" where what is left to the limit is ample."""
-    budgets = budgets_for(scene.policy, pair.site.tensor) if scene.policy is not None else ()
+    budgets = budgets_for(known.policy, pair.site.tensor) if known.policy is not None else ()
     if any(one.metric in pair.measurements for one in budgets):
         return f"output {pair.site.tensor} is judged by a budget, about which arithmetic knows nothing"
     errors = [error for error in pair.per_sample if error > 0 and math.isfinite(error)]
-    expected = pair.expected.get(scene.declared)
+    expected = pair.expected.get(known.declared)
     if len(errors) < 2 or expected is None or max(errors) <= pair.expected.get("f32", 0.0) * margin_of("f32"):
         return ""
-    spread, left = max(errors) / min(errors), expected * margin_of(scene.declared) / max(errors)
+    spread, left = max(errors) / min(errors), expected * margin_of(known.declared) / max(errors)
     if spread <= _FAR * left:
         return ""
     return (

@@ -30,25 +30,25 @@ from parityscope.checks import Check, Claim, Example, Prediction, Shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import Localization, Pair, Site, Suspect
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, localization: Localization) -> Iterator[Claim]:
-    lost = [pair for pair in scene.tensors.values() if pair.nonfinite_candidate]
+def _propose_claims(known: Examination, localization: Localization) -> Iterator[Claim]:
+    lost = [pair for pair in known.tensors.values() if pair.nonfinite_candidate]
     if not lost:
         return
     born = sorted(
-        (one for one in localization.suspects if one.introduced_nonfinite and not _hands_nonfinite_on(scene, one)),
+        (one for one in localization.suspects if one.introduced_nonfinite and not _hands_nonfinite_on(known, one)),
         key=lambda suspect: suspect.site.index,
     )
 
     def test() -> Shown:
-        onset = None if born else _first_nonfinite_tensor(scene)
+        onset = None if born else _first_nonfinite_tensor(known)
         if onset is not None:
-            return _is_made_of_numbers(scene, onset, len(lost))
+            return _is_made_of_numbers(known, onset, len(lost))
         if not born:
             because = (
                 f"{len(lost)} tensors hold NaN or Inf that the reference has not, and none is born where we could see"
@@ -83,31 +83,31 @@ def _propose_claims(scene: Scene, localization: Localization) -> Iterator[Claim]
     )
 
 
-def _first_nonfinite_tensor(scene: Scene) -> Pair | None:
+def _first_nonfinite_tensor(known: Examination) -> Pair | None:
     """The first tensor with NaN or Inf of the candidate's alone, if all that enters it was seen and is finite."""
-    for pair in sorted(scene.tensors.values(), key=lambda one: one.site.index):
+    for pair in sorted(known.tensors.values(), key=lambda one: one.site.index):
         if pair.nonfinite_candidate:
-            entering = _tensors_read_by(scene, pair.site)
-            clean = all(name in scene.tensors and not scene.tensors[name].nonfinite_candidate for name in entering)
+            entering = _tensors_read_by(known, pair.site)
+            clean = all(name in known.tensors and not known.tensors[name].nonfinite_candidate for name in entering)
             return pair if clean else None
     return None
 
 
-def _tensors_read_by(scene: Scene, site: Site) -> set[str]:
+def _tensors_read_by(known: Examination, site: Site) -> set[str]:
     """The computed tensors that a node reads."""
     reads = (
         value
-        for node in scene.graph.graph
+        for node in known.graph.graph
         if any(output.name == site.tensor for output in node.outputs)
         for value in node.inputs
     )
     return {str(value.name) for value in reads if value is not None and value.producer() is not None}
 
 
-def _is_made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
+def _is_made_of_numbers(known: Examination, pair: Pair, lost: int) -> Shown:
     """The finding where the reference arithmetic makes NaN or Inf too, of what the candidate hands over."""
     count, site = pair.nonfinite_candidate, pair.site
-    zeros = [(name, found) for name in sorted(_tensors_read_by(scene, site)) if (found := _count_vanished(scene, name))]
+    zeros = [(name, found) for name in sorted(_tensors_read_by(known, site)) if (found := _count_vanished(known, name))]
     said = "".join(f"; {name!r} is 0 in {found} elements that are none in the reference" for name, found in zeros)
     because = f"{count} elements begin at {site.tensor}, where everything that enters is finite{said}; {lost} tensors hold any"
     return Shown(
@@ -124,15 +124,15 @@ def _is_made_of_numbers(scene: Scene, pair: Pair, lost: int) -> Shown:
     )
 
 
-def _count_vanished(scene: Scene, name: str) -> int:
+def _count_vanished(known: Examination, name: str) -> int:
     """How many elements of a tensor are zero in the candidate and not in the reference."""
-    if scene.lab is None:
+    if known.lab is None:
         return 0
-    known, found = scene.lab.reference(name), scene.lab.candidate(name)
-    return int(np.count_nonzero((found == 0) & (known != 0))) if known.shape == found.shape else 0
+    ours, found = known.lab.reference(name), known.lab.candidate(name)
+    return int(np.count_nonzero((found == 0) & (ours != 0))) if ours.shape == found.shape else 0
 
 
-def _hands_nonfinite_on(scene: Scene, suspect: Suspect) -> bool:
+def _hands_nonfinite_on(known: Examination, suspect: Suspect) -> bool:
     """Whether it is a maximum of elements that hold NaN already.
 
     What a maximum of NaN is differs between runtimes: GPUs hand it on, ONNX Runtime's CPU provider may lose it. Where the
@@ -140,8 +140,8 @@ def _hands_nonfinite_on(scene: Scene, suspect: Suspect) -> bool:
     """
     if suspect.site.op_type not in NAN_DEPENDENT:
         return False
-    entering = _tensors_read_by(scene, suspect.site) & set(scene.tensors)
-    return any(scene.tensors[name].nonfinite_candidate for name in entering)
+    entering = _tensors_read_by(known, suspect.site) & set(known.tensors)
+    return any(known.tensors[name].nonfinite_candidate for name in entering)
 
 
 _CHAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {

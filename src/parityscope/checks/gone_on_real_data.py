@@ -35,8 +35,9 @@ from parityscope.checks._statistics import ks_distance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from parityscope.bench import Bench
     from parityscope.case import Inputs
-    from parityscope.checks import Bench, Scene
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
@@ -48,10 +49,10 @@ _APART = 0.5
 _FEW = 64  # values: fewer tell no distribution
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    if scene.real is None:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    if known.real is None:
         return
-    told = list(_describe_unlike_inputs(scene, scene.real))
+    told = list(_describe_unlike_inputs(known, known.real))
     if told:
         yield Claim(
             words="the inputs are unlike the real ones",
@@ -62,13 +63,13 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
             ),
             test=lambda: _unlike_finding(told, Shown(because="; ".join(told))),
         )
-    bench = scene.bench
+    bench = known.bench
     if bench is not None and bench.answers is not None:
-        yield _make_claim(scene, scene.real, bench)
+        yield _make_claim(known, known.real, bench)
 
 
-def _describe_unlike_inputs(scene: Scene, real: Inputs) -> Iterator[str]:
-    ours = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
+def _describe_unlike_inputs(known: Examination, real: Inputs) -> Iterator[str]:
+    ours = [known.inputs.sample(index).arrays for index in known.inputs.indices[:_LOOKED_AT]]
     theirs = [real.sample(index).arrays for index in real.indices[:_LOOKED_AT]]
     for name in ours[0]:
         given, wanted = (np.concatenate([each[name].reshape(-1) for each in side]) for side in (ours, theirs))
@@ -85,7 +86,7 @@ def _describe_unlike_inputs(scene: Scene, real: Inputs) -> Iterator[str]:
             )
 
 
-def _make_claim(scene: Scene, real: Inputs, bench: Bench) -> Claim:
+def _make_claim(known: Examination, real: Inputs, bench: Bench) -> Claim:
     return Claim(
         words="on real samples the error is gone",
         predicts=Prediction(
@@ -96,21 +97,21 @@ def _make_claim(scene: Scene, real: Inputs, bench: Bench) -> Claim:
         ),
         cost_s=1.0,
         runs="candidate",
-        test=lambda: _test_claim(scene, real, bench),
+        test=lambda: _test_claim(known, real, bench),
     )
 
 
-def _test_claim(scene: Scene, real: Inputs, bench: Bench) -> Shown:
+def _test_claim(known: Examination, real: Inputs, bench: Bench) -> Shown:
     before = max(
-        (measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples),
+        (measure_misfit(known, bench.reference(index), bench.candidate(index)) for index in bench.samples),
         key=lambda one: one.over,
     )
-    if bench.answers is None or not bad_samples(scene, bench):
+    if bench.answers is None or not bad_samples(known, bench):
         return show_refuted(None, "no sample's outputs tell enough")
     after = Misfit(error=0.0, over=0.0)
     for index in real.indices[:_LOOKED_AT]:
         arrays = real.sample(index).arrays
-        found = measure_misfit(scene, bench.outputs(arrays), bench.answers(arrays))
+        found = measure_misfit(known, bench.outputs(arrays), bench.answers(arrays))
         after = max(after, found, key=lambda one: one.over)
     if not after.fits:
         because = (

@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from parityscope.arithmetic.islands import Island
+    from parityscope.bench import Bench
     from parityscope.case import Model
-    from parityscope.checks import Bench, Offer, Scene
+    from parityscope.checks import Offer
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
@@ -53,11 +55,11 @@ _SHOWN = 6  # nodes in a claim (chosen); the details hold them all
 _ALONE = 8  # chosen: islands that are tried one by one
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    model = scene.model
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    model = known.model
     found = find_islands(model.shared_graph())
-    if not found and scene.candidate.option("model"):
-        model = load_model(Path(scene.candidate.option("model")))
+    if not found and known.candidate.option("model"):
+        model = load_model(Path(known.candidate.option("model")))
         found = find_islands(model.shared_graph())
     if not found:
         return
@@ -71,7 +73,7 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=6 * RUN_S,
         runs="reference",
-        test=lambda: _test_claim(MixedFile(scene, bench, model), found),
+        test=lambda: _test_claim(MixedFile(known, bench, model), found),
     )
 
 
@@ -112,7 +114,7 @@ def _show_finding(
         sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes {around} there: "
         f"{seen.because}.{words}",
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
-        site=trial.scene.places.get(first) or places.get(first),
+        site=trial.known.places.get(first) or places.get(first),
         share=share,
         repairs=_offer_repairs([_layer_name(trial.model, name) for name in tensors if name in places]),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.known_faults import Fault
 
 __all__ = ["CHECK"]
@@ -42,14 +42,14 @@ __all__ = ["CHECK"]
 _SHOWN = 3  # places of a fault in a sentence (chosen); the details hold them all
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    computed = {scene.declared, scene.executed, scene.candidate.precision}
-    for side, facts in zip(("reference", "candidate"), scene.environments, strict=True):
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    computed = {known.declared, known.executed, known.candidate.precision}
+    for side, facts in zip(("reference", "candidate"), known.environments, strict=True):
         for runtime in RUNTIMES:
             for fault in faults_of(runtime, facts.get(runtime, ""), facts):
                 if fault.formats and (side == "reference" or not computed & set(fault.formats)):
                     continue
-                if (places := _nodes_of_fault(fault, scene.graph)) is not None:
+                if (places := _nodes_of_fault(fault, known.graph)) is not None:
                     yield _make_claim(fault, side, facts[runtime], places)
 
 

@@ -30,7 +30,7 @@ from parityscope.checks import Check, Claim, Example, Prediction, Shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
@@ -39,8 +39,8 @@ _SHOWN = 8  # layers in a claim (chosen); the details hold them all
 _WIDTHS = {"f8e5m2": 1, "f8e4m3": 2, "int8": 2, "bf16": 3, "f16": 4, "f32": 5}
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    missed = _layers_too_narrow(scene)
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    missed = _layers_too_narrow(known)
     if not missed:
         return
     shown = ", ".join(
@@ -54,12 +54,12 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
             if_true="a layer writes a type that none of its nodes was asked for",
             if_false="every layer writes a type that one of its nodes was asked for",
         ),
-        test=lambda: _show_finding(scene, missed, shown),
+        test=lambda: _show_finding(known, missed, shown),
     )
 
 
-def _layers_too_narrow(scene: Scene) -> list[ExecutedLayer]:
-    layers = scene.executed_graph.layers if scene.executed_graph else ()
+def _layers_too_narrow(known: Examination) -> list[ExecutedLayer]:
+    layers = known.executed_graph.layers if known.executed_graph else ()
     return [
         layer
         for layer in layers
@@ -67,10 +67,10 @@ def _layers_too_narrow(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _show_finding(scene: Scene, missed: list[ExecutedLayer], because: str) -> Shown:
+def _show_finding(known: Examination, missed: list[ExecutedLayer], because: str) -> Shown:
     nodes = sorted({node for layer in missed for node in layer.nodes})
     written = {layer.stored for layer in missed}
-    agrees = any(pair.grade in written for pair in scene.outputs)
+    agrees = any(pair.grade in written for pair in known.outputs)
     return Shown(
         because=because,
         # A node in the middle of a fused layer may still have been computed as asked: the outputs' error must agree.
@@ -79,7 +79,7 @@ def _show_finding(scene: Scene, missed: list[ExecutedLayer], because: str) -> Sh
         f"{because}.",
         confidence=1.0,
         confidence_from="the engine's own description",
-        site=next((site for site in scene.places.values() if site.node in nodes), None),
+        site=next((site for site in known.places.values() if site.node in nodes), None),
         # An error of the size of the type that was written is explained by its having been written.
         share=1.0 if agrees else None,
         repairs=(

@@ -37,7 +37,7 @@ from parityscope.expectation.grades import margin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import Pair
 
 __all__ = ["CHECK"]
@@ -52,32 +52,32 @@ _SAME_SIZE = 2 / 3
 _ONE_PLACE = 0.5
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    yield from _claim_coarser_format(scene)
-    yield from _claims_refuted(scene)
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    yield from _claim_coarser_format(known)
+    yield from _claims_refuted(known)
 
 
-def _claim_coarser_format(scene: Scene) -> Iterator[Claim]:
-    coarser = [pair for pair in scene.outputs if _is_coarser(pair.grade, scene.declared)]
-    if not coarser or scene.verdict != "beyond":
+def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
+    coarser = [pair for pair in known.outputs if _is_coarser(pair.grade, known.declared)]
+    if not coarser or known.verdict != "beyond":
         return
-    named = _nearest_format(coarser, _formats_seen_inside(scene) or set(_ORDER), scene.declared)
-    worst = max(coarser, key=lambda pair: _measured_error(pair) / (pair.expected.get(scene.declared) or math.inf))
+    named = _nearest_format(coarser, _formats_seen_inside(known) or set(_ORDER), known.declared)
+    worst = max(coarser, key=lambda pair: _measured_error(pair) / (pair.expected.get(known.declared) or math.inf))
     because = (
         f"measured {format_number(_measured_error(worst))}; predicted "
         f"{format_number(worst.expected.get(named, math.nan))} for {named} and "
-        f"{format_number(worst.expected.get(scene.declared, math.nan))} for {scene.declared}"
+        f"{format_number(worst.expected.get(known.declared, math.nan))} for {known.declared}"
     )
     granted = Correction(words=f"grants the candidate {named}", declared=named)
     yield Claim(
-        words=f"the candidate computes in {named}, not in {scene.declared}",
+        words=f"the candidate computes in {named}, not in {known.declared}",
         predicts=Prediction(
             change="none: simulate each format's rounding on the same samples",
             measure=f"{_QUANTITIES[_grading_metric(worst)]} predicted for {named} at output {worst.site.tensor}",
             if_true="it covers the measured error, and no single place holds most of it",
             if_false="it does not",
         ),
-        test=lambda: replace(_show_finding(scene, worst, named, Shown(because=because)), correction=granted),
+        test=lambda: replace(_show_finding(known, worst, named, Shown(because=because)), correction=granted),
     )
 
 
@@ -95,18 +95,18 @@ def _nearest_format(pairs: list[Pair], among: set[str], declared: str) -> str:
     return min([name for name in covering if name in among] or covering, key=distance)
 
 
-def _formats_seen_inside(scene: Scene) -> set[str]:
+def _formats_seen_inside(known: Examination) -> set[str]:
     """The coarser formats that most of the introduced error is known to come from, layer by layer; none where that is not known.
 
     What one layer introduced may be explained by several formats: then it speaks for each.
     """
     weights: dict[str, float] = {}
-    for suspect in leading_suspects(scene):
-        explanation = scene.explanations.get(suspect.site.tensor)
+    for suspect in leading_suspects(known):
+        explanation = known.explanations.get(suspect.site.tensor)
         if explanation is None or explanation.status != "explained" or explanation.by[0].family != "arithmetic":
             continue
         for name in {each.hypothesis.partition("_")[0] for each in explanation.by}:
-            if _is_coarser(name, scene.declared):
+            if _is_coarser(name, known.declared):
                 weights[name] = weights.get(name, 0.0) + suspect.introduced**2
     return {name for name, weight in weights.items() if weight == max(weights.values())}
 
@@ -115,23 +115,23 @@ def _covers_error(name: str, pair: Pair) -> bool:
     return _measured_error(pair) <= margin_of(name) * pair.expected.get(name, 0.0)
 
 
-def _claims_refuted(scene: Scene) -> Iterator[Claim]:
+def _claims_refuted(known: Examination) -> Iterator[Claim]:
     """Each arithmetic that is suspected first and is too small for the worst output, and by how much."""
-    wrong = [pair for pair in scene.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
-    if not wrong or scene.verdict != "beyond":
+    wrong = [pair for pair in known.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
+    if not wrong or known.verdict != "beyond":
         return
     worst = max(wrong, key=lambda pair: pair.value("rel_l2"))
     measured = worst.value("rel_l2")
     for name in _SUSPECTED:
         expected = worst.expected.get(name, 0.0)
-        if _is_coarser(name, scene.declared) and 0.0 < margin_of(name) * expected < measured:
+        if _is_coarser(name, known.declared) and 0.0 < margin_of(name) * expected < measured:
             because = (
                 f"measured {format_number(measured)}; {name} explains {format_number(expected)}, "
                 f"{measured / expected:.3g} times less"
             )
             shown = Shown(because=because, outcome="refutes", before=measured, after=measured)
             yield Claim(
-                words=f"the candidate computes in {name}, not in {scene.declared}",
+                words=f"the candidate computes in {name}, not in {known.declared}",
                 predicts=Prediction(
                     change="none: simulate each format's rounding on the same samples",
                     measure=f"relative L2 error predicted for {name} at output {worst.site.tensor}",
@@ -146,22 +146,22 @@ def _show_unchanged(shown: Shown) -> Shown:
     return shown
 
 
-def _show_finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
+def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> Shown:
     expected = worst.expected.get(named, 0.0)
     measured = _measured_error(worst)
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
-    alone = not _is_error_elsewhere(scene) and (_formats_seen_inside(scene) or {named}) >= {named}
-    alone = alone and (scene.localization is not None or ratio >= _SAME_SIZE)
-    alone = alone and all(_covers_error(named, pair) for pair in scene.outputs if pair.verdict == "beyond")
+    alone = not _is_error_elsewhere(known) and (_formats_seen_inside(known) or {named}) >= {named}
+    alone = alone and (known.localization is not None or ratio >= _SAME_SIZE)
+    alone = alone and all(_covers_error(named, pair) for pair in known.outputs if pair.verdict == "beyond")
     return replace(
         seen,
         role="cause" if alone else "contributing",
-        sentence=f"{scene.declared} is declared, and the error has the size of {named} rounding: {seen.because}.",
+        sentence=f"{known.declared} is declared, and the error has the size of {named} rounding: {seen.because}.",
         confidence=ratio if alone else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
         + ("" if alone else ", halved because that is not all that is seen"),
         # Where no layer was seen, size is all that speaks for it: whatever reproduces the outputs goes first.
-        share=1.0 if alone and scene.localization else None,
+        share=1.0 if alone and known.localization else None,
         repairs=(
             ("declare", f"if {named} is meant, declare it; else switch it off in the runtime", f"--declared {named}"),
         ),
@@ -169,11 +169,11 @@ def _show_finding(scene: Scene, worst: Pair, named: str, seen: Shown) -> Shown:
     )
 
 
-def _is_error_elsewhere(scene: Scene) -> bool:
+def _is_error_elsewhere(known: Examination) -> bool:
     """Whether one place, or layers that are known to compute another function, hold most of the error."""
-    suspects = scene.localization.suspects if scene.localization else ()
+    suspects = known.localization.suspects if known.localization else ()
     shares = {one.site.tensor: one.share or 0.0 for one in suspects}
-    wrong = (name for name, found in scene.explanations.items() if found.status == "explained" and found.is_bug)
+    wrong = (name for name, found in known.explanations.items() if found.status == "explained" and found.is_bug)
     return max(shares.values(), default=0.0) >= _ONE_PLACE or sum(shares.get(name, 0.0) for name in wrong) >= _ONE_PLACE
 
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Literal
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -45,10 +46,10 @@ __all__ = ["CHECK"]
 _ALONE = 64  # chosen: operators tried one by one, each a session of the reference
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    bench = scene.bench
-    lost = sum(pair.nonfinite_reference for pair in scene.outputs)
-    nodes = [node for node in scene.graph.graph if node.op_type in SWALLOWS and not node.domain]
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    bench = known.bench
+    lost = sum(pair.nonfinite_reference for pair in known.outputs)
+    nodes = [node for node in known.graph.graph if node.op_type in SWALLOWS and not node.domain]
     if bench is None or not lost or not nodes:
         return
     tensors = [str(node.outputs[0].name) for node in nodes]
@@ -62,28 +63,28 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
         ),
         cost_s=4 * RUN_S,
         runs="reference",
-        test=lambda: _test_claim(_NanTrial(scene, bench), tensors),
+        test=lambda: _test_claim(_NanTrial(known, bench), tensors),
     )
 
 
 class _NanTrial:
     """The reference with operators swallowing NaN, on the samples in which only it has NaN."""
 
-    def __init__(self, scene: Scene, bench: Bench) -> None:
-        self.scene, self.bench = scene, bench
+    def __init__(self, known: Examination, bench: Bench) -> None:
+        self.known, self.bench = known, bench
         self.samples = [one for one in bench.samples if _count_nan_lost(bench.reference(one), bench.candidate(one))]
 
     def distance(self, first: Literal["low", "high"], among: list[str]) -> float:
         """Of what is finite, over what the declared arithmetic allows; infinite where other elements are finite."""
-        graph = swallow_nan(self.scene.model.graph(), first, among)
-        names = [value.name for value in self.scene.model.outputs]
-        run = open_session(graph, outputs=names, folder=self.scene.model.path.parent)
+        graph = swallow_nan(self.known.model.graph(), first, among)
+        names = [value.name for value in self.known.model.outputs]
+        run = open_session(graph, outputs=names, folder=self.known.model.path.parent)
         worst = 0.0
         for index in self.samples:
             found, candidate = run(self.bench.inputs(index)), self.bench.candidate(index)
             for name in names:
                 if name in candidate and found[name].dtype.kind == "f":
-                    worst = max(worst, finite_distance(found[name], candidate[name]) / limit_of(self.scene, name))
+                    worst = max(worst, finite_distance(found[name], candidate[name]) / limit_of(self.known, name))
         return worst
 
 
@@ -118,11 +119,11 @@ def _test_claim(trial: _NanTrial, tensors: list[str]) -> Shown:
     if not holds:
         return seen
     alone = [one for one in tensors[:_ALONE] if len(tensors) == 1 or trial.distance(first, [one]) <= 1.0]
-    return _show_finding(trial.scene, alone, first, seen)
+    return _show_finding(trial.known, alone, first, seen)
 
 
-def _show_finding(scene: Scene, alone: list[str], first: str, seen: Shown) -> Shown:
-    site = scene.places.get(alone[0]) if alone else None
+def _show_finding(known: Examination, alone: list[str], first: str, seen: Shown) -> Shown:
+    site = known.places.get(alone[0]) if alone else None
     where = f"{site.node} ({site.op_type})" if site else "an activation, together with others,"
     return replace(
         seen,

@@ -33,7 +33,8 @@ from parityscope.records import Budget, Tolerance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
     from parityscope.records import Pair
 
 __all__ = ["CHECK", "outside_of"]
@@ -52,22 +53,22 @@ def outside_of(reference: np.ndarray, candidate: np.ndarray, tolerance: Toleranc
     return int(outside.sum()), int((outside & (np.abs(r) < _SMALL * root)).sum())
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    if scene.bench is None or scene.policy is None:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    if known.bench is None or known.policy is None:
         return
-    for pair in scene.outputs:
+    for pair in known.outputs:
         if pair.verdict != "beyond" or pair.nonfinite_candidate or pair.nonfinite_reference:
             continue
-        budgets = [one for one in budgets_for(scene.policy, pair.site.tensor) if _is_relative(one)]
+        budgets = [one for one in budgets_for(known.policy, pair.site.tensor) if _is_relative(one)]
         if budgets and pair.dtype.startswith(("float", "bfloat")):
-            yield _make_claim(scene, scene.bench, pair, budgets[0])
+            yield _make_claim(known, known.bench, pair, budgets[0])
 
 
 def _is_relative(budget: Budget) -> bool:
     return budget.metric in _RELATIVE or (budget.tolerance is not None and budget.tolerance.rtol > 0)
 
 
-def _make_claim(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Claim:
+def _make_claim(known: Examination, bench: Bench, pair: Pair, budget: Budget) -> Claim:
     return Claim(
         words=f"output {pair.site.tensor} fails only where the reference is nearly zero",
         predicts=Prediction(
@@ -75,14 +76,14 @@ def _make_claim(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Claim
             if_true=f"at least {format_percent(_MOSTLY)} of them, and the whole is as its arithmetic explains",
             if_false="large elements fail too",
         ),
-        test=lambda: _test_claim(scene, bench, pair, budget),
+        test=lambda: _test_claim(known, bench, pair, budget),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, pair: Pair, budget: Budget) -> Shown:
+def _test_claim(known: Examination, bench: Bench, pair: Pair, budget: Budget) -> Shown:
     output = pair.site.tensor
     allowed = max(
-        (pair.expected[name] * margin_of(name) for name in ("f32", scene.declared) if name in pair.expected),
+        (pair.expected[name] * margin_of(name) for name in ("f32", known.declared) if name in pair.expected),
         default=0.0,
     )
     measured = pair.value("rel_l2")

@@ -31,7 +31,7 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
 
 
 __all__ = ["CHECK"]
@@ -42,9 +42,9 @@ __all__ = ["CHECK"]
 _EXPLAINS = 0.125
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
     # Two runs of the same instructions differ by nothing at all.
-    if scene.spread <= FLOAT32_ROUNDING:
+    if known.compared.spread <= FLOAT32_ROUNDING:
         return
     yield Claim(
         words="the candidate gives different answers for the same input",
@@ -54,29 +54,29 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
             if_true=f"above one FP32 rounding error ({format_number(FLOAT32_ROUNDING)})",
             if_false="zero",
         ),
-        test=lambda: _show_finding(scene, f"the two runs differ by {format_number(scene.spread)}"),
+        test=lambda: _show_finding(known, f"the two runs differ by {format_number(known.compared.spread)}"),
     )
 
 
-def _show_finding(scene: Scene, because: str) -> Shown:
-    errors = [pair.value("rel_l2") for pair in scene.outputs]
+def _show_finding(known: Examination, because: str) -> Shown:
+    errors = [pair.value("rel_l2") for pair in known.outputs]
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     return Shown(
         because=because,
-        role="cause" if scene.changing >= _EXPLAINS else "contributing",
-        sentence=f"Two runs of the candidate on the same sample differ by {format_number(scene.spread)} (relative L2); "
-        f"its error against the reference is {format_number(worst)}, of whose square {scene.changing:.0%} changes "
+        role="cause" if known.compared.changing >= _EXPLAINS else "contributing",
+        sentence=f"Two runs of the candidate on the same sample differ by {format_number(known.compared.spread)} (relative L2); "
+        f"its error against the reference is {format_number(worst)}, of whose square {known.compared.changing:.0%} changes "
         "from run to run.",
         confidence=1.0,
         confidence_from="measured by repetition",
-        share=scene.changing,
+        share=known.compared.changing,
         repairs=(
             (
                 "determinism",
                 "check that every output is written and waited for; ask the runtime for deterministic kernels",
             ),
         ),
-        details={"spread": scene.spread, "changing": scene.changing},
+        details={"spread": known.compared.spread, "changing": known.compared.changing},
     )
 
 

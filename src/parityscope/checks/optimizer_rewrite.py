@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.checks import Bench, Offer, Run, Scene, Shown
+    from parityscope.bench import Bench, Run
+    from parityscope.checks import Offer, Shown
+    from parityscope.examination import Examination
 
 
 __all__ = ["CHECK"]
@@ -53,9 +55,9 @@ _STORING = operators_that_move("in order", "permuted") | {"Pad", "Cast"} | {"Deq
 _RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     off = next((run for target, run in bench.switched.items() if _OFF in target), None)
-    tensors = _tensors_given_back(scene) if bench.watched and scene.disturbance > FLOAT32_ROUNDING else []
+    tensors = _tensors_given_back(known) if bench.watched and known.disturbance > FLOAT32_ROUNDING else []
     if off is None and not tensors:
         return
     ways = [*(["switch its optimizer off"] if off else []), *(["mark tensors as outputs"] if tensors else [])]
@@ -69,30 +71,30 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=RUN_S * 20,
         runs="rebuild",
-        test=lambda: _test_claim(_BarrierTrial(scene, bench), off, tensors),
+        test=lambda: _test_claim(_BarrierTrial(known, bench), off, tensors),
     )
 
 
-def _tensors_given_back(scene: Scene) -> list[str]:
+def _tensors_given_back(known: Examination) -> list[str]:
     """The intermediate tensors that the candidate gave back, in the graph's order."""
-    outputs = {value.name for value in scene.model.outputs}
-    found = [name for name in scene.tensors if name not in outputs and name in scene.places]
-    return sorted(found, key=lambda name: scene.places[name].index)
+    outputs = {value.name for value in known.model.outputs}
+    found = [name for name in known.tensors if name not in outputs and name in known.places]
+    return sorted(found, key=lambda name: known.places[name].index)
 
 
 class _BarrierTrial:
     """The candidate on the sample that is furthest off, disturbed in one way or another."""
 
-    def __init__(self, scene: Scene, bench: Bench) -> None:
+    def __init__(self, known: Examination, bench: Bench) -> None:
         errors = {
-            index: measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bench.samples
+            index: measure_misfit(known, bench.reference(index), bench.candidate(index)) for index in bench.samples
         }
-        self.scene, self.bench = scene, bench
+        self.known, self.bench = known, bench
         self.sample = max(errors, key=lambda index: errors[index].over)
         self.before = errors[self.sample]
 
     def measure(self, found: Mapping[str, np.ndarray]) -> Misfit:
-        return measure_misfit(self.scene, self.bench.reference(self.sample), found)
+        return measure_misfit(self.known, self.bench.reference(self.sample), found)
 
     def unoptimized(self, run: Run) -> Misfit | None:
         """The misfit without the optimizer; None where the candidate cannot be run so."""
@@ -161,48 +163,48 @@ def _find_barriers(trial: _BarrierTrial, tensors: list[str]) -> tuple[tuple[str,
     needed, used = find_fewest_barriers(tensors, trial.cures, _RUNS)
     if len(needed) > 1:
         return tuple(needed), True
-    beside = [name for name in list_neighbour_tensors(trial.scene.graph, needed[0]) if name in tensors]
+    beside = [name for name in list_neighbour_tensors(trial.known.graph, needed[0]) if name in tensors]
     return (*needed, *(name for name in beside[: _RUNS - used] if trial.cures([name]))), False
 
 
 def _show_finding(trial: _BarrierTrial, cure: _Cure, seen: Shown) -> Shown:
-    nodes = _nodes_touching(trial.scene, cure.barriers)
+    nodes = _nodes_touching(trial.known, cure.barriers)
     node = _node_between_barriers(nodes, cure.barriers)
     tensor = str(node.outputs[0].name) if node else ""
     share = cure.after.share(trial.before)
     return replace(
         seen,
-        sentence=_describe_cure(trial.scene, cure, nodes, node, seen),
+        sentence=_describe_cure(trial.known, cure, nodes, node, seen),
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
-        site=trial.scene.places.get(tensor),
+        site=trial.known.places.get(tensor),
         share=share,
         repairs=_offer_repairs(cure),
         details={
             "barriers": list(cure.barriers),
-            "nodes": [_node_name(trial.scene, one) for one in nodes],
+            "nodes": [_node_name(trial.known, one) for one in nodes],
             "optimizer_off": cure.off.error if cure.off else None,
         },
     )
 
 
-def _describe_cure(scene: Scene, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, seen: Shown) -> str:
+def _describe_cure(known: Examination, cure: _Cure, nodes: list[ir.Node], node: ir.Node | None, seen: Shown) -> str:
     if node is None:
         return f"Without its optimizer the candidate is right: {seen.because}."
-    kinds = ", ".join(f"{_node_name(scene, one)} ({one.op_type})" for one in nodes)
+    kinds = ", ".join(f"{_node_name(known, one)} ({one.op_type})" for one in nodes)
     names = " and ".join(cure.barriers) if cure.together else " or ".join(cure.barriers)
     keeps = f"With {names} as {'outputs' if cure.together else 'an output'} of the model the answer is right."
     return f"The optimizer's rewrite of {kinds} is not the same function: {seen.because}. {keeps}"
 
 
-def _node_name(scene: Scene, node: ir.Node) -> str:
-    site = scene.places.get(str(node.outputs[0].name))
+def _node_name(known: Examination, node: ir.Node) -> str:
+    site = known.places.get(str(node.outputs[0].name))
     return site.node if site and site.node else str(node.outputs[0].name)
 
 
-def _nodes_touching(scene: Scene, barriers: Sequence[str]) -> list[ir.Node]:
+def _nodes_touching(known: Examination, barriers: Sequence[str]) -> list[ir.Node]:
     """The nodes that write or read a barrier, in the graph's order."""
     wanted = set(barriers)
-    return [node for node in scene.graph.graph if wanted & _tensors_of(node)]
+    return [node for node in known.graph.graph if wanted & _tensors_of(node)]
 
 
 def _node_between_barriers(nodes: list[ir.Node], barriers: Sequence[str]) -> ir.Node | None:

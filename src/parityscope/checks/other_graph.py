@@ -39,7 +39,8 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
     from parityscope.hypotheses.from_other_graph import Compared, Unit
     from parityscope.records import Finding, Site
 
@@ -54,7 +55,7 @@ _TOLD = 3  # places and harmless differences that are named
 _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, and is no cause beside those that make the rest
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if bench.graphs is None:
         return
     try:
@@ -69,11 +70,11 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
     for place, (unit, share) in enumerate(causes if compared.decision.alone else ()):
         yield _make_claim(
             _describe_unit(unit),
-            functools.partial(_test_claim, scene, compared, unit, share, correction, first=place == 0),
+            functools.partial(_test_claim, known, compared, unit, share, correction, first=place == 0),
         )
     if not causes or not compared.decision.alone:
         words = f"one of {len(compared.decision.rest)} differences of the candidate's graph makes the error"
-        yield _make_claim(words, lambda: _show_refuted(scene, compared, correction))
+        yield _make_claim(words, lambda: _show_refuted(known, compared, correction))
 
 
 def _raise_problem(error: ParityError) -> Shown:
@@ -108,7 +109,7 @@ def _make_claim(words: str, test: Callable[[], Shown]) -> Claim:
     )
 
 
-def _show_refuted(scene: Scene, compared: Compared, correction: Correction | None) -> Shown:
+def _show_refuted(known: Examination, compared: Compared, correction: Correction | None) -> Shown:
     """Most of the error comes from elsewhere; what the file does to it may still be one of several causes."""
     decision = compared.decision
     because = f"with all of them in it the reference's graph explains {format_percent(decision.explained)} of the error"
@@ -116,22 +117,24 @@ def _show_refuted(scene: Scene, compared: Compared, correction: Correction | Non
     if correction is None:
         return seen
     unit, share = decision.causes[0]
-    shown = replace(_show_difference(scene, compared, unit, share, seen, first=True), correction=correction)
+    shown = replace(_show_difference(known, compared, unit, share, seen, first=True), correction=correction)
     return replace(seen, nearest=NearMiss(shown=shown, tried=decision.tried, distinct=True))
 
 
 def _test_claim(
-    scene: Scene, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
+    known: Examination, compared: Compared, unit: Unit, share: float, correction: Correction | None, *, first: bool
 ) -> Shown:
     decision = compared.decision
     because = f"put into the reference's graph, it makes {format_percent(share)} of the error"
     if (several := len(decision.causes)) > 1:
         because += f", and {several} differences together {format_percent(decision.explained)}"
     seen = Shown(because=because, before=1.0, after=1.0 - share)
-    return replace(_show_difference(scene, compared, unit, share, seen, first=first), correction=correction)
+    return replace(_show_difference(known, compared, unit, share, seen, first=first), correction=correction)
 
 
-def _show_difference(scene: Scene, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool) -> Shown:
+def _show_difference(
+    known: Examination, compared: Compared, unit: Unit, share: float, seen: Shown, *, first: bool
+) -> Shown:
     """What is told of a difference that makes this share of the error."""
     version = _is_version(unit.group, len(unit.differences))
     harmless = _describe_harmless(compared) if first else ""
@@ -145,7 +148,7 @@ def _show_difference(scene: Scene, compared: Compared, unit: Unit, share: float,
         sentence=f"{_describe_unit(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
-        site=_site_of_unit(scene, unit),
+        site=_site_of_unit(known, unit),
         share=share,
         repairs=_offer_repairs(unit, version=version),
         details={
@@ -182,10 +185,10 @@ def _offer_repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
     return found
 
 
-def _site_of_unit(scene: Scene, unit: Unit) -> Site | None:
+def _site_of_unit(known: Examination, unit: Unit) -> Site | None:
     """The one value of the reference's that is another from here on; None where there are several."""
     places = {one.at or one.site for one in unit.differences}
-    return scene.places.get(places.pop()) if len(places) == 1 else None
+    return known.places.get(places.pop()) if len(places) == 1 else None
 
 
 def _describe_unit(unit: Unit) -> str:

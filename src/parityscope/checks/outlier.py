@@ -36,7 +36,8 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -80,14 +81,14 @@ def outliers_of(reference: np.ndarray, candidate: np.ndarray, limit: float) -> t
     return tuple(tuple(int(i) for i in np.unravel_index(int(place), reference.shape)) for place in named)
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    for pair in scene.outputs:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    for pair in known.outputs:
         large = int(np.prod(pair.shape, dtype=np.int64)) * _SHARE >= 1.0
         if pair.verdict == "beyond" and pair.dtype.startswith(("float", "bfloat")) and large:
-            yield _make_claim(scene, bench, pair.site.tensor)
+            yield _make_claim(known, bench, pair.site.tensor)
 
 
-def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"a few elements make output {output} beyond",
         predicts=Prediction(
@@ -97,12 +98,12 @@ def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
             if_false="the others are wrong too",
         ),
         cost_s=RUN_S * 2 * len(bench.samples),
-        test=lambda: _test_claim(scene, bench, output),
+        test=lambda: _test_claim(known, bench, output),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
-    limit = limit_of(scene, output)
+def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
+    limit = limit_of(known, output)
     named: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
     worst, least, size = 0.0, 0.0, 0
     for index in bench.samples:
@@ -132,7 +133,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     )
     before = max(distance_between(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
     share = max(0.0, 1.0 - (least / before) ** 2)
-    blamed = scene.localization.suspects if scene.localization else ()
+    blamed = known.localization.suspects if known.localization else ()
     elsewhere = any((one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output for one in blamed)
     return Shown(
         because=because,
@@ -142,7 +143,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         role="information" if elsewhere else "cause",
         sentence=f"Output {output}: {because}.",
         confidence_from="the share of the squared error in the elements named",
-        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=share,
         repairs=(
             (

@@ -44,7 +44,9 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -155,13 +157,13 @@ def _read_top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dt
     return unequal if unequal > _CARRIED else 0.0
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    for pair in scene.outputs:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    for pair in known.outputs:
         if pair.verdict == "beyond":
-            yield _make_claim(scene, bench, pair.site.tensor)
+            yield _make_claim(known, bench, pair.site.tensor)
 
 
-def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"output {output} was read as another type or in another order",
         predicts=Prediction(
@@ -172,12 +174,12 @@ def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
         ),
         cost_s=0.01,
         runs="nothing",
-        test=lambda: _test_claim(scene, bench, output),
+        test=lambda: _test_claim(known, bench, output),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
-    limit = limit_of(scene, output)
+def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
+    limit = limit_of(known, output)
     wrong: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
@@ -199,17 +201,17 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         strange = next((index for index, (said, _) in found.items() if not said), next(iter(found)))
         return show_refuted(before, f"sample {strange} is no misreading")
     after = Misfit(error=left, over=left / limit)
-    if "written as" not in words and not bad_samples(scene, bench):
+    if "written as" not in words and not bad_samples(known, bench):
         return show_refuted(before, "so few values are equal by chance")
     because = (
         f"read so, the error falls from {format_number(before.error)} to {format_number(after.error)} on "
         f"{len(wrong)} samples"
     )
     correction = None if words.startswith(_UNORDERED) else leave_output_out(output)
-    return replace(_show_finding(scene, output, words, show_supported(before, after, because)), correction=correction)
+    return replace(_show_finding(known, output, words, show_supported(before, after, because)), correction=correction)
 
 
-def _show_finding(scene: Scene, output: str, words: str, seen: Shown) -> Shown:
+def _show_finding(known: Examination, output: str, words: str, seen: Shown) -> Shown:
     unordered = words.startswith(_UNORDERED)
     return replace(
         seen,
@@ -219,7 +221,7 @@ def _show_finding(scene: Scene, output: str, words: str, seen: Shown) -> Shown:
         sentence=f"Output {output} {words}; {seen.because}.",
         confidence=0.6 if unordered else 1.0,
         confidence_from="equal as sets of values" if unordered else "the values themselves, with nothing fitted",
-        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=1.0,
         repairs=(
             (

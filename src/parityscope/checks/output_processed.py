@@ -41,7 +41,9 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -50,21 +52,21 @@ __all__ = ["CHECK"]
 _SURE = 0.8  # chosen: the last layer may compute so itself
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    for pair in scene.outputs:
-        if pair.verdict == "beyond" and _begins_at_the_end(scene, pair.site.tensor):
-            yield _make_claim(scene, bench, pair.site.tensor)
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    for pair in known.outputs:
+        if pair.verdict == "beyond" and _begins_at_the_end(known, pair.site.tensor):
+            yield _make_claim(known, bench, pair.site.tensor)
 
 
-def _begins_at_the_end(scene: Scene, output: str) -> bool:
+def _begins_at_the_end(known: Examination, output: str) -> bool:
     """Whether nothing says that the error begins before the output."""
-    suspects = scene.localization.suspects if scene.localization else ()
+    suspects = known.localization.suspects if known.localization else ()
     return not suspects or suspects[0].site.tensor == output
 
 
-def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:
     return Claim(
-        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         words=f"output {output} went through a step more or less than the model says",
         predicts=Prediction(
             change="none: apply such steps to the reference's output, and to the candidate's",
@@ -74,12 +76,12 @@ def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
         ),
         cost_s=0.02,
         runs="nothing",
-        test=lambda: _test_claim(scene, bench, output),
+        test=lambda: _test_claim(known, bench, output),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
-    limit = limit_of(scene, output)
+def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
+    limit = limit_of(known, output)
     pairs = []
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
@@ -94,7 +96,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     found = explain_processing(pairs, limit)
     if found is None:
         return show_refuted(before, "no step that is known makes the one of the other")
-    if pairs[0][0].dtype.kind == "f" and not bad_samples(scene, bench):
+    if pairs[0][0].dtype.kind == "f" and not bad_samples(known, bench):
         return show_refuted(before, "so few values are met by chance")
     because = (
         f"so it is on {len(pairs)} samples, where the error falls from {format_number(worst)} to "
@@ -112,7 +114,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
         details={"output": output, "step": found.words},
         correction=leave_output_out(output),
     )
-    if not found.factor or not _is_handed_on(scene, bench, output):
+    if not found.factor or not _is_handed_on(known, bench, output):
         return shown
     return replace(
         shown,
@@ -123,7 +125,7 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     )
 
 
-def _is_handed_on(scene: Scene, bench: Bench, output: str) -> bool:
+def _is_handed_on(known: Examination, bench: Bench, output: str) -> bool:
     """Whether inputs twice as large make an output twice as large: then a factor of the one is one of the other."""
     index = bench.samples[0]
     doubled = {name: array * 2 if array.dtype.kind == "f" else array for name, array in bench.inputs(index).items()}
@@ -135,7 +137,7 @@ def _is_handed_on(scene: Scene, bench: Bench, output: str) -> bool:
     return (
         found is not None
         and reference is not None
-        and distance_between(reference * 2, found) <= limit_of(scene, output)
+        and distance_between(reference * 2, found) <= limit_of(known, output)
     )
 
 

@@ -41,7 +41,9 @@ from parityscope.hypotheses.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Offer, Scene
+    from parityscope.bench import Bench
+    from parityscope.checks import Offer
+    from parityscope.examination import Examination
     from parityscope.hypotheses.from_outputs.telling import EquivalentEdit, OutputsAnswer
 
 __all__ = ["CHECK"]
@@ -54,8 +56,8 @@ _NEAR = "what it leaves is more than rounding leaves, so that it may stand in fo
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if scene.localization is not None or scene.verdict != "beyond":
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    if known.localization is not None or known.verdict != "beyond":
         return
     yield Claim(
         words="one change of the network's graph gives the candidate's outputs",
@@ -67,14 +69,14 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=_COST_S,
         runs="reference",
-        test=lambda: _test_claim(scene, bench),
+        test=lambda: _test_claim(known, bench),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench) -> Shown:
-    shown = _search_one_change(scene, bench)
-    wrong = wrong_samples(scene, bench)
-    if shown.correction is None or not wrong or not all(nonsense_fits(scene, bench, index) for index in wrong):
+def _test_claim(known: Examination, bench: Bench) -> Shown:
+    shown = _search_one_change(known, bench)
+    wrong = wrong_samples(known, bench)
+    if shown.correction is None or not wrong or not all(nonsense_fits(known, bench, index) for index in wrong):
         return shown
     # Outputs that any nonsense gives too (NaN everywhere, one saturated answer) are reproduced by countless edits.
     return replace(_show_as_possible(shown), further=tuple(map(_show_as_possible, shown.further)), correction=None)
@@ -91,24 +93,24 @@ def _show_as_possible(shown: Shown) -> Shown:
     )
 
 
-def _search_one_change(scene: Scene, bench: Bench) -> Shown:
+def _search_one_change(known: Examination, bench: Bench) -> Shown:
     outputs = KnownOutputs(
-        model=scene.model.path,
+        model=known.model.path,
         feeds=[dict(bench.inputs(index)) for index in bench.samples],
         candidate=[dict(bench.candidate(index)) for index in bench.samples],
         noise={
-            pair.site.tensor: _noise_of_output(scene, pair.expected.get(scene.declared, 0.0)) for pair in scene.outputs
+            pair.site.tensor: _noise_of_output(known, pair.expected.get(known.declared, 0.0)) for pair in known.outputs
         },
-        scale=1.0 if scene.number == 1 else _LATER,
+        scale=1.0 if known.number == 1 else _LATER,
     )
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
     # Of what is done to inputs beside another fault, checks of bindings and of preprocessing know more.
     if told.pair and not any(one.output.endswith(READ) for one in told.pair):
-        return _show_pair(scene, told)
+        return _show_pair(known, told)
     if not told.members:
-        return _show_unproved(scene, told)
+        return _show_unproved(known, told)
     first = told.members[0]
     because = (
         f"{format_percent(first.share)} of the squared error explained on {len(bench.samples)} samples, "
@@ -116,14 +118,14 @@ def _search_one_change(scene: Scene, bench: Bench) -> Shown:
     )
     because += "" if told.exact else f"; {_NEAR}"
     # What may stand in for another change is not put right: what it leaves is no error of its own.
-    words = f"computes {_describe_place(scene, first)} with this change: {first.words}"
+    words = f"computes {_describe_place(known, first)} with this change: {first.words}"
     return replace(
-        _show_finding(scene, told, Shown(because=because, before=0.0, after=first.share)),
+        _show_finding(known, told, Shown(because=because, before=0.0, after=first.share)),
         correction=correct_layers(words, [first]) if told.exact else None,
     )
 
 
-def _show_pair(scene: Scene, told: OutputsAnswer) -> Shown:
+def _show_pair(known: Examination, told: OutputsAnswer) -> Shown:
     """Two changes that hold together: each a finding with its own share."""
     together = sum(one.share for one in told.pair)
     because = f"two changes together explain {format_percent(together)} of the squared error, {_describe_tried(told)}"
@@ -132,12 +134,12 @@ def _show_pair(scene: Scene, told: OutputsAnswer) -> Shown:
             because=because,
             before=0.0,
             after=together,
-            sentence=f"{_describe_place(scene, one)} ({one.op_type}): {one.words}: {format_percent(one.share)} of "
+            sentence=f"{_describe_place(known, one)} ({one.op_type}): {one.words}: {format_percent(one.share)} of "
             f"the squared error; {because}. "
-            f"The other is at {_describe_place(scene, other)}: {other.words}.",
+            f"The other is at {_describe_place(known, other)}: {other.words}.",
             confidence=max(0.0, min(1.0, one.least)),
             confidence_from="the share of the error that both explain of the output and sample of which they explain least",
-            site=scene.places.get(one.output),
+            site=known.places.get(one.output),
             share=max(0.0, one.share),
             repairs=_offer_repairs(told),
             details={
@@ -151,12 +153,12 @@ def _show_pair(scene: Scene, told: OutputsAnswer) -> Shown:
         )
         for one, other in (told.pair, told.pair[::-1])
     ]
-    words = "; and ".join(f"computes {_describe_place(scene, one)} with this change: {one.words}" for one in told.pair)
+    words = "; and ".join(f"computes {_describe_place(known, one)} with this change: {one.words}" for one in told.pair)
     return replace(findings[0], correction=correct_layers(words, told.pair), further=tuple(findings[1:]))
 
 
-def _noise_of_output(scene: Scene, expected: float) -> float:
-    return max(margin_of(scene.declared) * expected, margin_of("f32") * FLOAT32_ROUNDING)
+def _noise_of_output(known: Examination, expected: float) -> float:
+    return max(margin_of(known.declared) * expected, margin_of("f32") * FLOAT32_ROUNDING)
 
 
 def _describe_tried(told: OutputsAnswer) -> str:
@@ -168,31 +170,31 @@ def _describe_tried(told: OutputsAnswer) -> str:
     )
 
 
-def _describe_place(scene: Scene, member: EquivalentEdit) -> str:
+def _describe_place(known: Examination, member: EquivalentEdit) -> str:
     if member.output.endswith(READ):
         return f"what is read of input {member.output.removesuffix(READ)!r}"
-    site = scene.places.get(member.output)
+    site = known.places.get(member.output)
     inside = f"inside {member.inside}: " if member.inside else ""
     return inside + ((site.node if site is not None else "") or member.output)
 
 
-def _show_finding(scene: Scene, told: OutputsAnswer, seen: Shown) -> Shown:
+def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown:
     first, others = told.members[0], told.members[1:]
     also = f" It cannot be told from {len(others)} other{'' if len(others) == 1 else 's'}: " if others else ""
-    also += "; ".join(f"{_describe_place(scene, one)}: {one.words}" for one in others[:_SHOWN])
+    also += "; ".join(f"{_describe_place(known, one)}: {one.words}" for one in others[:_SHOWN])
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
     return replace(
         seen,
         role="cause" if told.exact else "contributing",
         sentence=(
-            f"{_describe_place(scene, first)} ({first.op_type}): {first.words}: "
+            f"{_describe_place(known, first)} ({first.op_type}): {first.words}: "
             f"{seen.because}.{also}{_describe_next_record(told)}"
         ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else _STANDS_IN),
         confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
         + ("" if told.exact else ", halved: what it leaves is more than rounding leaves"),
-        site=scene.places.get(first.output),
+        site=known.places.get(first.output),
         share=max(0.0, first.share),
         repairs=_offer_repairs(told),
         details={
@@ -220,7 +222,7 @@ def _offer_repairs(told: OutputsAnswer) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def _show_unproved(scene: Scene, told: OutputsAnswer) -> Shown:
+def _show_unproved(known: Examination, told: OutputsAnswer) -> Shown:
     """The answer where nothing is proved: region, what was ruled out, nearest description, next measurement."""
     near = told.nearest
     share = max(0.0, near.share) if near is not None else 0.0
@@ -232,7 +234,7 @@ def _show_unproved(scene: Scene, told: OutputsAnswer) -> Shown:
     )
     ruled = f"no single change explains it: {_describe_tried(told)}"
     described = (
-        f" The nearest description, which is no cause: {_describe_place(scene, near)} ({near.op_type}): {near.words}, "
+        f" The nearest description, which is no cause: {_describe_place(known, near)} ({near.op_type}): {near.words}, "
         f"{format_percent(share)} of the squared error."
         if near is not None and share > 0
         else ""

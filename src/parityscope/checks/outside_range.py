@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
 
 
 __all__ = ["CHECK"]
@@ -59,8 +59,8 @@ class _InputNormalization:
     deviation: float
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    told = [] if scene.inputs.generated else list(_describe_inputs_outside(scene))
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    told = [] if known.inputs.generated else list(_describe_inputs_outside(known))
     if not told:
         return
     yield Claim(
@@ -74,9 +74,9 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
     )
 
 
-def _describe_inputs_outside(scene: Scene) -> Iterator[str]:
-    samples = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
-    for value in scene.graph.graph.inputs:
+def _describe_inputs_outside(known: Examination) -> Iterator[str]:
+    samples = [known.inputs.sample(index).arrays for index in known.inputs.indices[:_LOOKED_AT]]
+    for value in known.graph.graph.inputs:
         normal = _find_normalization(value) if value.name in samples[0] else None
         values = np.concatenate([sample[str(value.name)].reshape(-1) for sample in samples]) if normal else np.empty(0)
         if normal is None or values.dtype.kind not in "fiu" or values.size < _FEW or is_constant(values):
@@ -108,27 +108,29 @@ def _find_normalization(value: ir.Value) -> _InputNormalization | None:
         if node.op_type not in _MOVES:
             other = next((one for one in node.inputs if one is not value), None)
             held = None if other is None else constant_value(other)
-            known = None if held is None or len(node.inputs) != 2 else np.asarray(held.numpy(), np.float64)
-            if known is None or known.size > _MOST_CHANNELS or node.op_type not in with_trait("affine"):
+            operand = None if held is None or len(node.inputs) != 2 else np.asarray(held.numpy(), np.float64)
+            if operand is None or operand.size > _MOST_CHANNELS or node.op_type not in with_trait("affine"):
                 break
-            gain, offset = _compose_affine(node.op_type, gain, offset, known.reshape(-1), first=node.inputs[0] is value)
+            gain, offset = _compose_affine(
+                node.op_type, gain, offset, operand.reshape(-1), first=node.inputs[0] is value
+            )
         value = node.outputs[0]
     return _normalization_from_affine(gain, offset)
 
 
 def _compose_affine(
-    kind: str, gain: np.ndarray, offset: np.ndarray, known: np.ndarray, *, first: bool
+    kind: str, gain: np.ndarray, offset: np.ndarray, operand: np.ndarray, *, first: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The affine map with one more operator; what is no affine map of the input becomes NaN."""
     with np.errstate(all="ignore"):
         match kind:
             case "Add":
-                return gain, offset + known
+                return gain, offset + operand
             case "Sub":
-                return (gain, offset - known) if first else (-gain, known - offset)
+                return (gain, offset - operand) if first else (-gain, operand - offset)
             case "Mul":
-                return gain * known, offset * known
-        return (gain / known, offset / known) if first else (gain * np.nan, offset)
+                return gain * operand, offset * operand
+        return (gain / operand, offset / operand) if first else (gain * np.nan, offset)
 
 
 def _batch_normalization(node: ir.Node, gain: np.ndarray, offset: np.ndarray) -> _InputNormalization | None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.case.own import OwnInputs
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
@@ -50,7 +50,7 @@ _ROUNDING = 1e-6  # of the variance: what images that libraries round in their o
 _SAMPLES = 3  # chosen: a fault of preprocessing is the same in all of them
 
 
-def _propose_claims(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
+def _propose_claims(known: Examination, own: OwnInputs) -> Iterator[Claim]:
     yield Claim(
         words="the deployment's inputs are not the reference's",
         predicts=Prediction(
@@ -60,13 +60,13 @@ def _propose_claims(scene: Scene, own: OwnInputs) -> Iterator[Claim]:
             if_false="the inputs are the same",
         ),
         cost_s=0.2,
-        test=lambda: _test_claim(scene, own),
+        test=lambda: _test_claim(known, own),
     )
 
 
-def _test_claim(scene: Scene, own: OwnInputs) -> Shown:
-    indices = (scene.bench.samples if scene.bench else scene.inputs.indices)[:_SAMPLES]
-    samples = {index: scene.inputs.sample(index) for index in indices}
+def _test_claim(known: Examination, own: OwnInputs) -> Shown:
+    indices = (known.bench.samples if known.bench else known.inputs.indices)[:_SAMPLES]
+    samples = {index: known.inputs.sample(index) for index in indices}
     named = []
     for index, sample in samples.items():
         others = {f"sample {each} ({one.name})": one.arrays for each, one in samples.items() if each != index}
@@ -77,10 +77,10 @@ def _test_claim(scene: Scene, own: OwnInputs) -> Shown:
         because = f"on {len(named)} samples the deployment's inputs are the reference's: nothing in front of the model differs"
         return _show_evidence("refutes", (0.0, 0.0), because)
     worst = named[differing[0]]
-    before, after = _worst_errors(scene, list(samples), named)
+    before, after = _worst_errors(known, list(samples), named)
     because = _describe_errors(before, after, len(named), len(differing))
     seen = _show_evidence("supports", (before, after), because)
-    finding = _show_finding(scene, named, worst, seen, (before, after))
+    finding = _show_finding(known, named, worst, seen, (before, after))
     taken = all(one.given is not None for one in named)
     return replace(finding, correction=_make_correction(own) if taken else None)
 
@@ -100,32 +100,34 @@ def _show_evidence(outcome: Any, errors: tuple[float, float], because: str) -> S
     return Shown(because=because, outcome=outcome, before=errors[0], after=errors[1])
 
 
-def _worst_errors(scene: Scene, indices: Sequence[int], named: Sequence[NamedDifference]) -> tuple[float, float]:
+def _worst_errors(known: Examination, indices: Sequence[int], named: Sequence[NamedDifference]) -> tuple[float, float]:
     """The worst error of the candidate against the reference on its own inputs, and on the deployment's.
 
     NaN where no run could tell: the outputs are within, or the model does not take the deployment's inputs.
     """
-    if scene.bench is None:
+    if known.bench is None:
         return float("nan"), float("nan")
     before, after = 0.0, 0.0
     for index, one in zip(indices, named, strict=True):
-        candidate = scene.bench.candidate(index)
-        before = max(before, _worst_distance(scene, scene.bench.reference(index), candidate))
+        candidate = known.bench.candidate(index)
+        before = max(before, _worst_distance(known, known.bench.reference(index), candidate))
         if one.given is None:
             after = float("nan")
             continue
         try:
-            outputs = scene.bench.outputs(one.given)
+            outputs = known.bench.outputs(one.given)
         except ParityError:
             after = float("nan")
             continue
-        after = max(after, _worst_distance(scene, outputs, candidate)) if np.isfinite(after) else after
+        after = max(after, _worst_distance(known, outputs, candidate)) if np.isfinite(after) else after
     return before, after
 
 
-def _worst_distance(scene: Scene, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
+def _worst_distance(
+    known: Examination, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]
+) -> float:
 
-    candidate = make_aligner(scene.policy.matched if scene.policy else ())(outputs, candidate)
+    candidate = make_aligner(known.policy.matched if known.policy else ())(outputs, candidate)
     return max(
         (distance_between(outputs[name], candidate[name]) for name in outputs if name in candidate),
         default=float("inf"),
@@ -145,7 +147,11 @@ def _describe_errors(before: float, after: float, samples: int, differing: int) 
 
 
 def _show_finding(
-    scene: Scene, named: Sequence[NamedDifference], worst: NamedDifference, seen: Shown, errors: tuple[float, float]
+    known: Examination,
+    named: Sequence[NamedDifference],
+    worst: NamedDifference,
+    seen: Shown,
+    errors: tuple[float, float],
 ) -> Shown:
     before, after = errors
     share = max(0.0, 1.0 - (after / before) ** 2) if before > 0 and np.isfinite(after) else None
@@ -157,15 +163,15 @@ def _show_finding(
         if _ROUNDING < worst.left < 1.0
         else ""
     )
-    index = (scene.bench.samples if scene.bench else scene.inputs.indices)[0]
+    index = (known.bench.samples if known.bench else known.inputs.indices)[0]
     details: dict[str, Any] = {
         "words": words,
         "steps": [step.key for step in worst.steps],
         "parameter": worst.words,
         "left": worst.left,
-        **({} if worst.given is None else affine_details(worst.given, scene.inputs.sample(index).arrays)),
+        **({} if worst.given is None else affine_details(worst.given, known.inputs.sample(index).arrays)),
     }
-    precision = describe_precision(scene.outputs) if share is not None and share > 0.5 else ""
+    precision = describe_precision(known.outputs) if share is not None and share > 0.5 else ""
     return replace(
         seen,
         role="cause" if share is not None else "contributing",

@@ -44,22 +44,24 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.checks import Bench, Run, Scene, Shown
+    from parityscope.bench import Bench, Run
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if bench.answers is None:
         return
     for name, array in bench.inputs(bench.samples[0]).items():
         if "mask" in name.lower() and _left_out(array) is not None:
-            yield _make_claim(scene, bench, bench.answers, name)
+            yield _make_claim(known, bench, bench.answers, name)
 
 
-def _make_claim(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
+def _make_claim(known: Examination, bench: Bench, answers: Run, mask: str) -> Claim:
     return Claim(
         words=f"what {mask} leaves out takes part",
         predicts=Prediction(
@@ -70,28 +72,28 @@ def _make_claim(scene: Scene, bench: Bench, answers: Run, mask: str) -> Claim:
         ),
         cost_s=RUN_S * 4,
         runs="candidate",
-        test=lambda: _test_claim(scene, bench, answers, mask),
+        test=lambda: _test_claim(known, bench, answers, mask),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, answers: Run, mask: str) -> Shown:
+def _test_claim(known: Examination, bench: Bench, answers: Run, mask: str) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
-    before = measure_misfit(scene, bench.reference(index), bench.candidate(index))
+    before = measure_misfit(known, bench.reference(index), bench.candidate(index))
     for words, changed in _change_padding(arrays, mask):
         try:
             reference, candidate = bench.outputs(changed), answers(changed)
         except ParityError:
             continue  # a length that the model or the engine does not take
         lengths = arrays[mask].shape[-1], changed[mask].shape[-1]
-        if (moved := _worst_distance(scene, bench.reference(index), reference, lengths)) is None or moved[1] > 1.0:
+        if (moved := _worst_distance(known, bench.reference(index), reference, lengths)) is None or moved[1] > 1.0:
             return show_refuted(before, f"with {words} the reference's answer changes too", after=before.error)
-        found = _worst_distance(scene, bench.candidate(index), candidate, lengths)
+        found = _worst_distance(known, bench.candidate(index), candidate, lengths)
         if found is None:
             continue
         if found[1] <= 1.0:
             return show_refuted(before, f"with {words} the answer stays", after=found[0])
-        after = measure_misfit(scene, reference, candidate)
+        after = measure_misfit(known, reference, candidate)
         because = (
             f"with {words} the candidate's answer moves by {format_number(found[0])} and the reference's by "
             f"{format_number(moved[0])}"
@@ -138,7 +140,7 @@ def _left_out(mask: np.ndarray) -> np.ndarray | None:
 
 
 def _worst_distance(
-    scene: Scene, first: Arrays, second: Arrays, lengths: tuple[int, int]
+    known: Examination, first: Arrays, second: Arrays, lengths: tuple[int, int]
 ) -> tuple[float, float] | None:
     """The worst distance, and over its limit, of outputs that do not hold the sequence's length; None if all do."""
     worst: tuple[float, float] | None = None
@@ -147,7 +149,7 @@ def _worst_distance(
         if other is None or array.shape != other.shape or (lengths[0] != lengths[1] and lengths[0] in array.shape[1:]):
             continue
         error = distance_between(array, other)
-        found = (error, error / limit_of(scene, name))
+        found = (error, error / limit_of(known, name))
         worst = found if worst is None or found[1] > worst[1] else worst
     return worst
 

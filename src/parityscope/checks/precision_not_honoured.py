@@ -25,14 +25,14 @@ from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph
 
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Claim]:
+def _propose_claims(known: Examination, executed_graph: ExecutedGraph) -> Iterator[Claim]:
     requested, executed = executed_graph.requested, executed_graph.executed
     if not requested or requested == executed:
         return
@@ -46,11 +46,11 @@ def _propose_claims(scene: Scene, executed_graph: ExecutedGraph) -> Iterator[Cla
             if_true=executed,
             if_false=requested,
         ),
-        test=lambda: _show_finding(scene, requested, executed, because),
+        test=lambda: _show_finding(known, requested, executed, because),
     )
 
 
-def _show_finding(scene: Scene, requested: str, executed: str, because: str) -> Shown:
+def _show_finding(known: Examination, requested: str, executed: str, because: str) -> Shown:
     return Shown(
         because=because,
         role="cause" if _is_coarser(executed, requested) else "information",
@@ -58,12 +58,12 @@ def _show_finding(scene: Scene, requested: str, executed: str, because: str) -> 
         confidence=1.0,
         confidence_from="the engine's own description",
         # An error of the executed precision's size is all explained by its having been executed.
-        share=1.0 if any(pair.grade == executed for pair in scene.outputs) else None,
+        share=1.0 if any(pair.grade == executed for pair in known.outputs) else None,
         repairs=(
             (
                 "other_precision",
                 f"ask for {executed} (or f32) on this machine, or run {requested} on hardware that has it",
-                f"--candidate {scene.candidate.backend}:{executed}",
+                f"--candidate {known.candidate.backend}:{executed}",
             ),
         ),
         details={"requested": requested, "executed": executed},

@@ -32,7 +32,7 @@ from parityscope.operators import MOVING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
@@ -44,9 +44,9 @@ _PASSIVE = MOVING | {"Concat", "Shape"} | {"MemcpyFromHost", "MemcpyToHost"}
 _NAMED = 10  # chosen: nodes in the details of a finding
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    device = scene.candidate.option("device") or scene.candidate.option("provider")
-    fallen = _layers_on_cpu(scene)
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    device = known.candidate.option("device") or known.candidate.option("provider")
+    fallen = _layers_on_cpu(known)
     if not device.startswith("cuda") or not fallen:
         return
     counts = Counter(layer.layer_type for layer in fallen)
@@ -59,12 +59,12 @@ def _propose_claims(scene: Scene) -> Iterator[Claim]:
             if_true=_CPU,
             if_false="CUDAExecutionProvider",
         ),
-        test=lambda: _show_finding(scene, fallen, f"on the CPU: {because}"),
+        test=lambda: _show_finding(known, fallen, f"on the CPU: {because}"),
     )
 
 
-def _layers_on_cpu(scene: Scene) -> list[ExecutedLayer]:
-    layers = scene.executed_graph.layers if scene.executed_graph else ()
+def _layers_on_cpu(known: Examination) -> list[ExecutedLayer]:
+    layers = known.executed_graph.layers if known.executed_graph else ()
     return [
         layer
         for layer in layers
@@ -72,8 +72,8 @@ def _layers_on_cpu(scene: Scene) -> list[ExecutedLayer]:
     ]
 
 
-def _show_finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Shown:
-    layers = scene.executed_graph.layers if scene.executed_graph else ()
+def _show_finding(known: Examination, fallen: list[ExecutedLayer], because: str) -> Shown:
+    layers = known.executed_graph.layers if known.executed_graph else ()
     everything = all(layer.provider in {_CPU, ""} for layer in layers)
     text = "write these nodes in a type, an opset or operators that the CUDA provider has kernels for"
     if everything:
@@ -83,7 +83,7 @@ def _show_finding(scene: Scene, fallen: list[ExecutedLayer], because: str) -> Sh
         # Where a node runs is a difference of arithmetic, no error of it.
         role="information",
         sentence=f"{len(fallen)} nodes that compute were given to the CPU although "
-        f"{scene.candidate.option('device')} was asked for; {because}.",
+        f"{known.candidate.option('device')} was asked for; {because}.",
         confidence_from="the runtime's own record",
         repairs=(("keep_on_device", text),),
         details={"nodes": [layer.name for layer in fallen[:_NAMED]], "count": len(fallen)},

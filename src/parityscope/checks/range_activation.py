@@ -31,19 +31,23 @@ from parityscope.checks._correcting import correct_range
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.checks import Lab, Offer, Scene
+    from parityscope.bench import Lab
+    from parityscope.checks import Offer
+    from parityscope.examination import Examination
     from parityscope.records import Localization, Suspect
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, lab: Lab, localization: Localization, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(
+    known: Examination, lab: Lab, localization: Localization, suspects: Sequence[Suspect]
+) -> Iterator[Claim]:
     born = [one for one in localization.suspects if one.introduced_nonfinite]
     born.sort(key=lambda one: one.site.index)
     for suspect in {one.site.tensor: one for one in [*born[:4], *suspects]}.values():
         reached = _largest_magnitude(lab.reference(suspect.site.tensor))
-        if reached > scene.storage.largest:
-            yield _make_claim(scene, lab, suspect, reached)
+        if reached > known.storage.largest:
+            yield _make_claim(known, lab, suspect, reached)
 
 
 def _largest_magnitude(array: np.ndarray) -> float:
@@ -54,12 +58,12 @@ def _largest_magnitude(array: np.ndarray) -> float:
     return float(values[np.isfinite(values)].max(initial=0.0))
 
 
-def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Claim:
-    largest = scene.storage.largest
+def _make_claim(known: Examination, lab: Lab, suspect: Suspect, reached: float) -> Claim:
+    largest = known.storage.largest
     tensor = suspect.site.tensor
     claim = (
         f"{suspect.site.op_type} {suspect.site.node} reaches {format_number(reached)} at {tensor!r}, beyond "
-        f"{scene.storage.title}'s largest finite value {format_number(largest)}"
+        f"{known.storage.title}'s largest finite value {format_number(largest)}"
     )
 
     def test() -> Shown:
@@ -87,8 +91,8 @@ def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, reached: float) -> Cla
             confidence_from="agreement of the predicted with the lost elements",
             share=suspect.share,
             repairs=_offer_repairs(suspect),
-            details={"tensor": tensor, "reaches": reached, "lost": after, "format": scene.storage.name},
-            correction=correct_range(tensor, scene.storage, clamped=clamped),
+            details={"tensor": tensor, "reaches": reached, "lost": after, "format": known.storage.name},
+            correction=correct_range(tensor, known.storage, clamped=clamped),
         )
 
     return Claim(

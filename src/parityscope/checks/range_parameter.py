@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from parityscope.arithmetic.rounding import Overflow
-    from parityscope.checks import Lab, Offer, Scene
+    from parityscope.bench import Lab
+    from parityscope.checks import Offer
     from parityscope.checks._common import RegionConstant
+    from parityscope.examination import Examination
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
@@ -45,25 +47,25 @@ __all__ = ["CHECK"]
 _FATES: dict[Overflow, str] = {"infinity": "overflowed to infinity", "saturate": "saturated to the largest value"}
 
 
-def _propose_claims(scene: Scene, lab: Lab, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+def _propose_claims(known: Examination, lab: Lab, suspects: Sequence[Suspect]) -> Iterator[Claim]:
     for suspect in suspects:
-        for constant in constants_of(scene, frozenset(suspect.region)):
-            if float(np.abs(constant.values).max(initial=0.0)) > scene.storage.largest:
-                yield _make_claim(scene, lab, suspect, constant)
+        for constant in constants_of(known, frozenset(suspect.region)):
+            if float(np.abs(constant.values).max(initial=0.0)) > known.storage.largest:
+                yield _make_claim(known, lab, suspect, constant)
 
 
-def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConstant) -> Claim:
-    largest = scene.storage.largest
+def _make_claim(known: Examination, lab: Lab, suspect: Suspect, constant: RegionConstant) -> Claim:
+    largest = known.storage.largest
     beyond = int((np.abs(constant.values) > largest).sum())
     worst = float(constant.values.ravel()[np.abs(constant.values).argmax()])
     claim = (
         f"{constant.op_type} {constant.node} reads {constant.role} {constant.name!r}, which holds {format_number(worst)}: "
-        f"beyond {scene.storage.title}'s largest finite value {format_number(largest)} "
+        f"beyond {known.storage.title}'s largest finite value {format_number(largest)} "
         f"({beyond} of {constant.values.size} elements)"
     )
 
     def test() -> Shown:
-        share, how, held = _best_share(scene, lab, suspect, constant)
+        share, how, held = _best_share(known, lab, suspect, constant)
         because = f"with {constant.name} {how}, {format_percent(share)} of the introduced error is reproduced"
         if share < EXPLAINED:
             return Shown(because=because, outcome="refutes", before=suspect.introduced, after=share)
@@ -81,7 +83,7 @@ def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConsta
                 "role": constant.role,
                 "value": worst,
                 "node": constant.node,
-                "format": scene.storage.name,
+                "format": known.storage.name,
             },
             correction=correct_constants({constant.name: held}, f"reads {constant.name} {how}"),
         )
@@ -89,7 +91,7 @@ def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConsta
     return Claim(
         words=claim,
         predicts=Prediction(
-            change=f"replace {constant.name} by what {scene.storage.title} makes of it; nothing else",
+            change=f"replace {constant.name} by what {known.storage.title} makes of it; nothing else",
             measure=f"share of the error introduced at {suspect.site.tensor} that this reproduces",
             if_true=f"at least {format_percent(EXPLAINED)}",
             if_false="none of it: the layer stays as the reference computes it",
@@ -99,13 +101,15 @@ def _make_claim(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConsta
     )
 
 
-def _best_share(scene: Scene, lab: Lab, suspect: Suspect, constant: RegionConstant) -> tuple[float, str, np.ndarray]:
+def _best_share(
+    known: Examination, lab: Lab, suspect: Suspect, constant: RegionConstant
+) -> tuple[float, str, np.ndarray]:
     tensor = suspect.site.tensor
     candidate, plain = lab.candidate(tensor), lab.replay(tensor, {})
     shares = []
     for overflow, words in _FATES.items():
         with np.errstate(over="ignore"):
-            rounded = round_to(constant.values.astype(np.float32), scene.storage, overflow=overflow)
+            rounded = round_to(constant.values.astype(np.float32), known.storage, overflow=overflow)
         held = rounded.astype(constant.dtype)
         hypothesis = lab.replay(tensor, {constant.name: held})
         shares.append((explained_share(candidate, plain, hypothesis), words, held))

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -50,10 +51,10 @@ _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squar
 _OTHERS = 0.05
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if (scene.policy is not None and scene.policy.matched) or not bench.samples:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    if (known.policy is not None and known.policy.matched) or not bench.samples:
         return
-    for names in _outputs_behind_sorts(scene):
+    for names in _outputs_behind_sorts(known):
         yield Claim(
             words=f"the rows of {', '.join(names)} stand in another order",
             predicts=Prediction(
@@ -63,19 +64,19 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
                 if_false="pairing changes little",
             ),
             cost_s=0.5,
-            test=functools.partial(_test_claim, scene, bench, names),
+            test=functools.partial(_test_claim, known, bench, names),
         )
 
 
-def _outputs_behind_sorts(scene: Scene) -> list[tuple[str, ...]]:
+def _outputs_behind_sorts(known: Examination) -> list[tuple[str, ...]]:
     """Outputs beyond behind a sort, by the number of their rows."""
-    sorted_ = _values_behind_sorts(scene.graph)
+    sorted_ = _values_behind_sorts(known.graph)
     groups: dict[tuple[int, ...], list[str]] = {}
-    for pair in scene.outputs:
+    for pair in known.outputs:
         axis = row_axis([pair.shape])
         if pair.site.tensor in sorted_ and axis is not None and pair.shape[axis] > 1:
             groups.setdefault(pair.shape[: axis + 1], []).append(pair.site.tensor)
-    beyond = {pair.site.tensor for pair in scene.outputs if pair.verdict == "beyond"}
+    beyond = {pair.site.tensor for pair in known.outputs if pair.verdict == "beyond"}
     return [tuple(names) for names in groups.values() if beyond & set(names)]
 
 
@@ -89,7 +90,7 @@ def _values_behind_sorts(model: ir.Model) -> set[str]:
     return reached
 
 
-def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
+def _test_claim(known: Examination, bench: Bench, names: Sequence[str]) -> Shown:
     before, after, moved, rows, same = 0.0, 0.0, 0, 0, True
     for index in bench.samples:
         reference, candidate = bench.reference(index), bench.candidate(index)
@@ -102,7 +103,7 @@ def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
         rows += sum(map(len, orders))
         before = max(before, *(distance_between(reference[name], candidate[name]) for name in both))
         after = max(after, *(distance_between(reference[name], paired[name]) for name in both))
-        same = same and all(_have_the_same_rows(scene, name, reference[name], paired[name]) for name in both)
+        same = same and all(_have_the_same_rows(known, name, reference[name], paired[name]) for name in both)
     told = (
         f"{moved:,} of {rows:,} rows moved; by position the error is {format_number(before)}, row by row "
         f"{format_number(after)}"
@@ -112,10 +113,10 @@ def _test_claim(scene: Scene, bench: Bench, names: Sequence[str]) -> Shown:
     return _show_finding(names, seen, moved, same=same) if holds else seen
 
 
-def _have_the_same_rows(scene: Scene, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
+def _have_the_same_rows(known: Examination, name: str, reference: np.ndarray, paired: np.ndarray) -> bool:
     """Whether the rows, once paired, are the same ones."""
     if reference.dtype.kind == "f":
-        return distance_between(reference, paired) <= limit_of(scene, name, coarser=True)
+        return distance_between(reference, paired) <= limit_of(known, name, coarser=True)
     axis = row_axis([reference.shape]) or 0
     others = (reference != paired).reshape(*reference.shape[: axis + 1], -1).any(axis=-1)
     return float(others.mean()) <= _OTHERS

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Run = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
@@ -43,18 +45,18 @@ __all__ = ["CHECK"]
 _OPTIMIZER = "optimization="
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     for target, run in bench.switched.items():
         # Only the switch is looked at here: what an optimizer does is a matter of its own.
-        if _OPTIMIZER not in target or _OPTIMIZER in _options_of(scene):
-            yield _make_claim(scene, bench, target, run)
+        if _OPTIMIZER not in target or _OPTIMIZER in _options_of(known):
+            yield _make_claim(known, bench, target, run)
 
 
-def _options_of(scene: Scene) -> str:
-    return "&".join(f"{key}={value}" for key, value in scene.candidate.options)
+def _options_of(known: Examination) -> str:
+    return "&".join(f"{key}={value}" for key, value in known.candidate.options)
 
 
-def _make_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
+def _make_claim(known: Examination, bench: Bench, target: str, run: Run) -> Claim:
     return Claim(
         words=f"the candidate is right as {target}",
         predicts=Prediction(
@@ -65,11 +67,11 @@ def _make_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Claim:
         ),
         cost_s=RUN_S * 10,
         runs="rebuild",
-        test=lambda: _test_claim(scene, bench, target, run),
+        test=lambda: _test_claim(known, bench, target, run),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Shown:
+def _test_claim(known: Examination, bench: Bench, target: str, run: Run) -> Shown:
     before = after = Misfit(error=0.0, over=0.0)
     for index in bench.samples:
         try:
@@ -77,8 +79,8 @@ def _test_claim(scene: Scene, bench: Bench, target: str, run: Run) -> Shown:
         except ParityError as error:
             return show_refuted(None, f"it cannot be run: {error.problem}")
         reference = bench.reference(index)
-        before = max(before, measure_misfit(scene, reference, bench.candidate(index)), key=lambda one: one.over)
-        after = max(after, measure_misfit(scene, reference, found), key=lambda one: one.over)
+        before = max(before, measure_misfit(known, reference, bench.candidate(index)), key=lambda one: one.over)
+        after = max(after, measure_misfit(known, reference, found), key=lambda one: one.over)
     because = f"the error goes from {format_number(before.error)} to {format_number(after.error)}"
     if not after.explains(before):
         return show_refuted(before, because, after=after.error)

@@ -35,7 +35,9 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -46,8 +48,8 @@ _SECONDS = 10.0  # chosen: what that may take; of a slow model fewer are looked 
 _FEWEST = 2  # wrong samples: one alone may be anything
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if len(scene.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    if len(known.inputs.indices) < _FEWEST or len(bench.samples) < _FEWEST:
         return
     yield Claim(
         words="the outputs belong to other samples",
@@ -57,31 +59,31 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
             if_true="each has the answer of exactly one other sample",
             if_false="some have none",
         ),
-        cost_s=RUN_S * min(_MOST, len(scene.inputs.indices)),
+        cost_s=RUN_S * min(_MOST, len(known.inputs.indices)),
         runs="reference",
-        test=lambda: _test_claim(scene, bench),
+        test=lambda: _test_claim(known, bench),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench) -> Shown:
-    bad = bad_samples(scene, bench)
+def _test_claim(known: Examination, bench: Bench) -> Shown:
+    bad = bad_samples(known, bench)
     if len(bad) < _FEWEST:
         return show_refuted(None, "fewer than two samples tell enough")
-    befores = {index: measure_misfit(scene, bench.reference(index), bench.candidate(index)) for index in bad}
+    befores = {index: measure_misfit(known, bench.reference(index), bench.candidate(index)) for index in bad}
     before = max(befores.values(), key=lambda one: one.error)
-    known = _reference_outputs(scene, bench, bad)
+    answered = _reference_outputs(known, bench, bad)
     order: dict[int, int] = {}
     after = Misfit(error=0.0, over=0.0)
     for index in bad:
         held = {
-            other: measure_misfit(scene, outputs, bench.candidate(index))
-            for other, outputs in known.items()
+            other: measure_misfit(known, outputs, bench.candidate(index))
+            for other, outputs in answered.items()
             if other != index
         }
         fits = [other for other, left in held.items() if left.explains(befores[index])]
         if len(fits) != 1:
             whose = "no other" if not fits else f"{len(fits)} others"
-            return show_refuted(before, f"what sample {index} has is the answer of {whose}, {len(known)} known")
+            return show_refuted(before, f"what sample {index} has is the answer of {whose}, {len(answered)} answered")
         order[index] = fits[0]
         after = max(after, held[fits[0]], key=lambda one: one.error)
     if all(other == index - 1 for index, other in order.items()):
@@ -91,19 +93,19 @@ def _test_claim(scene: Scene, bench: Bench) -> Shown:
     return _show_finding(order, after.share(before), show_supported(before, after, because))
 
 
-def _reference_outputs(scene: Scene, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
+def _reference_outputs(known: Examination, bench: Bench, bad: Sequence[int]) -> dict[int, Mapping[str, np.ndarray]]:
     """The reference's outputs by sample: those of the bench, and those around them."""
-    known: dict[int, Mapping[str, np.ndarray]] = {index: bench.reference(index) for index in bench.samples}
-    others = [index for index in scene.inputs.indices if index not in known]
+    answered: dict[int, Mapping[str, np.ndarray]] = {index: bench.reference(index) for index in bench.samples}
+    others = [index for index in known.inputs.indices if index not in answered]
     started = time.perf_counter()
-    for index in sorted(others, key=lambda one: abs(one - bad[0]))[: _MOST - len(known)]:
+    for index in sorted(others, key=lambda one: abs(one - bad[0]))[: _MOST - len(answered)]:
         if time.perf_counter() - started > _SECONDS:
             break
         try:
-            known[index] = bench.outputs(scene.inputs.sample(index).arrays)
+            answered[index] = bench.outputs(known.inputs.sample(index).arrays)
         except ParityError:
             continue
-    return known
+    return answered
 
 
 def _show_finding(order: Mapping[int, int], share: float, seen: Shown) -> Shown:

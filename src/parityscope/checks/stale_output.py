@@ -37,7 +37,9 @@ from parityscope.records import Site
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -53,14 +55,14 @@ _MENDS = {
 }
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    for pair in scene.outputs:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    for pair in known.outputs:
         # Outputs that their budget or grade lets pass have nothing to answer for.
         if pair.verdict == "beyond":
-            yield _make_claim(scene, bench, pair.site.tensor)
+            yield _make_claim(known, bench, pair.site.tensor)
 
 
-def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
+def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:
     return Claim(
         words=f"output {output} is the sample before's or was not written, wholly or from some element on",
         predicts=Prediction(
@@ -69,12 +71,12 @@ def _make_claim(scene: Scene, bench: Bench, output: str) -> Claim:
             if_true="all that is wrong is old, and the rest is right",
             if_false="the wrong elements are new ones",
         ),
-        test=lambda: _test_claim(scene, bench, output),
+        test=lambda: _test_claim(known, bench, output),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
-    limit = limit_of(scene, output)
+def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
+    limit = limit_of(known, output)
     found: list[Remains] = []
     before = Misfit(error=0.0, over=0.0)
     for place, error, remains in remains_by_sample(bench, output, limit):
@@ -88,20 +90,20 @@ def _test_claim(scene: Scene, bench: Bench, output: str) -> Shown:
     if not found:
         return show_refuted(None, "no wrong sample is old, and the first had none before it")
     told = found[-1]
-    if why := _why_written(scene, output):
+    if why := _why_written(known, output):
         return show_refuted(before, why)
     if told.kind == "before" and _is_same_throughout(bench, output, limit):
         return show_refuted(before, "the answer is the same from the first sample on, before which there was none")
-    if told.kind == "before" and not bad_samples(scene, bench):
+    if told.kind == "before" and not bad_samples(known, bench):
         return show_refuted(None, "so few values are equal by chance")
-    if told.kind != "before" and (why := _why_constant(scene, bench, output)):
+    if told.kind != "before" and (why := _why_constant(known, bench, output)):
         return show_refuted(before, why)
     because = (
         f"so it is on {len(found)} of {len(bench.samples)} samples looked at, whose error is up to "
         f"{format_number(before.error)}"
     )
     finding = _show_finding(
-        scene,
+        known,
         output,
         told,
         show_supported(before, Misfit(error=told.error, over=0.0), because),
@@ -117,22 +119,22 @@ def _is_same_throughout(bench: Bench, output: str, limit: float) -> bool:
     return wrong and all(distance_between(first, other) <= limit for other in others)
 
 
-def _why_written(scene: Scene, output: str) -> str:
+def _why_written(known: Examination, output: str) -> str:
     """Why an output was written, right or wrong; "" if nothing says that."""
-    suspects = scene.localization.suspects if scene.localization else ()
+    suspects = known.localization.suspects if known.localization else ()
     blamed = [one for one in suspects if (one.share or 0.0) >= _ONE_PLACE and one.site.tensor != output]
     return f"the error arises at {blamed[0].site.tensor} and not behind it" if blamed else ""
 
 
-def _why_constant(scene: Scene, bench: Bench, output: str) -> str:
+def _why_constant(known: Examination, bench: Bench, output: str) -> str:
     """Why a constant output may have been computed so; "" if nothing says that."""
     values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
-    if values.dtype.kind == "f" and values.size and float(values.max()) < scene.storage.smallest_normal:
-        return f"the values are too small for {scene.storage.name}, which rounds them to zero"
+    if values.dtype.kind == "f" and values.size and float(values.max()) < known.storage.smallest_normal:
+        return f"the values are too small for {known.storage.name}, which rounds them to zero"
     return ""
 
 
-def _show_finding(scene: Scene, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
+def _show_finding(known: Examination, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
     # Rows whose second begins behind the end of the buffer leave the same.
     row = told.kind == "zero" and shown.ndim > 1 and 0 < told.start <= shown.shape[-1] < shown.size
     also = f" Rows that begin every {shown.nbytes} bytes or more, read end to end, look so too." if row else ""
@@ -142,7 +144,7 @@ def _show_finding(scene: Scene, output: str, told: Remains, seen: Shown, shown: 
         # What is old is found as it was, bit for bit or within the arithmetic; zeros may also be a computed result.
         confidence=1.0 if told.kind == "before" else 0.8,
         confidence_from="the values themselves" if told.kind == "before" else "the values; a dead layer gives such too",
-        site=scene.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
+        site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=1.0,
         repairs=(("wait", _MENDS[told.kind]),),
         details={"output": output, "kind": told.kind, "from": told.start},

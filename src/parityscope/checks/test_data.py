@@ -33,7 +33,7 @@ from parityscope.checks._statistics import is_constant, noise_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -46,11 +46,11 @@ _FEW_IDS = 8  # ids: sixteen that are all 0 or 1 by chance, of a hundred rows, h
 _OTHERS = ("mask", "segment", "token_type", "position")
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    if scene.inputs.generated:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    if known.inputs.generated:
         return  # DAT001 says that
-    samples = [scene.inputs.sample(index).arrays for index in scene.inputs.indices[:_LOOKED_AT]]
-    told = [*_describe_constant_inputs(samples), *_describe_noise_inputs(samples), *_narrow_ids(scene, samples)]
+    samples = [known.inputs.sample(index).arrays for index in known.inputs.indices[:_LOOKED_AT]]
+    told = [*_describe_constant_inputs(samples), *_describe_noise_inputs(samples), *_narrow_ids(known, samples)]
     if not told:
         return
     yield Claim(
@@ -81,8 +81,8 @@ def _describe_noise_inputs(samples: Samples) -> Iterator[str]:
             yield f"{name} is {word}"
 
 
-def _narrow_ids(scene: Scene, samples: Samples) -> Iterator[str]:
-    for name, rows in table_rows(scene.model).items():
+def _narrow_ids(known: Examination, samples: Samples) -> Iterator[str]:
+    for name, rows in table_rows(known.model).items():
         if rows < _VOCABULARY or name not in samples[0] or any(part in name.lower() for part in _OTHERS):
             continue
         ids = np.concatenate([sample[name].reshape(-1) for sample in samples])

@@ -38,7 +38,8 @@ from parityscope.records import Budget, Tolerance
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
     from parityscope.records import Pair
 
 __all__ = ["CHECK"]
@@ -51,20 +52,20 @@ _LOWER = (
 )  # metrics of which less is better, measured again on the other run
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
+def _propose_claims(known: Examination) -> Iterator[Claim]:
     # The floor of a model that is half precision by its own types is that precision's: DAT009 tells of it.
-    if scene.policy is None or (scene.bench is not None and any(map(_is_simulation_target, scene.bench.peers))):
+    if known.policy is None or (known.bench is not None and any(map(_is_simulation_target, known.bench.peers))):
         return
-    for pair in scene.outputs:
+    for pair in known.outputs:
         floor = pair.expected.get("f32")
         if pair.verdict != "beyond" or floor is None or pair.nonfinite_candidate or pair.nonfinite_reference:
             continue
-        budgets = [one for one in budgets_for(scene.policy, pair.site.tensor) if one.metric in pair.measurements]
+        budgets = [one for one in budgets_for(known.policy, pair.site.tensor) if one.metric in pair.measurements]
         if budgets:
-            yield _make_claim(scene, pair, budgets, floor)
+            yield _make_claim(known, pair, budgets, floor)
 
 
-def _make_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Claim:
+def _make_claim(known: Examination, pair: Pair, budgets: list[Budget], floor: float) -> Claim:
     return Claim(
         words=f"the budget of output {pair.site.tensor} is below the FP32 noise floor",
         predicts=Prediction(
@@ -73,11 +74,11 @@ def _make_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -
             if_true="the error lies within the floor",
             if_false="the error lies above it",
         ),
-        test=lambda: _test_claim(scene, pair, budgets, floor),
+        test=lambda: _test_claim(known, pair, budgets, floor),
     )
 
 
-def _test_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -> Shown:
+def _test_claim(known: Examination, pair: Pair, budgets: list[Budget], floor: float) -> Shown:
     measured = pair.value("rel_l2")
     limit = floor * margin_of("f32")
     if not measured <= limit:
@@ -91,7 +92,7 @@ def _test_claim(scene: Scene, pair: Pair, budgets: list[Budget], floor: float) -
         f"{said} is asked for; the error is {format_number(measured)} (relative L2), and FP32 noise explains "
         f"{format_number(limit)}"
     )
-    other = _honest_run_outside(scene.bench, pair.site.tensor, budgets)
+    other = _honest_run_outside(known.bench, pair.site.tensor, budgets)
     if other:
         because += f"; {other} fails the same budget"
     return Shown(
@@ -153,8 +154,8 @@ def _breaks_budget(reference: np.ndarray, other: np.ndarray, budgets: list[Budge
         if budget.tolerance is not None:
             broken = count_outside(reference, other, budget.tolerance).count > 0
         else:
-            known = budget.metric in _LOWER and budget.metric in found
-            broken = known and found[budget.metric].value > budget.limit
+            measured = budget.metric in _LOWER and budget.metric in found
+            broken = measured and found[budget.metric].value > budget.limit
         if broken:
             return True
     return False

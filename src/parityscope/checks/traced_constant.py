@@ -33,22 +33,23 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
 
 
 __all__ = ["CHECK"]
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
-    for value in scene.model.inputs:
-        yield _input_proposal(scene, bench, value.name)
+    for value in known.model.inputs:
+        yield _input_proposal(known, bench, value.name)
     if len(_samples_by_shape(bench)) > 1:
-        yield _size_proposal(scene, bench)
+        yield _size_proposal(known, bench)
 
 
-def _input_proposal(scene: Scene, bench: Bench, name: str) -> Claim:
+def _input_proposal(known: Examination, bench: Bench, name: str) -> Claim:
     return Claim(
         words=f"the file does not follow input {name}",
         predicts=Prediction(
@@ -59,11 +60,11 @@ def _input_proposal(scene: Scene, bench: Bench, name: str) -> Claim:
         ),
         cost_s=3 * RUN_S,
         runs="candidate",
-        test=lambda: _tested_input(scene, bench, name),
+        test=lambda: _tested_input(known, bench, name),
     )
 
 
-def _tested_input(scene: Scene, bench: Bench, name: str) -> Shown:
+def _tested_input(known: Examination, bench: Bench, name: str) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
     network = next(iter(bench.origin.values()))
@@ -76,7 +77,7 @@ def _tested_input(scene: Scene, bench: Bench, name: str) -> Shown:
         own = network(inputs), network(changed)
     except ParityError as error:
         return show_refuted(None, f"a side refuses it: {error.problem}")
-    before = measure_misfit(scene, *own)
+    before = measure_misfit(known, *own)
     if not are_same_arrays(*file):
         return show_refuted(before, "the file's outputs move")
     if before.fits:
@@ -87,7 +88,7 @@ def _tested_input(scene: Scene, bench: Bench, name: str) -> Shown:
     )
 
 
-def _size_proposal(scene: Scene, bench: Bench) -> Claim:
+def _size_proposal(known: Examination, bench: Bench) -> Claim:
     return Claim(
         words="the file is right for one size of its inputs only",
         predicts=Prediction(
@@ -98,14 +99,14 @@ def _size_proposal(scene: Scene, bench: Bench) -> Claim:
         ),
         cost_s=4 * RUN_S,
         runs="candidate",
-        test=lambda: _tested_sizes(scene, bench),
+        test=lambda: _tested_sizes(known, bench),
     )
 
 
-def _tested_sizes(scene: Scene, bench: Bench) -> Shown:
+def _tested_sizes(known: Examination, bench: Bench) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
-    strict = replace(scene, declared="f32", executed="")
+    strict = known.declaring("f32")
     found = misfit_by_sample(strict, bench, next(iter(bench.origin.values())), bench.converted)
     right: list[str] = []
     wrong: list[str] = []

@@ -35,7 +35,9 @@ from parityscope.checks._reproducing import RUN_S, show_refuted, show_supported
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Bench, Scene, Shown
+    from parityscope.bench import Bench
+    from parityscope.checks import Shown
+    from parityscope.examination import Examination
 
 
 __all__ = ["CHECK"]
@@ -43,14 +45,14 @@ __all__ = ["CHECK"]
 _TRAINED = "mode=batch-statistics"
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if bench.converted is None:
         return
     for target in list(bench.origin)[1:]:
-        yield _mode_proposal(scene, bench, target)
+        yield _mode_proposal(known, bench, target)
 
 
-def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Claim:
+def _mode_proposal(known: Examination, bench: Bench, target: str) -> Claim:
     trained = _TRAINED in target
     return Claim(
         words="the file was exported in training mode" if trained else "the network is run in training mode here",
@@ -62,14 +64,14 @@ def _mode_proposal(scene: Scene, bench: Bench, target: str) -> Claim:
         ),
         cost_s=4 * RUN_S,
         runs="candidate",
-        test=lambda: _test_claim(scene, bench, target),
+        test=lambda: _test_claim(known, bench, target),
     )
 
 
-def _test_claim(scene: Scene, bench: Bench, target: str) -> Shown:
+def _test_claim(known: Examination, bench: Bench, target: str) -> Shown:
     if bench.converted is None:
         raise ValueError("nothing was converted")
-    strict = replace(scene, declared="f32", executed="")
+    strict = known.declaring("f32")
     before = worst_misfit(strict, bench, next(iter(bench.origin.values())), bench.converted)
     if before.fits:
         return show_refuted(before, "the network in the mode as given and the file agree")

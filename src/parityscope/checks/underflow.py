@@ -36,8 +36,9 @@ from parityscope.operators import STANDARD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.checks import Lab, Scene
+    from parityscope.bench import Lab
     from parityscope.checks._common import RegionConstant
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK"]
 
@@ -48,37 +49,37 @@ _POLES = frozenset(one.name for one in STANDARD.values() if one.pole is not None
 _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish are asked first
 
 
-def _propose_claims(scene: Scene, lab: Lab) -> Iterator[Claim]:
-    if scene.verdict != "beyond":
+def _propose_claims(known: Examination, lab: Lab) -> Iterator[Claim]:
+    if known.verdict != "beyond":
         return
     outputs = [
-        pair.site.tensor for pair in scene.outputs if pair.verdict == "beyond" and pair.site.tensor in scene.tensors
+        pair.site.tensor for pair in known.outputs if pair.verdict == "beyond" and pair.site.tensor in known.tensors
     ]
     if not outputs:
         return
-    for tensor, constant in itertools.islice(_small_constants(scene), _ASKED):
-        yield _make_claim(scene, lab, outputs[0], tensor, constant)
+    for tensor, constant in itertools.islice(_small_constants(known), _ASKED):
+        yield _make_claim(known, lab, outputs[0], tensor, constant)
 
 
-def _small_constants(scene: Scene) -> Iterator[tuple[str, RegionConstant]]:
+def _small_constants(known: Examination) -> Iterator[tuple[str, RegionConstant]]:
     """Constants that lose digits in the format, with the tensor that reads each; those that vanish first."""
     found = {}
-    tensors = {site.node: tensor for tensor, site in scene.places.items()}
-    for constant in constants_of(scene, tensors, most=_SMALL_CONSTANT):
+    tensors = {site.node: tensor for tensor, site in known.places.items()}
+    for constant in constants_of(known, tensors, most=_SMALL_CONSTANT):
         size = np.abs(constant.values[constant.values != 0])
-        if size.size and size.min() < scene.storage.smallest_normal:
+        if size.size and size.min() < known.storage.smallest_normal:
             found[constant.name] = (float(size.min()), tensors[constant.node], constant)
     for _, tensor, constant in sorted(found.values(), key=lambda one: one[0]):
         yield tensor, constant
 
 
-def _make_claim(scene: Scene, lab: Lab, output: str, tensor: str, constant: RegionConstant) -> Claim:
+def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant: RegionConstant) -> Claim:
     smallest = float(np.abs(constant.values[constant.values != 0]).min())
-    rounded = round_to(constant.values.astype(np.float32), scene.storage).astype(constant.dtype)
+    rounded = round_to(constant.values.astype(np.float32), known.storage).astype(constant.dtype)
     fate = "zero" if (rounded[constant.values != 0] == 0).any() else "a subnormal number with fewer digits"
     claim = (
         f"{constant.op_type} {constant.node} reads constant {constant.name!r} = {format_number(smallest)}, which becomes {fate} "
-        f"in {scene.storage.title} (smallest normal number {format_number(scene.storage.smallest_normal)})"
+        f"in {known.storage.title} (smallest normal number {format_number(known.storage.smallest_normal)})"
     )
 
     def test() -> Shown:
@@ -87,7 +88,7 @@ def _make_claim(scene: Scene, lab: Lab, output: str, tensor: str, constant: Regi
         )
         because = f"with {constant.name} rounded, {format_percent(share)} of the output error is reproduced"
         source = "the share of the output error that the experiment reproduced"
-        if share < EXPLAINED and (let := _find_let_through(scene, lab, tensor)):
+        if share < EXPLAINED and (let := _find_let_through(known, lab, tensor)):
             share = let.share
             because = (
                 f"the reference alone shows nothing, but in the candidate {let.zeros} elements behind it are zero where the "
@@ -107,7 +108,7 @@ def _make_claim(scene: Scene, lab: Lab, output: str, tensor: str, constant: Regi
                 (
                     "raise_epsilon",
                     (
-                        f"raise {constant.name} to at least {format_number(scene.storage.smallest_normal)}; this changes "
+                        f"raise {constant.name} to at least {format_number(known.storage.smallest_normal)}; this changes "
                         "the function, so measure the task metric"
                     ),
                 ),
@@ -116,15 +117,15 @@ def _make_claim(scene: Scene, lab: Lab, output: str, tensor: str, constant: Regi
                 "parameter": constant.name,
                 "value": smallest,
                 "node": constant.node,
-                "format": scene.storage.name,
+                "format": known.storage.name,
             },
         )
 
     return Claim(
         words=claim,
-        site=scene.places[tensor],
+        site=known.places[tensor],
         predicts=Prediction(
-            change=f"round {constant.name} to {scene.storage.title} in the reference; nothing else",
+            change=f"round {constant.name} to {known.storage.title} in the reference; nothing else",
             measure=f"share of the error at output {output} that this reproduces",
             if_true=f"at least {format_percent(EXPLAINED)}",
             if_false="none of it",
@@ -143,7 +144,7 @@ class _LetThrough:
     reader: str
 
 
-def _find_let_through(scene: Scene, lab: Lab, tensor: str) -> _LetThrough | None:
+def _find_let_through(known: Examination, lab: Lab, tensor: str) -> _LetThrough | None:
     """Zeros of the candidate at `tensor` where its own inputs and the constant give a number; None if there are none."""
     kept = lab.replay(tensor, {})
     found = lab.candidate(tensor)
@@ -152,10 +153,10 @@ def _find_let_through(scene: Scene, lab: Lab, tensor: str) -> _LetThrough | None
     lost = (found == 0) & (kept != 0)
     readers = [
         (node.op_type, str(output.name))
-        for node in scene.graph.graph
+        for node in known.graph.graph
         if node.op_type in _POLES and any(value is not None and value.name == tensor for value in node.inputs)
         for output in node.outputs
-        if output.name in scene.tensors
+        if output.name in known.tensors
     ]
     for op_type, reader in readers:
         behind = ~np.isfinite(lab.candidate(reader)) & np.isfinite(lab.reference(reader))

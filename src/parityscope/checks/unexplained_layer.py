@@ -33,7 +33,7 @@ from parityscope.checks._common import EXPLAINED, format_percent
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from parityscope.checks import Scene
+    from parityscope.examination import Examination
     from parityscope.explanation import Explanation
     from parityscope.records import Suspect
 
@@ -42,11 +42,11 @@ __all__ = ["CHECK"]
 _NOTHING = "no arithmetic and no other function of it that is known explains that"
 
 
-def _propose_claims(scene: Scene, suspects: Sequence[Suspect]) -> Iterator[Claim]:
-    if scene.verdict == "within":
+def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator[Claim]:
+    if known.verdict == "within":
         return
     for suspect in suspects:
-        explanation = scene.explanations.get(suspect.site.tensor)
+        explanation = known.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "unexplained":
             yield _make_claim(suspect, explanation)
 

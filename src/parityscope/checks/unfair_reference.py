@@ -45,7 +45,8 @@ from parityscope.records import Budget
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
+    from parityscope.examination import Examination
     from parityscope.records import Pair
 
     Samples = Sequence[Mapping[str, np.ndarray]]
@@ -59,24 +60,24 @@ _FALL = 10.0
 _AS_LARGE = 0.5
 
 
-def _propose_claims(scene: Scene) -> Iterator[Claim]:
-    if scene.twice is not None:
-        yield shared_bug(scene, scene.twice)
-    bench = scene.bench
+def _propose_claims(known: Examination) -> Iterator[Claim]:
+    if known.twice is not None:
+        yield shared_bug(known, known.twice)
+    bench = known.bench
     if bench is None:
         return
-    beyond = [pair for pair in scene.outputs if pair.verdict == "beyond"]
+    beyond = [pair for pair in known.outputs if pair.verdict == "beyond"]
     if not beyond:
         return
     if bench.given is not None:
-        yield _make_claim(scene, bench, beyond, "the model itself in ONNX Runtime", bench.outputs)
+        yield _make_claim(known, bench, beyond, "the model itself in ONNX Runtime", bench.outputs)
         return
     for target, run in bench.peers.items():
-        yield _make_claim(scene, bench, beyond, target, run)
+        yield _make_claim(known, bench, beyond, target, run)
 
 
 def _make_claim(
-    scene: Scene,
+    known: Examination,
     bench: Bench,
     pairs: list[Pair],
     peer: str,
@@ -84,9 +85,9 @@ def _make_claim(
 ) -> Claim:
 
     def test() -> Shown:
-        seen = [_measure_three_sides(scene, bench, pair.site.tensor, run) for pair in pairs]
+        seen = [_measure_three_sides(known, bench, pair.site.tensor, run) for pair in pairs]
         worst = max(seen, key=lambda one: one[0] / one[3])
-        return _judge_reference(scene, pairs[seen.index(worst)], peer, worst)
+        return _judge_reference(known, pairs[seen.index(worst)], peer, worst)
 
     return Claim(
         words=f"the reference is wrong: {peer} says something else",
@@ -102,13 +103,13 @@ def _make_claim(
 
 
 def _measure_three_sides(
-    scene: Scene,
+    known: Examination,
     bench: Bench,
     output: str,
     run: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]],
 ) -> tuple[float, float, float, float]:
     """Distances reference-other, candidate-other, candidate-reference, and the noise that both references may have."""
-    expected = next((pair.expected for pair in scene.outputs if pair.site.tensor == output), {})
+    expected = next((pair.expected for pair in known.outputs if pair.site.tensor == output), {})
     noise = margin_of("f32") * max(expected.get("f32", 0.0), FLOAT32_ROUNDING)
     worst = (0.0, 0.0, 0.0, noise)
     for index in bench.samples:
@@ -135,17 +136,17 @@ def _measure_three_sides(
     return worst
 
 
-def _judge_reference(scene: Scene, pair: Pair, peer: str, seen: tuple[float, float, float, float]) -> Shown:
+def _judge_reference(known: Examination, pair: Pair, peer: str, seen: tuple[float, float, float, float]) -> Shown:
     between, to_other, error, noise = seen
     output = pair.site.tensor
     # The noise floor of a half-precision model has its roundings in it: of those the size alone is asked.
     # The model itself, beside a recording, is told of in words and is no target.
-    as_typed = scene.bench is not None and peer in scene.bench.peers and is_simulation(parse_target(peer))
+    as_typed = known.bench is not None and peer in known.bench.peers and is_simulation(parse_target(peer))
     left_out = as_typed and error > 0 and _AS_LARGE * error <= between <= error / _AS_LARGE
     if between <= noise and not left_out:
         because = f"the references are {format_number(between)} apart, and FP32 noise explains {format_number(noise)}"
         return Shown(because=because, outcome="refutes", before=error, after=between)
-    agrees = to_other <= limit_of(scene, output) and to_other * _FALL <= error
+    agrees = to_other <= limit_of(known, output) and to_other * _FALL <= error
     said = f"the two references are {format_number(between)} apart"
     said += "" if left_out else f" where FP32 noise explains {format_number(noise)}"
     if left_out:

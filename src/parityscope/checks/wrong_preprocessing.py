@@ -59,11 +59,12 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from parityscope.checks import Bench, Scene
+    from parityscope.bench import Bench
     from parityscope.checks._preprocessing.images import Image
     from parityscope.checks._preprocessing.searching import SearchResult
     from parityscope.checks._preprocessing.steps import PreprocessingStep
     from parityscope.checks._preprocessing.walking import StepsTrial
+    from parityscope.examination import Examination
 
 __all__ = ["CHECK", "describe_inputs"]
 
@@ -75,12 +76,12 @@ _NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
 _ORDER_OF_CHANNELS = ":channels-"  # in the key of a step that only exchanges channels
 
 
-def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
-    if scene.verdict == "within" or not bench.samples:
+def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
+    if known.verdict == "within" or not bench.samples:
         return
     chosen = bench.samples[:_SAMPLES]
     samples = [dict(bench.inputs(index)) for index in chosen]
-    pictures = pictures_of(scene, chosen, _image_inputs(samples[0])[:_IMAGES], samples)
+    pictures = pictures_of(known, chosen, _image_inputs(samples[0])[:_IMAGES], samples)
     steps = [*_list_steps(samples), *pictures.steps]
     if not steps:
         return
@@ -95,13 +96,13 @@ def _propose_claims(scene: Scene, bench: Bench) -> Iterator[Claim]:
             if_false="no T comes near",
         ),
         cost_s=10.0,
-        test=lambda: _test_claim(scene, bench, samples, steps, pictures.recipe),
+        test=lambda: _test_claim(known, bench, samples, steps, pictures.recipe),
     )
-    yield unless_arrived(scene, bench)(claim)
-    if has_arrived_right(scene):
+    yield unless_arrived(known, bench)(claim)
+    if has_arrived_right(known):
         return
     images = _image_inputs(samples[0])
-    if images and pictures.problem and scene.own is None:
+    if images and pictures.problem and known.own is None:
         yield _claim_not_examined(
             "the deployment resizes, antialiases, crops or letterboxes in another way", pictures.problem, pictures.fix
         )
@@ -125,7 +126,7 @@ def _list_steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[Preprocessi
 
 
 def _test_claim(
-    scene: Scene,
+    known: Examination,
     bench: Bench,
     samples: Sequence[Mapping[str, np.ndarray]],
     steps: Sequence[PreprocessingStep],
@@ -133,8 +134,8 @@ def _test_claim(
 ) -> Shown:
     candidate = [dict(bench.candidate(index)) for index in bench.samples[: len(samples)]]
     bounds = {
-        pair.site.tensor: margin_of(scene.declared) * _expected_error(pair.expected, scene.declared)
-        for pair in scene.outputs
+        pair.site.tensor: margin_of(known.declared) * _expected_error(pair.expected, known.declared)
+        for pair in known.outputs
         if all(_is_float(arrays.get(pair.site.tensor)) for arrays in candidate)
     }
     if not bounds:
@@ -146,13 +147,13 @@ def _test_claim(
         bounds=bounds,
         runs=_RUNS,
         kept=bench.kept,
-        align=make_aligner(scene.policy.matched if scene.policy else ()),
+        align=make_aligner(known.policy.matched if known.policy else ()),
         honest=None if bench.honest is None else lambda inputs: _run_honest(bench, inputs),
-        margin=margin_of(scene.declared),
+        margin=margin_of(known.declared),
     )
     found = search_preprocessing(question, steps)
-    wrong = wrong_samples(scene, bench)
-    if found.best is not None and wrong and all(nonsense_fits(scene, bench, index) for index in wrong):
+    wrong = wrong_samples(known, bench)
+    if found.best is not None and wrong and all(nonsense_fits(known, bench, index) for index in wrong):
         found = replace(found, certain=False)
     seen = Shown(
         because=_describe_search(found, len(samples)),
@@ -161,12 +162,14 @@ def _test_claim(
         after=found.after,
     )
     if found.best is not None:
-        shown = _show_finding(scene, samples[0], found, seen, recipe)
+        shown = _show_finding(known, samples[0], found, seen, recipe)
         return replace(shown, correction=_make_correction(found.best))
-    return replace(seen, nearest=_nearest_steps(scene, samples[0], found, seen))
+    return replace(seen, nearest=_nearest_steps(known, samples[0], found, seen))
 
 
-def _nearest_steps(scene: Scene, sample: Mapping[str, np.ndarray], found: SearchResult, seen: Shown) -> NearMiss | None:
+def _nearest_steps(
+    known: Examination, sample: Mapping[str, np.ndarray], found: SearchResult, seen: Shown
+) -> NearMiss | None:
     """The steps that come nearest, should what they leave have another cause."""
     near = found.nearest
     correction = None if near is None else _make_correction(near)
@@ -176,7 +179,7 @@ def _nearest_steps(scene: Scene, sample: Mapping[str, np.ndarray], found: Search
     left = replace(seen, because=_describe_search(told, 1))
     # Between two orders of channels lies nothing; between two scales there is every other.
     distinct = len(near.steps) == 1 and _ORDER_OF_CHANNELS in near.steps[0].key
-    shown = _show_finding(scene, sample, told, left)
+    shown = _show_finding(known, sample, told, left)
     return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=distinct)
 
 
@@ -240,7 +243,7 @@ def _describe_search(found: SearchResult, samples: int) -> str:
 
 
 def _show_finding(
-    scene: Scene,
+    known: Examination,
     sample: Mapping[str, np.ndarray],
     found: SearchResult,
     seen: Shown,
@@ -274,7 +277,7 @@ def _show_finding(
         seen,
         # What an accident may have made is a possibility beside others.
         role="cause" if found.certain else "contributing",
-        sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{describe_precision(scene.outputs)}",
+        sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{describe_precision(known.outputs)}",
         confidence=1.0 - found.chance
         if found.certain
         else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
@@ -303,8 +306,8 @@ def describe_inputs(
         ValueError: the details name steps that these inputs do not allow.
     """
     (seen,) = _image_inputs(sample)
-    known = recognise_placing([image], [sample[seen.name]], seen.axis)
-    steps = {step.key: step for step in (*_list_steps([sample]), *placing_steps(seen, known))}
+    placed = recognise_placing([image], [sample[seen.name]], seen.axis)
+    steps = {step.key: step for step in (*_list_steps([sample]), *placing_steps(seen, placed))}
     named = [str(key) for key in details["steps"]]
     made = (
         apply_steps(tuple(steps[key] for key in named), {**sample, ORIGINAL: image})

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from parityscope.backends import Capture, backend_named, is_recording
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
+from parityscope.bench import Bench
 from parityscope.case import Sample
-from parityscope.checks import Bench
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers

@@ -8,25 +8,25 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import SPENT, TimeSpentError, examine_scene, identity_of
+from parityscope.diagnosis import SPENT, TimeSpentError, identity_of, run_experiments
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Skip
 from parityscope.study._bench import open_bench
 from parityscope.study._cause_search import search_causes
 from parityscope.study._copy import first_copy
+from parityscope.study._lab import open_lab
 from parityscope.study._layers import explain_layers
 from parityscope.study._merged_diagnosis import merge_rounds
 from parityscope.study._opening import load_real
 from parityscope.study._repair_trials import try_repairs
-from parityscope.study._scene import scene_of
 from parityscope.study._simulated_nonfinite import add_simulated
 from parityscope.study._tool_lines import tell_tools
 from parityscope.study._triangle import measure_triangle, peer_of
 from parityscope.study._unoptimized_run import second_run
 
 if TYPE_CHECKING:
-    from parityscope.checks import Bench
+    from parityscope.bench import Bench
     from parityscope.diagnosis import Tested
     from parityscope.examination import Examination
 
@@ -56,17 +56,9 @@ def test_causes(known: Examination) -> Examination:
     """With the diagnosis of all experiments, and with the causes that show once others are put right in a copy."""
     seconds, beyond = known.request.seconds, known.verdict == "beyond"
     known = replace(known, real=load_real(known), answers=known.answers or Answers(), end=time.monotonic() + seconds)
-    scene = scene_of(known)
-    if not beyond:
-        scene = replace(scene, twice=second_run(known))
     with open_bench(known, end=known.end, folder=known.folder) as bench:
-        tested = examine_scene(
-            replace(scene, bench=bench if beyond else None),
-            seconds=seconds,
-            progress=known.progress,
-            only=known.only,
-            thorough=known.request.thorough,
-        )
+        asked = replace(known, bench=bench) if beyond else replace(known, twice=second_run(known))
+        tested = run_experiments(replace(asked, lab=open_lab(known)))
         known = replace(known, diagnosis=tested.diagnosis).timed("causes")
         # One experiment alone needs no other round than the first, unless the study says so.
         if not beyond or (known.only is not None and len(known.only) == 1):

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from parityscope.bench import Bench
     from parityscope.case import Case, Inputs, Model
-    from parityscope.checks import Bench, Correction
+    from parityscope.checks import Correction
     from parityscope.examination import Examination
 
 Arrays = Mapping[str, np.ndarray]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import Tested, examine_scene
+from parityscope.diagnosis import Tested, run_experiments
 from parityscope.study._bench import open_bench
 from parityscope.study._copy import observe_copy
 from parityscope.study._grading import expect_errors, grade_tensors, judge_outputs, verdict_of
+from parityscope.study._lab import open_lab
 from parityscope.study._layers import explain_layers, observe_layers
 from parityscope.study._outputs import run_outputs
-from parityscope.study._scene import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,11 +79,4 @@ def examine_copy(first: Examination, copy: Copy, known: Examination, number: int
         if layers is not None:
             known = replace(known, explanations=explain_layers(known, layers))
     with open_bench(known, end=first.end, deployed=first.candidate) as bench:
-        return examine_scene(
-            replace(scene_of(known), bench=bench, number=number),
-            seconds=first.end - time.monotonic(),
-            progress=first.progress,
-            number=number,
-            only=first.only,
-            thorough=first.request.thorough,
-        )
+        return run_experiments(replace(known, bench=bench, lab=open_lab(known), number=number))

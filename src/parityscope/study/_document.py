@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import backend_named
-from parityscope.backends._environment import machine_facts
+from parityscope.backends.machine import machine_facts
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
 from parityscope.checks.generated_inputs import findings_about

@@ -6,6 +6,7 @@ layer by layer, and what is found there is told of the recording, with how far t
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,13 @@ import numpy as np
 
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.diagnosis import examine_scene
+from parityscope.diagnosis import run_experiments
 from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip, Target
 from parityscope.study._bench import open_bench
 from parityscope.study._grading import grade_tensors, judge_outputs, verdict_of, worst_samples
+from parityscope.study._lab import open_lab
 from parityscope.study._outputs import run_outputs
-from parityscope.study._scene import scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ def _examine_simulation(known: Examination, target: Target) -> Sequence[Finding]
     known = replace(known, layers=layers)
     known = replace(known, tensors=grade_tensors(known))
     with open_bench(known) as bench:
-        return examine_scene(replace(scene_of(known), bench=bench), progress=known.progress).diagnosis.findings
+        return run_experiments(replace(known, bench=bench, lab=open_lab(known), end=math.inf)).diagnosis.findings
 
 
 def _tell_finding(finding: Finding, name: str, both: int, either: int) -> Finding:

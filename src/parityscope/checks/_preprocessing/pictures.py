@@ -16,9 +16,9 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from parityscope.checks import Scene
     from parityscope.checks._preprocessing.images import Image
     from parityscope.checks._preprocessing.steps import PreprocessingStep
+    from parityscope.examination import Examination
 
 __all__ = ["Pictures", "pictures_of"]
 
@@ -47,10 +47,10 @@ class Pictures:
 
 
 def pictures_of(
-    scene: Scene, indices: Sequence[int], images: Sequence[Image], samples: Sequence[Mapping[str, np.ndarray]]
+    known: Examination, indices: Sequence[int], images: Sequence[Image], samples: Sequence[Mapping[str, np.ndarray]]
 ) -> Pictures:
     """The images that samples `indices` were made from, for a model that takes one image and no batch of them."""
-    paths = [scene.inputs.sample(index).original for index in indices] if images else []
+    paths = [known.inputs.sample(index).original for index in indices] if images else []
     if not images or any(path is None for path in paths):
         return Pictures(problem=_UNKNOWN, fix=_GIVE)
     image = images[0]
@@ -62,13 +62,13 @@ def pictures_of(
         stored = tuple(read_image(path, turned=False) for path in paths if path is not None)
     except ParityError as error:
         return Pictures(problem=error.problem, fix=error.fix)
-    known = recognise_placing(pictures, arrays, image.axis)
-    if not known.is_known:
+    placed = recognise_placing(pictures, arrays, image.axis)
+    if not placed.is_known:
         return Pictures(
             problem="the reference's own preprocessing is none of those known: the nearest leaves "
-            f"{format_percent(known.left)} of the prepared input's variance",
+            f"{format_percent(placed.left)} of the prepared input's variance",
             fix="describe it as a recipe, --preprocess prepare.toml, if one fits (docs/inputs.md)",
         )
     turned = any(not np.array_equal(one, other) for one, other in zip(pictures, stored, strict=True))
-    steps = tuple(placing_steps(image, known, stored=turned))
-    return Pictures(arrays=pictures, stored=stored if turned else (), steps=steps, recipe=recipe_of(image, known))
+    steps = tuple(placing_steps(image, placed, stored=turned))
+    return Pictures(arrays=pictures, stored=stored if turned else (), steps=steps, recipe=recipe_of(image, placed))

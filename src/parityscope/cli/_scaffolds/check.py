@@ -14,7 +14,7 @@ How to repair: look for the first tensor that is all zero (`parityscope compare 
 Sources: IEEE 754-2019, section 7.5 (underflow).
 
 Fill in: these six parts for your hypothesis, the code (a family and a number of your own), `_propose_claims` (its
-parameters are what it wants to know, by the names of the fields of `parityscope.checks.Scene`; each claim has its
+parameters are what it wants to know, by the names that `parityscope.examination.Examination` has; each claim has its
 prediction written down), and the examples at the end: the smallest models in which it must, and must not, be found.
 """
 

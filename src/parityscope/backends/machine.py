@@ -21,7 +21,14 @@ from parityscope.plain_documents import read_json_file
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CPU_FEATURES", "ENVIRONMENT_FILE", "cpu_facts", "loaded_libraries", "machine_facts", "recorded_facts"]
+__all__ = [
+    "CPU_FEATURES",
+    "ENVIRONMENT_FILE",
+    "cpu_facts",
+    "loaded_libraries",
+    "machine_facts",
+    "recorded_facts",
+]
 
 ENVIRONMENT_FILE = "environment.json"  # what a recording says of the machine it was made on, beside its tensors
 
