@@ -136,7 +136,6 @@ def test_what_explains_a_third_is_no_part_of_the_claim(share: float, told: bool)
         channels_above=4,
         elements_above=4,
         mismatched=0,
-        accepted=False,
     )
     site = Site(tensor="a", node="layer", op_type="MatMul", index=0)
     suspect = Suspect(site=site, introduced=0.5, inherited=0.0, gain=1.0)

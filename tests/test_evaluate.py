@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from command_line import exit_status
 from parityscope.arithmetic.typed import typed_model
@@ -32,9 +33,9 @@ QUANTIZED = """<ir_version: 9, opset_import: ["": 17]> g (float[n] x) => (float[
 def folder(tmp_path: Path) -> Path:
     """original.onnx, its FP16 and BF16 forms, and two samples of 300 and 1.5 in data.npz (one in one of 16 bits)."""
     onnx.save(onnx.parser.parse_model(ORIGINAL), tmp_path / "original.onnx")
-    for name, low, borders in (("half", "f16", True), ("low_io", "f16", False), ("brain", "bf16", True)):
-        typed = typed_model(read_graph(tmp_path / "original.onnx"), low, {}, keep_io=borders)
-        ir.save(typed.model, tmp_path / f"{name}.onnx")
+    for name, low in (("half", "f16"), ("brain", "bf16")):
+        ir.save(typed_model(read_graph(tmp_path / "original.onnx"), low, {}).model, tmp_path / f"{name}.onnx")
+    onnx.save(convert_float_to_float16(onnx.load(tmp_path / "original.onnx")), tmp_path / "low_io.onnx")
     onnx.save(onnx.parser.parse_model(QUANTIZED), tmp_path / "quantized.onnx")
     np.savez(tmp_path / "data.npz", x=np.array([300, 1.5], np.float32))
     np.savez(tmp_path / "half.npz", x=np.array([300, 1.5], np.float16))

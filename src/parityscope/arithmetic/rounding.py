@@ -7,12 +7,8 @@ With p the precision of the format, a number of exponent e is rounded to a multi
   attributes; section 7.4 for overflow).
 * Below 2^emin the distance between numbers is constant; there the number is counted in units of the smallest
   subnormal, in float64, where a float32 and the count are exact.
-* Stochastically, the two neighbours of a number are drawn with probabilities that make the mean the number itself: a
-  random integer below the last kept place is added before what lies below it is cleared.
 
-Sources: IEEE 754-2019; for formats without infinity, ONNX operator Cast-19, table of the conversions to float8; for
-stochastic rounding, M. Croci, M. Fasi, N. J. Higham, T. Mary, M. Mikaitis, "Stochastic rounding: implementation, error
-analysis and applications", Royal Society Open Science 9, 2022, definition 2.1.
+Sources: IEEE 754-2019; for formats without infinity, ONNX operator Cast-19, table of the conversions to float8.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Mode", "Overflow", "changed_by", "round_to"]
 
 Overflow = Literal["infinity", "saturate"]
-Mode = Literal["nearest-even", "nearest-away", "toward-zero", "stochastic"]
+Mode = Literal["nearest-even", "toward-zero"]
 
 # Of each container: the unsigned integer of its size, its precision and its emin.
 _CONTAINERS: dict[np.dtype[Any], tuple[type[np.unsignedinteger[Any]], int, int]] = {
@@ -47,7 +43,6 @@ def round_to(
     overflow: Overflow = "infinity",
     subnormals: bool = True,
     mode: Mode = "nearest-even",
-    generator: np.random.Generator | None = None,
 ) -> np.ndarray:
     """The numbers of `array` rounded to `number_format`, in the dtype and shape of `array` (always a copy).
 
@@ -58,18 +53,13 @@ def round_to(
             IEEE 754 (NaN in a format without infinities), but the largest finite number when rounding toward zero;
             infinities stay. "saturate": the largest finite number, for infinities too.
         subnormals: False replaces results below the smallest normal number by zero of the same sign.
-        mode: Nearest with ties to even, nearest with ties away from zero (`cvt.rna` of PTX), truncation, or
-            stochastic: up or down at random, with the number as the mean.
-        generator: Where stochastic rounding draws from; the other modes use none.
+        mode: Nearest with ties to even, or truncation.
 
     NaN stays NaN and the sign of zero is kept.
 
     Raises:
         TypeError: `array` is neither float32 nor float64.
-        ValueError: the mode is stochastic and there is no generator.
     """
-    if mode == "stochastic" and generator is None:
-        raise ValueError("stochastic rounding needs a generator: pass numpy.random.default_rng(seed)")
     array = np.asarray(array)
     if array.dtype not in _CONTAINERS:
         raise TypeError(f"round_to takes float32 or float64, not {array.dtype}")
@@ -80,9 +70,7 @@ def round_to(
     rounded = np.empty_like(flat)
     for start in range(0, flat.size, _BLOCK):
         block = flat[start : start + _BLOCK]
-        rounded[start : start + _BLOCK] = _round_block(
-            block, number_format, overflow, mode, generator, subnormals=subnormals
-        )
+        rounded[start : start + _BLOCK] = _round_block(block, number_format, overflow, mode, subnormals=subnormals)
     return rounded.reshape(array.shape)
 
 
@@ -103,18 +91,17 @@ def _round_block(
     number_format: Format,
     overflow: Overflow,
     mode: Mode,
-    generator: np.random.Generator | None,
     *,
     subnormals: bool,
 ) -> np.ndarray:
     if flat.dtype == np.float32 and subnormals and mode == "nearest-even" and number_format.name in _CAST:
         return _round_by_cast(flat, number_format, overflow)
     integer, precision, emin = _CONTAINERS[flat.dtype]
-    rounded = _round_normal(flat, integer, precision - number_format.precision, mode, generator)
+    rounded = _round_normal(flat, integer, precision - number_format.precision, mode)
     magnitude = np.abs(flat)
     if number_format.emin > emin:
         tiny = np.flatnonzero(magnitude < number_format.smallest_normal)
-        rounded[tiny] = _round_subnormal(flat[tiny], number_format, mode, generator)
+        rounded[tiny] = _round_subnormal(flat[tiny], number_format, mode)
     if not subnormals:
         small = np.abs(rounded) < number_format.smallest_normal
         rounded[small] = np.copysign(flat.dtype.type(0), flat[small])
@@ -138,7 +125,6 @@ def _round_normal(
     integer: type[np.unsignedinteger[Any]],
     dropped: int,
     mode: Mode,
-    generator: np.random.Generator | None,
 ) -> np.ndarray:
     """Rounds away the last `dropped` bits of each significand; the exponent is not bounded by the format's."""
     bits = flat.view(integer)
@@ -147,27 +133,14 @@ def _round_normal(
     # The sign bit cannot be reached by the carry, except from NaN patterns, which the caller puts back.
     if mode == "nearest-even":
         bits = bits + (half - integer(1)) + ((bits >> integer(dropped)) & integer(1))
-    elif mode == "nearest-away":
-        bits = bits + half
-    elif generator is not None and mode == "stochastic":
-        bits = bits + generator.integers(0, 1 << dropped, flat.shape, dtype=integer)
     rounded: np.ndarray = (bits & ~below).view(flat.dtype)
     return rounded
 
 
-def _round_subnormal(
-    flat: np.ndarray, number_format: Format, mode: Mode, generator: np.random.Generator | None
-) -> np.ndarray:
+def _round_subnormal(flat: np.ndarray, number_format: Format, mode: Mode) -> np.ndarray:
     """Rounds numbers below the format's smallest normal one to multiples of its smallest subnormal one."""
     count = np.abs(flat).astype(np.float64) / number_format.smallest_subnormal
-    if mode == "nearest-even":
-        whole = np.rint(count)
-    else:
-        whole = np.trunc(count)
-        if mode == "nearest-away":
-            whole += (count - whole) >= 0.5
-        elif generator is not None and mode == "stochastic":
-            whole += generator.random(flat.shape) < count - whole
+    whole = np.rint(count) if mode == "nearest-even" else np.trunc(count)
     rounded: np.ndarray = np.copysign(whole * number_format.smallest_subnormal, flat).astype(flat.dtype)
     return rounded
 

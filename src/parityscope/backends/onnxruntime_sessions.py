@@ -51,9 +51,7 @@ def open_session(
     outputs: Sequence[str] | None = None,
     optimization: str = "all",
     threads: int = 0,
-    providers: Sequence[Any] = ("CPUExecutionProvider",),
     folder: Path | None = None,
-    custom_ops: str = "",
 ) -> Run:
     """A session of a derived graph that gives back the values named in `outputs`, in this order.
 
@@ -62,9 +60,7 @@ def open_session(
         outputs: Names of values of the main graph; None for the outputs that the graph has.
         optimization: One of `OPTIMIZATION_LEVELS`.
         threads: Threads inside an operator; 0 leaves the choice to the runtime.
-        providers: Execution providers, first choice first.
         folder: Where external data of the original model lies.
-        custom_ops: Path of a library with custom operators.
 
     Raises:
         ParityError: the runtime refuses the graph.
@@ -82,9 +78,7 @@ def open_session(
         outputs=[str(value.name) for value in model.graph.outputs],
         optimization=optimization,
         threads=threads,
-        providers=providers,
         folder=folder,
-        custom_ops=custom_ops,
         weights=weights,
     )
 
@@ -104,6 +98,7 @@ def open_bytes(
 ) -> Run:
     """A session of a serialized model; arguments as for `open_session`.
 
+    `providers` are execution providers, first choice first; `custom_ops` is the path of a library with custom operators.
     `weights` take the place of initializers that the model declares as external data; `bound` is the device ("cuda:0") that
     tensors are bound to before the run, "" for none; `deterministic` asks for kernels that give the same sums each time.
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._openvino_marks import mark_outputs
 from parityscope.backends._openvino_trial import bearable_marks
-from parityscope.backends.targets import count_of, one_of, with_option
+from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
@@ -68,7 +68,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     precision = target.precision or "f32"
     core = ov.Core()
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
-    if threads := count_of(target, "threads"):
+    if threads := threads_of(target):
         settings["INFERENCE_NUM_THREADS"] = threads
     source = _read_openvino_model(core, model.path)
     declared = len(source.outputs)
@@ -242,7 +242,7 @@ def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
 
 
 def _program_of_target(target: Target) -> str:
-    threads = count_of(target, "threads")
+    threads = threads_of(target)
     hint = f'"INFERENCE_PRECISION_HINT": "{target.precision or "f32"}", "PERFORMANCE_HINT": "LATENCY"'
     settings = "{" + hint + (f', "INFERENCE_NUM_THREADS": {threads}' if threads else "") + "}"
     lines = [

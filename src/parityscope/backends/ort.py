@@ -25,7 +25,7 @@ from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._ort_kept import kept_session
 from parityscope.backends._ort_providers import ON_TENSORRT, device_of, missing_library, providers_of
 from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, open_bytes, open_path
-from parityscope.backends.targets import count_of, one_of, with_option
+from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.case.extending import with_outputs
 from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
@@ -67,7 +67,7 @@ def _probe_package() -> Probe:
 def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     _check_declaration(model, target)
     level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
-    threads = count_of(target, "threads")
+    threads = threads_of(target)
     chosen = providers_of(target)
     providers, environment = chosen.names, chosen.environment
     deterministic = one_of(target, "deterministic", ("on", "off"), "off") == "on"
@@ -245,7 +245,7 @@ def _linked_libraries(probe: Probe) -> Iterator[tuple[str, int]]:
 
 def _program_of_target(target: Target) -> str:
     level = OPTIMIZATION_LEVELS[one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")]
-    threads, library = count_of(target, "threads"), target.option("custom_ops")
+    threads, library = threads_of(target), target.option("custom_ops")
     lines = [
         "import onnxruntime as ort",
         "options = ort.SessionOptions()",

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends.targets import count_of
+from parityscope.backends.targets import threads_of
 from parityscope.errors import ParityError
 from parityscope.records import Skip, Target
 
@@ -65,7 +65,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     from parityscope.evaluation.machine import usable_cores
     from parityscope.evaluation.sessions import Sessions
 
-    threads = count_of(target, "threads")
+    threads = threads_of(target)
     world, absent = prepare_world(model, target, capture.tensors)
     lacking = {skip.what for skip in absent}
     outputs = [value.name for value in model.outputs]

@@ -19,11 +19,11 @@ __all__ = [
     "COMMON_OPTIONS",
     "RECORDED",
     "check_target",
-    "count_of",
     "format_target",
     "named_code",
     "one_of",
     "parse_target",
+    "threads_of",
     "with_option",
 ]
 
@@ -162,15 +162,15 @@ def one_of(target: Target, name: str, allowed: tuple[str, ...], default: str) ->
     return value
 
 
-def count_of(target: Target, name: str) -> int:
-    """The number that option `name` gives; 0 if it is not given.
+def threads_of(target: Target) -> int:
+    """The number that option `threads` gives; 0 if it is not given.
 
     Raises:
         ParityError: it is no whole number, or one that nothing has so many of.
     """
-    value = target.option(name, "0")
+    value = target.option("threads", "0")
     if not (value.isascii() and value.isdigit() and len(value) <= len(str(_MOST)) and int(value) <= _MOST):
-        raise ParityError(f"{name}={value!r} is not a whole number up to {_MOST}", fix=f"write {name}=2")
+        raise ParityError(f"threads={value!r} is not a whole number up to {_MOST}", fix="write threads=2")
     return int(value)
 
 

@@ -107,7 +107,7 @@ def expect_error(
     try:
         graph, program = wide_program(model)
     except ParityError as error:
-        return Expectation(errors={}, skipped=(_skip_of_lacking("everything", error),))
+        return Expectation(errors={}, skipped=(_skip_of_lacking(error),))
     watch = [name for name in dict.fromkeys(tensors) if name in _known_sites(program)]
     plain = World(name=PLAIN, program=program)
     predicting, noise = [], []
@@ -138,7 +138,7 @@ def expect_error(
                 meter.measure(worlds, inputs, index, watch, sessions, told(place=place))
         moved = _moved_by_reference(meter, plain, inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
-        return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking("everything", error)))
+        return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking(error)))
     progress("predicting", 1, 1)
     errors: dict[str, dict[str, float]] = {}
     if floor_on:
@@ -295,5 +295,5 @@ def _moved_by_optimizer(name: str, size: float) -> Skip:
     )
 
 
-def _skip_of_lacking(what: str, error: ParityError) -> Skip:
-    return Skip(what=f"noise floor, {what} errors", reason=error.problem, fix=error.fix)
+def _skip_of_lacking(error: ParityError) -> Skip:
+    return Skip(what="noise floor, everything errors", reason=error.problem, fix=error.fix)

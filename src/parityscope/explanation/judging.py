@@ -107,7 +107,6 @@ def summarize_outcome(scene: RegionScene, outcome: ClaimOutcome, others: np.ndar
         channels_above=int(_discovered_channels(outcome, others)[: outcome.ratios.size].sum()),
         elements_above=outcome.elements_above,
         mismatched=outcome.mismatched,
-        accepted=is_accepted(outcome, others),
         node=node,
         on_top_of=claim.base_name,
         parameter=_fitted_parameter(claim),

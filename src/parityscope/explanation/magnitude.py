@@ -82,7 +82,6 @@ def _hold_by_size(weighed: Weighed, claim: VariantClaim, others: np.ndarray) -> 
         slope_error=math.nan,
         worst_z=float(ratios.max(initial=0.0)),
         channels=ratios.size,
-        accepted=True,
     )
 
 

@@ -38,7 +38,6 @@ class Explained:
     channels_above: int = 0
     elements_above: int = 0
     mismatched: int = 0
-    accepted: bool = False
     node: str = ""
     on_top_of: str = ""
     parameter: float | None = None

@@ -117,9 +117,9 @@ def starts_of(operator: PointwiseOperator, results: np.ndarray) -> list[tuple[fl
 
 
 def edit_with_operator(
-    operator: PointwiseOperator, values: tuple[float, ...], index: int, tensor: str, instead_of: str, place: int = 0
+    operator: PointwiseOperator, values: tuple[float, ...], tensor: str, instead_of: str, place: int = 0
 ) -> StretchEdit:
-    """The operator with these numbers, of input `index` (`tensor`), in the place of a step."""
+    """The operator with these numbers, of the first input (`tensor`), in the place of a step."""
     nice = [round_to_nice(value) for value in values]
     told = tuple(value for value, _ in nice)
     said = " and ".join(f"{name} {value:.6g}" for (name, _), value in zip(operator.numbers, told, strict=True))
@@ -130,8 +130,8 @@ def edit_with_operator(
         bits=6 + sum(bits for _, bits in nice),
         at=place,
         node=operator.node(told) if alone else onnx.NodeProto(op_type="Identity", input=["i0"], output=["o"]),
-        before=lambda arrays: [arrays[index]],
-        reads=(index,),
+        before=lambda arrays: [arrays[0]],
+        reads=(0,),
         after=None if alone else lambda array: computed(array).astype(array.dtype),
         behind=() if alone else ((operator.op_type, told),),
         pointwise=(tensor, computed),
@@ -159,7 +159,7 @@ def fitted_operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeP
         for start in starts_of(operator, y):
             best = min(best, _fit_numbers(operator, start, x, y))
         if best[0] < (1 - _WORTH) * whole:
-            yield edit_with_operator(operator, best[1], 0, source, node.op_type, place)
+            yield edit_with_operator(operator, best[1], source, node.op_type, place)
 
 
 def _fit_numbers(

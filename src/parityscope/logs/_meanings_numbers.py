@@ -71,7 +71,6 @@ NUMBERS = (
         code="CST203",
         fix="ask for the fused name, or write the precision into the ONNX graph",
         source=f"{_ISSUE}/2164",
-        verbose=True,
     ),
     Meaning(
         name="INT64 weights cast to INT32",

@@ -60,7 +60,6 @@ class Meaning:
     fix: str = ""
     command: str = ""
     source: str = ""
-    verbose: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

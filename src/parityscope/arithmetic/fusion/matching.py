@@ -31,6 +31,8 @@ __all__ = [
     "scalar_constant",
 ]
 
+_MOST_NODES = 16  # of a decomposition; chosen: the longest that is known has 12
+
 PRODUCTS = CONTRACTIONS
 
 # Operators that compute each element of the output from one element of each input.
@@ -106,19 +108,18 @@ def is_closed(nodes: Collection[ir.Node], output: ir.Value) -> bool:
 
 
 def dominated_nodes(
-    last: ir.Node, allowed: Collection[str], order: dict[ir.Node, int], limit: int = 16
+    last: ir.Node, allowed: Collection[str], order: dict[ir.Node, int]
 ) -> tuple[tuple[ir.Node, ...], ir.Value] | None:
     """The nodes above `last` down to the one value that all of its inputs come from, and that value.
 
-    None where a node above is not of the operators `allowed`, is in another graph, or there are more than `limit`
-    (the longest decomposition known has 12 nodes).
+    None where a node above is not of the operators `allowed`, is in another graph, or there are too many.
     """
     frontier = dict.fromkeys(data_inputs(last))
     nodes = [last]
     while len(frontier) > 1:
         deepest = max(frontier, key=lambda value: _producer_place(value, order))
         node = deepest.producer()
-        if node is None or node.op_type not in allowed or node.graph is not last.graph or len(nodes) == limit:
+        if node is None or node.op_type not in allowed or node.graph is not last.graph or len(nodes) == _MOST_NODES:
             return None
         nodes.append(node)
         for value in node.outputs:

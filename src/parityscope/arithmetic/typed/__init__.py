@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.typed._assigning import assign_formats
-from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_inputs, type_outputs
+from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_outputs
 from parityscope.arithmetic.typed._casting import Casting
 from parityscope.arithmetic.typed._constants import HALF
 from parityscope.arithmetic.typed._preparing import typable_copy
@@ -37,7 +37,7 @@ from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     import onnx_ir as ir
 
@@ -68,22 +68,17 @@ def typed_model(
     low: str,
     keep: Mapping[str, str],
     *,
-    keep_io: bool = True,
     reasons: Mapping[str, str] | None = None,
-    exact_parameters: Collection[str] = (),
     products: Mapping[str, Scalings] = MappingProxyType({}),
     inside: bool = False,
 ) -> TypedModel:
-    """`model` with its nodes in `low` but for those in `keep`; `model` itself is only put in topological order.
+    """A copy with its nodes in `low` but for those in `keep`, its borders as they are; `model` is only put in topological order.
 
     Args:
         model: The graph, in FP32 (FP64 too) or mixed already.
         low: "f16" or "bf16"; "f32" where only products change.
         keep: Names of nodes, as `case.graph.node_name` and a switchable graph give them, with "f32", "bf16" or "f16".
-        keep_io: Inputs and outputs keep their types; otherwise those of floats are of the low format.
         reasons: Why a node is kept, by its name, for the model's metadata.
-        exact_parameters: Names of constants that stay as they are where the operator allows parameters of another
-            type than its data, as BatchNormalization does from opset 15 on.
         inside: Whether nodes in the bodies of If, Loop and Scan decide for themselves, by names that are unique in the model.
         products: The products of the main graph whose operands are in FP8, by the name of the node, with their scales.
 
@@ -97,9 +92,7 @@ def typed_model(
     outputs = [str(value.name) for value in copy.graph.outputs]
     known = assign_formats(copy, low, keep, inside=inside)
     casting = Casting(names=Names(copy))
-    writing = Writing(assigning=known, casting=casting, opsets=copy.opset_imports, exact=frozenset(exact_parameters))
-    if not keep_io:
-        type_inputs(copy, writing)
+    writing = Writing(assigning=known, casting=casting, opsets=copy.opset_imports)
     writing.visit(copy.graph)
     unknown = sorted(set(keep) - known.used)
     if unknown:
@@ -107,7 +100,7 @@ def typed_model(
             f"{unknown[0]!r} is no node that has a format of its own",
             fix="take names of nodes that compute: operators that only move numbers follow what they read",
         )
-    type_outputs(copy, outputs, writing, keep_io=keep_io)
+    type_outputs(copy, outputs, writing)
     bypass_idle_casts(copy)
     casting.settle()
     quantize_operands(copy, model, products)

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a typed model: the same names, and the types that they had or the low format."""
+"""Inputs and outputs of a typed model: the same names, and the types that they had."""
 
 from __future__ import annotations
 
@@ -8,34 +8,23 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic.graphs import redirect_uses
-from parityscope.arithmetic.typed._constants import HALF
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.arithmetic.typed._writing import Writing
 
-__all__ = ["bypass_idle_casts", "told_apart", "type_inputs", "type_outputs"]
+__all__ = ["bypass_idle_casts", "told_apart", "type_outputs"]
 
 
-def type_inputs(model: ir.Model, writing: Writing) -> None:
-    """Makes the model's inputs of floats of the low format, but for those that steer an operator or have a default."""
-    known = writing.assigning
-    for value in model.graph.inputs:
-        if value in known.origin and value not in known.steering and not value.is_initializer():
-            value.type = ir.TensorType(HALF[known.low])
-            known.stored[value] = known.low
-
-
-def type_outputs(model: ir.Model, names: Sequence[str], writing: Writing, *, keep_io: bool) -> None:
+def type_outputs(model: ir.Model, names: Sequence[str], writing: Writing) -> None:
     """Gives the outputs their types and their `names`."""
     known = writing.assigning
     graph = model.graph
     for position, name in enumerate(names):
         value = graph.outputs[position]
         if value in known.origin:
-            wanted = known.origin[value] if keep_io else HALF[known.low]
-            value = writing.casting.as_type(value, wanted)
+            value = writing.casting.as_type(value, known.origin[value])
             graph.outputs[position] = value
         if value.name != name:
             graph.outputs[position] = _value_under_name(graph, value, name, writing)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries_format", "input_variables", "outputs_in_format"]
+__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "carries_format", "outputs_in_format"]
 
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
@@ -45,15 +45,6 @@ def carries_format(node: ir.Node, format_name: str, opsets: Mapping[str, int]) -
     schema = schema_of(node, opsets)
     kinds = [each for each in schema.type_constraints if each.type_param_str == "V"] if schema is not None else []
     return any(_SPELT[format_name] in each.allowed_type_strs for each in kinds)
-
-
-def input_variables(node: ir.Node, opsets: Mapping[str, int]) -> list[str]:
-    """The type variable of each input; empty for operators without a schema."""
-    schema = schema_of(node, opsets)
-    if schema is None:
-        return []
-    formals = [_formal_at(schema.inputs, index) for index in range(len(node.inputs))]
-    return ["" if formal is None else formal.type_str for formal in formals]
 
 
 def outputs_in_format(

@@ -19,13 +19,12 @@ from parityscope.arithmetic.typed._schemas import (
     DTYPE_ATTRIBUTES,
     QUANTIZERS,
     carries_format,
-    input_variables,
     outputs_in_format,
 )
 from parityscope.case.graph import bodies_of_node
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from parityscope.arithmetic.typed._assigning import Assigning
     from parityscope.arithmetic.typed._casting import Casting
@@ -47,14 +46,12 @@ class Refusal:
 class Writing:
     """What the nodes of a model are made into.
 
-    `exact` are parameters that stay as they are where the operator lets them. `formats` says the format of each node
-    that decides, by name; `kept` that of each that is not in the low one.
+    `formats` says the format of each node that decides, by name; `kept` that of each that is not in the low one.
     """
 
     assigning: Assigning
     casting: Casting
     opsets: Mapping[str, int]
-    exact: Collection[str] = ()
     formats: dict[str, str] = field(default_factory=dict)
     kept: dict[ir.Node, str] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
@@ -117,17 +114,12 @@ class Writing:
         )
 
     def _inputs_to_convert(self, node: ir.Node) -> list[int]:
-        """The inputs that have to be of the node's format: not what Cast reads, and no parameter that stays exact."""
+        """The inputs that have to be of the node's format: not what Cast reads."""
         reads = self.assigning.reads(node)
         if node.op_type == "Cast" and not node.domain:
             unrounded = node.inputs[0] not in self.assigning.stored and not self.assigning.gives(node)
             return reads if unrounded else []
-        named = [index for index in reads if (value := node.inputs[index]) is not None and value.name in self.exact]
-        if not named:
-            return reads
-        variables = input_variables(node, self.opsets)
-        apart = {variables[index] for index in named if variables} - set(variables[:1])
-        return [index for index in reads if not variables or variables[index] not in apart]
+        return reads
 
     def _compute_in_format(self, node: ir.Node, format_name: str) -> None:
         """Gives a node its inputs and outputs in its format."""

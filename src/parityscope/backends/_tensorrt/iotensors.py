@@ -53,8 +53,7 @@ DTYPES = {
 class IOFact:
     """An input or output: `dtype` by numpy's name, `shape` with -1 for dynamic sizes, `covered` the profile of an input.
 
-    `linear` says that elements lie in C order; `layout` is TensorRT's description of it. `host` tensors are read by the CPU,
-    `shape_values` are those whose numbers decide shapes.
+    `linear` says that elements lie in C order; `layout` is TensorRT's description of it. `host` tensors are read by the CPU.
     """
 
     name: str
@@ -64,7 +63,6 @@ class IOFact:
     linear: bool = True
     layout: str = ""
     host: bool = False
-    shape_values: bool = False
     covered: ShapeRange | None = None
 
 
@@ -86,7 +84,6 @@ def io_facts(engine: Engine, profile: int = 0) -> tuple[IOFact, ...]:
                 linear=engine.get_tensor_format(name).name == "LINEAR",
                 layout=engine.get_tensor_format_desc(name),
                 host=engine.get_tensor_location(name).name == "HOST",
-                shape_values=values,
                 covered=_range_in_profile(engine, name, profile) if is_input and -1 in shape and not values else None,
             )
         )

@@ -79,13 +79,10 @@ def insert_behind(
     node: ir.Node,
     op_type: str,
     others: Sequence[ir.Value | None] = (),
-    attributes: Mapping[str, Attribute] | None = None,
 ) -> ir.Value:
     """A new node on the first output of `node` (and `others`), which everything reads from now on instead."""
     old = node.outputs[0]
     made = ir.Node("", op_type, [old, *others], num_outputs=1)
-    for name, value in (attributes or {}).items():
-        set_attribute(made, name, value)
     made.outputs[0].name = f"{old.name}::{op_type}{_count_nodes(node)}"
     node.append(made)
     substitute_result(model, node, made.outputs[0])

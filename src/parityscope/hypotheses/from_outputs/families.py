@@ -143,7 +143,7 @@ def operators_of(site: EditSite) -> Iterator[EditFamily]:
             continue  # its attribute is fitted as it is
 
         def make(*values: float, operator: PointwiseOperator = operator) -> StretchEdit:
-            return edit_with_operator(operator, values, 0, source, step.op_type)
+            return edit_with_operator(operator, values, source, step.op_type)
 
         yield EditFamily(
             kind="operator fitted",

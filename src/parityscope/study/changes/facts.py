@@ -48,7 +48,7 @@ def list_fact_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tu
         *_changes_of_data(before, after),
         *_changes_of_policy(before, after),
         *_changes_of_side("reference", before, after),
-        *_changes_of_texts("machine", _facts_at(before, "environment"), _facts_at(after, "environment")),
+        *_changes_of_texts("machine", _facts_of(before), _facts_of(after)),
         *_changes_of_question(before, after),
         *_changes_of_texts("Parityscope", _own_version(before), _own_version(after)),
     ]
@@ -69,7 +69,7 @@ def _changes_of_side(side: str, before: Mapping[str, Any], after: Mapping[str, A
 
 def _with_version(side: Mapping[str, Any]) -> dict[str, str]:
     """The facts of a side with its runtime's version, under its package's name."""
-    facts = _facts_at(side, "environment")
+    facts = _facts_of(side)
     version, name = str(side.get("version") or ""), str(side.get("backend") or "")
     try:
         package = backend_named(name).package or name
@@ -152,8 +152,8 @@ def _own_version(document: Mapping[str, Any]) -> dict[str, str]:
     return {"version": str((document.get("tool") or {}).get("version") or "")}
 
 
-def _facts_at(held: Mapping[str, Any], key: str) -> dict[str, str]:
-    return {str(name): str(value) for name, value in (held.get(key) or {}).items()}
+def _facts_of(held: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in (held.get("environment") or {}).items()}
 
 
 def _changes_of_texts(
