@@ -22,15 +22,12 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._tensorrt.borders import border_values, fits_shape, site_names, with_site_names
-from parityscope.backends._tensorrt.naming import name_all_nodes
-from parityscope.backends.tensorrt_views import (
-    NetworkView,
-    TensorrtOptions,
-    find_package,
-    network_view,
-    ranges_of_samples,
-)
+from parityscope.backends.tensorrt.borders import border_values, fits_shape, site_names, with_site_names
+from parityscope.backends.tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt.network import NetworkView, network_view
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.packages import find_package
+from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.case import load_model
 from parityscope.case.extending import inferred_shapes
 from parityscope.case.model import read_graph

@@ -200,10 +200,10 @@ def judged(one: Drawn, folder: Path) -> tuple[bool, str]:
 
 def searched(one: Drawn, folder: Path) -> tuple[bool, str]:
     """As `judged`, from the search alone: a composition that is certain, held against three images."""
-    from parityscope.checks._preprocessing.images import image_of, image_steps
-    from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
-    from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
-    from parityscope.checks._preprocessing.steps import ORIGINAL, describe_steps
+    from parityscope.checks.preprocessing.images import image_of, image_steps
+    from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
+    from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
+    from parityscope.checks.preprocessing.steps import ORIGINAL, describe_steps
     from parityscope.comparison.rows import make_aligner
 
     network = onnxruntime.InferenceSession(DATA / "rtdetr-digits.onnx")

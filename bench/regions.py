@@ -19,7 +19,10 @@ from network_view import SETTLED, SHAPES
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
+from parityscope.backends.tensorrt.network import network_view
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.packages import find_package
+from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.case.model import read_graph
 from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import CATALOGUE, model_path

@@ -21,8 +21,11 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, Q
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends._tensorrt.configuring import configure_builder
-from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
+from parityscope.backends.tensorrt.configuring import configure_builder
+from parityscope.backends.tensorrt.network import network_view
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.packages import find_package
+from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.case.model import read_graph
 from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import model_path
@@ -60,7 +63,7 @@ def print_rows(identity: str, folder: Path) -> None:
     print_row(f"{identity}, FP16", half, [shapes], model)
     batches = [{name: (size, *shape[1:]) for name, shape in shapes.items()} for size in (1, 8)]
     print_row(f"{identity}, FP16, batch 1 to 8", half, batches, model)
-    with patch("parityscope.backends._tensorrt.building.configure_builder", _refittable):
+    with patch("parityscope.backends.tensorrt.building.configure_builder", _refittable):
         print_row(f"{identity}, FP16, refit", half, [shapes], model)
     for title, kind in (("INT8", QuantType.QInt8), ("FP8", QuantType.QFLOAT8E4M3FN)):
         file = folder / f"{title}.onnx"

@@ -13,7 +13,7 @@ import parityscope.compiling  # noqa: F401 - loops are taken compiled: what nump
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from parityscope.backends.tensorrt_views import Package
+    from parityscope.backends.tensorrt.packages import Package
 
 # A law that hypothesis breaks with a new example is found where somebody can mend it: a change is judged by the examples of
 # the change before it.
@@ -92,6 +92,6 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def package() -> Package:
     """TensorRT-RTX, whose parser and builder need no GPU."""
-    from parityscope.backends.tensorrt_views import find_package
+    from parityscope.backends.tensorrt.packages import find_package
 
     return find_package("rtx")

@@ -14,17 +14,17 @@ from PIL import Image
 
 from parityscope.case.formats.images import read_image
 from parityscope.case.imaging.kernels import resample_image
-from parityscope.checks._preprocessing.images import image_of, image_steps
-from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
-from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
-from parityscope.checks._preprocessing.steps import ORIGINAL, STORED, describe_steps
+from parityscope.checks.preprocessing.images import image_of, image_steps
+from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
+from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks.preprocessing.steps import ORIGINAL, STORED, describe_steps
 from parityscope.study._search_log import TRIED, TriedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from parityscope.checks._preprocessing.searching import SearchResult
+    from parityscope.checks.preprocessing.searching import SearchResult
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
     # Pixels (uint8, RGB) to what the network reads, (height, width, 3).

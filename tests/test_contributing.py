@@ -96,7 +96,7 @@ print([measure_all(one)["error_tail"].value for one in (pair, huge, both)], sums
 # What a user reports -> the file in which it is to be mended, to be found from ARCHITECTURE.md and the listing of the tree alone.
 TEN_THINGS = {
     "the worst channel is off by infinity: it is zero, and one rounding error is in it": "comparison/_channels.py",
-    "the trtexec line that builds the repaired file lacks --stronglyTyped": "report/_nvidia.py",
+    "the trtexec line that builds the repaired file lacks --stronglyTyped": "report/nvidia.py",
     "the strip of all nodes is drawn from right to left; the page's data are in order": "report/templates/map.js",
     "images resized by area differ from OpenCV's at the border": "case/imaging/kernels.py",
     "the line of a log that says who switched TF32 off is not explained": "logs/_meanings_tf32.py",

@@ -267,8 +267,8 @@ def test_single_nodes_of_a_body_are_kept(kind: str, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize("kind", sorted(BODIES))
 def test_tensorrt_rtx_builds_a_body_with_casts_inside(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends._tensorrt.network import network_view
-    from parityscope.backends._tensorrt.packages import find_package
+    from parityscope.backends.tensorrt.network import network_view
+    from parityscope.backends.tensorrt.packages import find_package
 
     case_of(tmp_path, kind)
     model = apply_edits(read_graph(tmp_path / "model.onnx"), ())

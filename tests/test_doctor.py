@@ -13,7 +13,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.backends import arithmetic_of
-from parityscope.backends._gpu import Driver, Gpu, find_driver, none_because
+from parityscope.backends.gpu import Driver, Gpu, find_driver, none_because
 from parityscope.installed import Machine, known_problems
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_the_driver_is_asked_or_its_absence_told(monkeypatch: pytest.MonkeyPatch
 
 def test_the_document_holds_all_of_it(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     h200 = Gpu(name="NVIDIA H200", capability=(9, 0), nbytes=141 << 30)
-    monkeypatch.setattr("parityscope.backends._gpu.find_driver", lambda: Driver(cuda="12.4", gpus=(h200,)))
+    monkeypatch.setattr("parityscope.backends.gpu.find_driver", lambda: Driver(cuda="12.4", gpus=(h200,)))
     assert exit_status("doctor", "--format", "json") == 0
     found = json.loads(capfd.readouterr().out)
     assert found["gpu"]["gpus"][0]["capability"] == [9, 0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from command_line import exit_status
-from parityscope.backends.tensorrt_views import log_of_layer_info, with_profile
+from parityscope.backends.tensorrt.engine_log import log_of_layer_info, with_profile
 from parityscope.errors import ParityError
 from parityscope.logs import compare_logs, node_times, read_log
 from parityscope.repairs.search.costs import read_profile

@@ -204,8 +204,8 @@ def test_lifted_it_is_what_its_weights_say(tmp_path: Path, capsys: pytest.Captur
 
 def test_tensorrt_rtx_builds_what_is_written(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends._tensorrt.network import network_view
-    from parityscope.backends._tensorrt.packages import find_package
+    from parityscope.backends.tensorrt.network import network_view
+    from parityscope.backends.tensorrt.packages import find_package
 
     for low in ("f16", "bf16", "f32"):
         path = tmp_path / f"{low}.onnx"

@@ -19,7 +19,7 @@ from parityscope.arithmetic.fusion.patterns import find_regions, known_patterns
 from parityscope.arithmetic.fusion.static import fold_moved_constants
 from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.backends import Capture
-from parityscope.backends._ort_executed import executed_by_onnxruntime
+from parityscope.backends.onnxruntime_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample

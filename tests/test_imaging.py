@@ -13,9 +13,9 @@ from command_line import exit_status
 from parityscope.case.imaging.kernels import KERNELS, kernel_weights, resample_image
 from parityscope.case.imaging.recipe import Placing, Recipe, place_image, prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
-from parityscope.checks._preprocessing.naming import name_difference
-from parityscope.checks._preprocessing.placings import recognise_placing
-from parityscope.checks._preprocessing.registering import register_images
+from parityscope.checks.preprocessing.naming import name_difference
+from parityscope.checks.preprocessing.placings import recognise_placing
+from parityscope.checks.preprocessing.registering import register_images
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

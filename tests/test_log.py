@@ -31,8 +31,8 @@ from parityscope.logs import (
     layer_of,
     read_log,
 )
-from parityscope.logs._facts import version_of
-from parityscope.logs._lines import split_prefix
+from parityscope.logs.facts import version_of
+from parityscope.logs.lines import split_prefix
 from parityscope.logs.names import metadata_nodes, name_nodes, parts_of
 from parityscope.logs.pages import log_codes, log_page
 from parityscope.report.log import FORMS, log_document
@@ -444,7 +444,7 @@ def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytes
 
 def test_line_longer_than_a_block_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parityscope.logs._opening.BLOCK", 64)
-    monkeypatch.setattr("parityscope.logs._lines._LONGEST", 64)
+    monkeypatch.setattr("parityscope.logs.lines._LONGEST", 64)
     text = f"[V] ConvReluFusion: Fusing a with {'b' * 1000}\n[V] ConvReluFusion: Fusing c with d\n"
     log = read_log(written(tmp_path, text))
     assert log.lines == 2

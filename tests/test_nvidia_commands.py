@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parityscope.report._nvidia import deploys_with_tensorrt, view_nvidia_commands
+from parityscope.report.nvidia import deploys_with_tensorrt, view_nvidia_commands
 
 # What TensorRT 11 removed (NVIDIA's migration guide), and what trtexec knows besides (trtexec --help of 10.16 and 11.4).
 REMOVED = {"--fp16", "--bf16", "--int8", "--precisionConstraints", "--layerPrecisions", "--layerOutputTypes"}

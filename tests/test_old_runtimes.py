@@ -26,7 +26,7 @@ from proving.old_runtimes import require_interpreter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "case-old-runtimes.md"

@@ -31,7 +31,7 @@ OWN = {
     "arithmetic/fusion/onnxruntime_cuda.py": (1, "the CUDA provider's profile"),
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
     "backends/openvino.py": (1, "OpenVINO's own names of layers"),
-    "backends/_ort_executed.py": (1, "ONNX Runtime's own names of nodes"),
+    "backends/onnxruntime_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
     "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),
     "arithmetic/fusion/patterns/hard_swish.py": (1, "the nodes of a HardSwish"),

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from examinations import examination_of
 from one_sample import one_sample
 from parityscope.backends import Capture
-from parityscope.backends._ort_executed import executed_by_onnxruntime
+from parityscope.backends.onnxruntime_executed import executed_by_onnxruntime
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target

@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 
 from parityscope.backends import Capture, backend_named
-from parityscope.backends._ort_providers import check_loaded, providers_of
 from parityscope.backends.contract import check_backend
+from parityscope.backends.onnxruntime_providers import check_loaded, providers_of
 from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target

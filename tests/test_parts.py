@@ -24,8 +24,8 @@ from examinations import examination_of
 from hardware import needs_bfloat16
 from one_sample import one_sample
 from parityscope.backends import Session, backend_named
-from parityscope.backends._parts import PartsPlan, next_part, order_with_outputs
 from parityscope.backends.opening import model_of
+from parityscope.backends.parts import PartsPlan, next_part, order_with_outputs
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, Inputs, Sample, load_model

@@ -17,13 +17,13 @@ from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._preprocessing.images import image_of, image_steps
-from parityscope.checks._preprocessing.normalizations import likely_normalizations
-from parityscope.checks._preprocessing.repairing import repair_details
-from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
-from parityscope.checks._preprocessing.steps import apply_steps, describe_steps
-from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.input_fit import fit_inputs
+from parityscope.checks.preprocessing.images import image_of, image_steps
+from parityscope.checks.preprocessing.normalizations import likely_normalizations
+from parityscope.checks.preprocessing.repairing import repair_details
+from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks.preprocessing.steps import apply_steps, describe_steps
+from parityscope.checks.preprocessing.tokens import token_steps, tokens_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Finding
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from parityscope.checks._preprocessing.searching import SearchResult
+    from parityscope.checks.preprocessing.searching import SearchResult
 
     Arrays = dict[str, np.ndarray]
     Run = Callable[[Arrays], Arrays]

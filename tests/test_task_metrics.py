@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from parityscope.errors import ParityError
+from parityscope.verification.boxes import component_boxes, count_pairs, overlap_matrix
 from parityscope.verification.intervals import take_states
-from parityscope.verification.metrics._boxes import component_boxes, count_pairs, overlap_matrix
-from parityscope.verification.metrics._texts import edit_distance
 from parityscope.verification.task_metrics import TaskAnswer, chosen_metric, task_metrics
+from parityscope.verification.texts import edit_distance
 from parityscope.verification.user_metric import user_metric
 
 if TYPE_CHECKING:

@@ -18,19 +18,15 @@ from examinations import examination_of
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
 from parityscope.backends import Capture, backend_named
-from parityscope.backends._tensorrt import api
-from parityscope.backends._tensorrt.packages import capability_problem, gpu_problem
-from parityscope.backends._tensorrt.plans import check_plan, plan_version
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import (
-    NetworkView,
-    Package,
-    TensorrtOptions,
-    find_in_view,
-    network_view,
-    ranges_of_samples,
-)
+from parityscope.backends.tensorrt import api
+from parityscope.backends.tensorrt.findings import find_in_view
+from parityscope.backends.tensorrt.network import NetworkView, network_view
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.packages import Package, capability_problem, gpu_problem
+from parityscope.backends.tensorrt.plans import check_plan, plan_version
+from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.model import read_graph

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis.extra.numpy import arrays
 from onnx import numpy_helper
 
-from parityscope.backends._tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of
-from parityscope.backends._tensorrt.listening import Heard
-from parityscope.backends._tensorrt.memory import pointer_of
-from parityscope.backends._tensorrt.summarizing import write_summary
+from parityscope.backends.tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of
+from parityscope.backends.tensorrt.listening import Heard
+from parityscope.backends.tensorrt.memory import pointer_of
+from parityscope.backends.tensorrt.summarizing import write_summary
 from parityscope.errors import ParityError
 from parityscope.trace import write_safetensors
 

@@ -18,8 +18,10 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt.building import build_engine
-from parityscope.backends._tensorrt.iotensors import (
+from parityscope.backends.opening import open_target, shapes_for
+from parityscope.backends.targets import parse_target
+from parityscope.backends.tensorrt.building import build_engine
+from parityscope.backends.tensorrt.iotensors import (
     IOFact,
     check_engine,
     check_fixed,
@@ -28,18 +30,18 @@ from parityscope.backends._tensorrt.iotensors import (
     narrow_inputs,
     widen_outputs,
 )
-from parityscope.backends._tensorrt.loading import load_engine, reason_of
-from parityscope.backends._tensorrt.plan_cache import KeptEngine, find_engine, keep_engine, key_of
-from parityscope.backends._tensorrt.plans import check_plan
-from parityscope.backends._tensorrt.profiles import ShapeRange
-from parityscope.backends.opening import open_target, shapes_for
-from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import Package, TensorrtOptions, ranges_of_samples
+from parityscope.backends.tensorrt.loading import load_engine, reason_of
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.plan_cache import KeptEngine, find_engine, keep_engine, key_of
+from parityscope.backends.tensorrt.plans import check_plan
+from parityscope.backends.tensorrt.profiles import ShapeRange, ranges_of_samples
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from parityscope.backends.tensorrt.packages import Package
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
 

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from parityscope.backends._tensorrt.borders import (
+from parityscope.backends.tensorrt.borders import (
     border_values,
     fits_shape,
     read_by,
@@ -19,15 +19,10 @@ from parityscope.backends._tensorrt.borders import (
     whole_regions,
     with_site_names,
 )
-from parityscope.backends._tensorrt.naming import name_all_nodes
-from parityscope.backends.tensorrt_views import (
-    Package,
-    executed_graph,
-    find_package,
-    network_view,
-    read_layer_info,
-    read_profile,
-)
+from parityscope.backends.tensorrt.inspector import read_layer_info, read_profile
+from parityscope.backends.tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt.network import executed_graph, network_view
+from parityscope.backends.tensorrt.packages import Package, find_package
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.logs import EngineLayer

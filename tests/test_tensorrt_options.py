@@ -22,30 +22,24 @@ from onnx import parser
 
 from command_line import in_a_process
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt import configuring
-from parityscope.backends._tensorrt.asked import asked_of, layers_below_request, requested_of, tell_types_asked
-from parityscope.backends._tensorrt.building import build_engine
-from parityscope.backends._tensorrt.marking import Marks, registered_tensor_names, take_most, way_for
-from parityscope.backends._tensorrt.naming import name_all_nodes
-from parityscope.backends._tensorrt.precisions import ask_for, wanted_of
-from parityscope.backends._tensorrt.profiles import ShapeRange, flags_for, ranges_of
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import (
-    Package,
-    TensorrtOptions,
-    check_covered,
-    executed_graph,
-    find_in_view,
-    network_view,
-    options_of,
-    ranges_of_samples,
-)
+from parityscope.backends.tensorrt import configuring
+from parityscope.backends.tensorrt.asked import asked_of, layers_below_request, requested_of, tell_types_asked
+from parityscope.backends.tensorrt.building import build_engine
+from parityscope.backends.tensorrt.findings import find_in_view
+from parityscope.backends.tensorrt.marking import Marks, registered_tensor_names, take_most, way_for
+from parityscope.backends.tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt.network import executed_graph, network_view
+from parityscope.backends.tensorrt.options import TensorrtOptions, options_of
+from parityscope.backends.tensorrt.packages import Package
+from parityscope.backends.tensorrt.precisions import ask_for, wanted_of
+from parityscope.backends.tensorrt.profiles import ShapeRange, check_covered, flags_for, ranges_of, ranges_of_samples
 from parityscope.backends.trt import check_scales, choose_device
 from parityscope.case import load_model
 from parityscope.errors import ParityError
 from parityscope.logs import EngineLayer
-from parityscope.logs._records import EngineTensor
+from parityscope.logs.records import EngineTensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -620,7 +614,7 @@ def test_a_layer_below_its_request_is_a_finding() -> None:
 
 
 def test_products_that_round_to_tf32() -> None:
-    from parityscope.backends._tensorrt.network import described_by
+    from parityscope.backends.tensorrt.network import described_by
 
     kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
     layer = replace(engine_layer("conv", "Float", "a"), tactic=kernel)

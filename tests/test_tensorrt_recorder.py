@@ -18,11 +18,11 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._gpu import settings_of_gpu
-from parityscope.backends._tensorrt.asked import layers_below_request
+from parityscope.backends.gpu import settings_of_gpu
 from parityscope.backends.opening import open_target
 from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
+from parityscope.backends.tensorrt.asked import layers_below_request
 from parityscope.case import load_inputs, load_model
 from parityscope.environment import list_differences
 from parityscope.errors import ParityError

@@ -20,10 +20,10 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt import logger
-from parityscope.backends._tensorrt.memory import Device
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
+from parityscope.backends.tensorrt import logger
+from parityscope.backends.tensorrt.memory import Device
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
 from proving.tensorrt_replay.facts import FACTS, has, said
@@ -74,7 +74,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
     def device() -> Iterator[Device]:
         yield Device(Polygraphy, Polygraphy.Stream())
 
-    monkeypatch.setattr("parityscope.backends._tensorrt.running.opened_device", device)
+    monkeypatch.setattr("parityscope.backends.tensorrt.running.opened_device", device)
 
     @contextlib.contextmanager
     def opening(
@@ -294,7 +294,7 @@ def test_what_a_version_lacks_is_refused_with_what_to_do(version: str, model: Mo
 
 
 def test_words_of_the_versions_are_known_to_the_reader() -> None:
-    from parityscope.backends._tensorrt.loading import reason_of
+    from parityscope.backends.tensorrt.loading import reason_of
 
     for key in ("library_version", "host_code", "no_plugin"):
         for version in FAMILIES:

@@ -18,22 +18,24 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.backends._tensorrt.debugging import listen_to_context
-from parityscope.backends._tensorrt.executing import EngineRun, run_once
-from parityscope.backends._tensorrt.iotensors import IOFact, check_sample, covering_profile, io_facts
-from parityscope.backends._tensorrt.listening import Heard
-from parityscope.backends._tensorrt.loading import LoadedEngine
-from parityscope.backends._tensorrt.marking import Marked
-from parityscope.backends._tensorrt.memory import Device
-from parityscope.backends._tensorrt.network import described_by
-from parityscope.backends._tensorrt.running import EngineQuestion, open_engine
-from parityscope.backends.tensorrt_views import Package, TensorrtOptions
+from parityscope.backends.tensorrt.debugging import listen_to_context
+from parityscope.backends.tensorrt.executing import EngineRun, run_once
+from parityscope.backends.tensorrt.iotensors import IOFact, check_sample, covering_profile, io_facts
+from parityscope.backends.tensorrt.listening import Heard
+from parityscope.backends.tensorrt.loading import LoadedEngine
+from parityscope.backends.tensorrt.marking import Marked
+from parityscope.backends.tensorrt.memory import Device
+from parityscope.backends.tensorrt.network import described_by
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.running import EngineQuestion, open_engine
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from parityscope.backends.tensorrt.packages import Package
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
 
@@ -334,7 +336,7 @@ def test_a_session_shows_what_lies_between_kernels(
     def device() -> Iterator[Device]:
         yield Device(CUDA, SimpleNamespace(ptr=7, synchronize=lambda: None))
 
-    monkeypatch.setattr("parityscope.backends._tensorrt.running.opened_device", device)
+    monkeypatch.setattr("parityscope.backends.tensorrt.running.opened_device", device)
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
     model = load_model(tmp_path / "model.onnx")
 

@@ -11,12 +11,12 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
-from parityscope.backends._tensorrt.packages import gpu_problem
-from parityscope.backends._tensorrt.plan_cache import cache_folder
-from parityscope.backends._tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
-from parityscope.backends.tensorrt_views import Package, TensorrtOptions
+from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.backends.tensorrt.packages import Package, gpu_problem
+from parityscope.backends.tensorrt.plan_cache import cache_folder
+from parityscope.backends.tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
 

@@ -12,8 +12,8 @@ import pytest
 from onnx import parser
 from onnx.reference import ReferenceEvaluator
 
-from parityscope.backends._tensorrt.naming import name_all_nodes
-from parityscope.backends._tensorrt.settling import Settled, settle_model, value_of
+from parityscope.backends.tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt.settling import Settled, settle_model, value_of
 from parityscope.errors import ParityError
 from proving.models.fetching import require
 
@@ -175,7 +175,10 @@ QUANTIZED = """g (int64[2,3] ids) => (float[2,3,4] y)
 
 def test_eight_bit_tables_that_tensorrt_refuses_are_built(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import TensorrtOptions, find_in_view, find_package, network_view
+    from parityscope.backends.tensorrt.findings import find_in_view
+    from parityscope.backends.tensorrt.network import network_view
+    from parityscope.backends.tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.packages import find_package
 
     path, package = written(tmp_path, QUANTIZED), find_package("rtx")
     refused = network_view(path, package)
@@ -195,7 +198,10 @@ SHAPES = {"vad": {"input": (1, 576), "state": (2, 1, 128)}, "vad-15": {"input": 
 def test_branches_of_a_trained_model(identity: str) -> None:
     """TensorRT-RTX stops at an assertion of its own on these; settled it builds them, and they compute the same."""
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import TensorrtOptions, find_package, network_view, ranges_of_samples
+    from parityscope.backends.tensorrt.network import network_view
+    from parityscope.backends.tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.packages import find_package
+    from parityscope.backends.tensorrt.profiles import ranges_of_samples
 
     path, shapes = require(identity), SHAPES[identity]
     options = TensorrtOptions(shapes=ranges_of_samples([shapes]), values={"sr": np.array(16000)}, settle=True)
@@ -214,13 +220,11 @@ def test_branches_of_a_trained_model(identity: str) -> None:
 
 def test_a_squeeze_without_axes_is_built_once_shapes_are_known(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
-    from parityscope.backends.tensorrt_views import (
-        TensorrtOptions,
-        find_in_view,
-        find_package,
-        network_view,
-        ranges_of_samples,
-    )
+    from parityscope.backends.tensorrt.findings import find_in_view
+    from parityscope.backends.tensorrt.network import network_view
+    from parityscope.backends.tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.packages import find_package
+    from parityscope.backends.tensorrt.profiles import ranges_of_samples
 
     text = "g (float[N,1,4] x) => (float[K] y) { [thin] t = Squeeze(x) [act] y = Relu(t) }"
     path, package = written(tmp_path, text), find_package("rtx")

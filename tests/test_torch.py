@@ -20,11 +20,11 @@ import pytest
 
 from command_line import in_a_process
 from parityscope.backends import Capture, backend_named
-from parityscope.backends._torch.binding import input_order
-from parityscope.backends._torch.loading import LoadedNetwork, Parameter
-from parityscope.backends._torch.scopes import fx_operators, scopes_of
 from parityscope.backends.contract import check_backend
 from parityscope.backends.opening import open_target
+from parityscope.backends.pytorch.binding import input_order
+from parityscope.backends.pytorch.loading import LoadedNetwork, Parameter
+from parityscope.backends.pytorch.scopes import fx_operators, scopes_of
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
@@ -294,7 +294,7 @@ def test_what_cannot_run_is_one_error(exported: Path, text: str, problem: str, f
 
 def test_switches_of_tf32_come_back(exported: Path) -> None:
     torch = pytest.importorskip("torch")
-    from parityscope.backends._torch.switches import set_tf32, torch_facts
+    from parityscope.backends.pytorch.switches import set_tf32, torch_facts
 
     before = torch_facts(torch)
     with set_tf32(torch, tf32=before["default TF32 of products"] != "on"):

@@ -87,7 +87,7 @@ def warm_up() -> None:
     del jinja2, numba, onnx, onnx_ir, onnxruntime, PIL, rich
     for module in pkgutil.walk_packages(parityscope.__path__, "parityscope."):
         if not any(
-            part in module.name for part in ("__main__", "scaffolds", "testing", "faults", "_tensorrt", "triton")
+            part in module.name for part in ("__main__", "scaffolds", "testing", "faults", "tensorrt", "triton")
         ):
             importlib.import_module(module.name)
     command()

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from parityscope.backends._tensorrt.naming import name_all_nodes
+from parityscope.backends.tensorrt.naming import name_all_nodes
 from proving.tensorrt_replay.facts import numbers
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Holds the adapter's calls (`_tensorrt/api.py`) and the stand-in's facts against type stubs of three versions of TensorRT 10.
+"""Holds the adapter's calls (`tensorrt/api.py`) and the stand-in's facts against type stubs of three versions of TensorRT 10.
 
 `python -m proving.tensorrt_replay.stubs` (`make stubs`) fetches the packages of `stubs.txt`, pinned by hash, with pip into a
 scratch folder and checks each; where they cannot be fetched it says why, and nothing is checked. They are no dependency: they
@@ -47,7 +47,7 @@ _SLIPS = (
 
 def conforms(texts: Mapping[str, str], folder: Path) -> str:
     """What mypy finds wrong in using the classes of TensorRT in the stubs, by version, as the adapter does; "" for nothing."""
-    lines = [f"from parityscope.backends._tensorrt.api import {', '.join(_PAIRS)}"]
+    lines = [f"from parityscope.backends.tensorrt.api import {', '.join(_PAIRS)}"]
     settings = ["[mypy]", "strict = True"]
     for version, text in texts.items():
         module = f"tensorrt_{version.replace('.', '_')}"

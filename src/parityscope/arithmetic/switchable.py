@@ -6,7 +6,7 @@ node that is not reads what its producers stored. With every node low the networ
 none what the model gives (with its own float16 and bfloat16 values rounded, as it is typed). For TF32 only products
 are switched, and only what they read is rounded.
 
-Operators that only move numbers (`movement`) do not decide: what they give is rounded when all that they read is. `_switching`
+Operators that only move numbers (`movement`) do not decide: what they give is rounded when all that they read is. `gating`
 says which node is which; `evaluation.switching` runs assignments.
 """
 
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._switching import NodeDecision, Switching, decide_nodes
 from parityscope.arithmetic.formats import Format, format_named
+from parityscope.arithmetic.gating import NodeDecision, Switching, decide_nodes
 from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_everywhere

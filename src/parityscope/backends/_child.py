@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Capture, Session
-from parityscope.backends._process import IN_CHILD, last_words, run_guarded, signal_name
+from parityscope.backends.programs import IN_CHILD, last_words, run_guarded, signal_name
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder

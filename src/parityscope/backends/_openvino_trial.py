@@ -22,7 +22,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends._openvino_marks import try_marks
-from parityscope.backends._process import signal_name
+from parityscope.backends.programs import signal_name
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from parityscope.operators import OPERATORS, of_kind
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model
 
 __all__ = ["kept_session"]

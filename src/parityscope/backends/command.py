@@ -26,8 +26,8 @@ import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._marking import marked_copy
-from parityscope.backends._process import run_program
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
+from parityscope.backends.programs import run_program
 from parityscope.backends.targets import one_of, with_option
 from parityscope.case.formats import view_as_declared
 from parityscope.case.formats.npz import open_npz, write_npz

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._elf import needed_libraries
+from parityscope.backends.elf import needed_libraries
 from parityscope.environment import facts_of
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file

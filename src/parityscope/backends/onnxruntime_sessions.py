@@ -1,7 +1,7 @@
 """One ONNX Runtime session as a plain function: what `ort`, `sim`, the replay and the injection all run on.
 
 In: a model as a file (run as it stands) or as an `onnx_ir` graph (derived from one), and the values to give back.
-Out: `run(arrays by input name) -> arrays by value name`, as `_ort_running` says.
+Out: `run(arrays by input name) -> arrays by value name`, as `onnxruntime_running` says.
 
 External weights of a derived graph are read from beside the original file through the session option
 `session.model_external_initializers_file_folder_path` (ONNX Runtime's own, documented in its C API header
@@ -16,7 +16,7 @@ import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends._ort_running import runtime_value, start_session
+from parityscope.backends.onnxruntime_running import runtime_value, start_session
 from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.evaluation.machine import share_memory
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
 
 __all__ = ["OPTIMIZATION_LEVELS", "SILENT", "open_bytes", "open_path", "open_session"]
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._ort_kept import kept_session
-from parityscope.backends._ort_providers import ON_TENSORRT, device_of, missing_library, providers_of
+from parityscope.backends.onnxruntime_providers import ON_TENSORRT, device_of, missing_library, providers_of
 from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, open_bytes, open_path
 from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.case.extending import with_outputs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
     from parityscope.records import ExecutedGraph, Target
@@ -78,7 +78,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     absent: tuple[Skip, ...] = ()
 
     def fused() -> ExecutedGraph:
-        from parityscope.backends._ort_executed import executed_by_onnxruntime
+        from parityscope.backends.onnxruntime_executed import executed_by_onnxruntime
 
         found = executed_by_onnxruntime(model, optimization=level, providers=providers, custom_ops=custom_ops)
         # TF32 is no type of the graph: it is how CUDA multiplies what is FP32.

@@ -2,7 +2,7 @@
 
 Intermediate tensors are captured in chunks whose estimated size stays under half the memory budget (the other half is
 for the runtime's own buffers), each chunk in a session of its own, and spilled to one safetensors file per sample
-and chunk. What a chunk's tensors are computed from is recorded again with it, so that both are of one run (`_parts.py`).
+and chunk. What a chunk's tensors are computed from is recorded again with it, so that both are of one run (`parts.py`).
 The outputs of every captured run are compared with those of an undisturbed run: capturing changes fusion and so may
 change results, and a difference is a fact about the deployment.
 """
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Capture
-from parityscope.backends._parts import KeptParts, PartsPlan, next_part, order_with_outputs, size_of
 from parityscope.backends.opening import model_of, open_target, shapes_for
+from parityscope.backends.parts import KeptParts, PartsPlan, next_part, order_with_outputs, size_of
 from parityscope.backends.resuming import ledger_of
 from parityscope.backends.sizing import tensor_sizes
 from parityscope.backends.targets import format_target

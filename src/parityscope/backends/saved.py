@@ -6,7 +6,7 @@ bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of `recorder/parity
 tensors from inside, the engine's layers with kernels and times, what looking changed, and why a tensor is missing.
 
 **Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
-missing is an error and shifts nothing (`backends/_matching.py` has the rules; `pair=order` pairs by position instead).
+missing is an error and shifts nothing (`backends/matching.py` has the rules; `pair=order` pairs by position instead).
 In one file that holds many samples, recording i belongs to sample i of the data.
 
 **Names** must be those of the model; `map=old:new,old2:new2` renames explicitly. A tensor that only one of the two
@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._matching import match_recordings
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
+from parityscope.backends.matching import match_recordings
 from parityscope.case.conformance import settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
 from parityscope.case.formats.exported import open_exported
@@ -90,7 +90,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     environment = _recorded_environment(target.option("path"), target.option("environment"))
     folder = Path(target.option("path"))
     if (folder / FACTS_FILE).is_file():
-        from parityscope.backends._tensorrt.recorded import engine_session
+        from parityscope.backends.tensorrt.recorded import engine_session
 
         engine = engine_session(folder, model, capture, run, target.option("pair", "name"))
         unrecorded = _skips_of_absent(model, Capture(), recording)

@@ -51,7 +51,7 @@ def _probe_package() -> Probe:
         import torch
     except ImportError as error:
         return Probe(problem=f"torch cannot be imported: {error}", fix="pip install 'parityscope[torch]'")
-    from parityscope.backends._torch.switches import torch_facts
+    from parityscope.backends.pytorch.switches import torch_facts
 
     return Probe(version=str(torch.__version__), facts=torch_facts(torch))
 
@@ -60,8 +60,8 @@ def _probe_package() -> Probe:
 def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     import torch
 
-    from parityscope.backends._torch import binding, capturing, loading
-    from parityscope.backends._torch.switches import set_tf32
+    from parityscope.backends.pytorch import binding, capturing, loading
+    from parityscope.backends.pytorch.switches import set_tf32
 
     device = _torch_device(torch, target)
     _check_precision(target, device)

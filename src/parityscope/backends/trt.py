@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._tensorrt.packages import Package, find_package, gpu_problem
+from parityscope.backends.tensorrt.packages import Package, find_package, gpu_problem
 from parityscope.errors import ParityError
 from parityscope.installed import arithmetic_on_gpu
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.backends._tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.options import TensorrtOptions
     from parityscope.case import Model, Sample
     from parityscope.installed import Arithmetic, Machine
     from parityscope.records import Target
@@ -65,7 +65,7 @@ def _probe_package() -> Probe:
 
 @contextlib.contextmanager
 def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
-    from parityscope.backends._tensorrt.options import options_of
+    from parityscope.backends.tensorrt.options import options_of
 
     package = find_package(target.option("product"))
     options = options_of(target, package)
@@ -81,7 +81,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         _check_loads(content, package, options, engine)
     if problem := gpu_problem(package):
         raise ParityError(problem, where=engine or str(model.path), fix=f"run it on a machine with one; {_NETWORK}")
-    from parityscope.backends._tensorrt.sessions import Wish, open_built, open_existing
+    from parityscope.backends.tensorrt.sessions import Wish, open_built, open_existing
 
     wish = Wish(
         model=model,
@@ -133,7 +133,7 @@ def _with_sample_shapes(options: TensorrtOptions, capture: Capture) -> TensorrtO
     """The options with the samples' shapes where nothing else was said."""
     from dataclasses import replace
 
-    from parityscope.backends._tensorrt.profiles import ranges_of_samples
+    from parityscope.backends.tensorrt.profiles import ranges_of_samples
 
     return options if options.shapes else replace(options, shapes=ranges_of_samples(capture.shapes))
 
@@ -142,9 +142,9 @@ def _built_only(model: Model, package: Package, options: TensorrtOptions) -> Ses
     """The session of `build=only`: what was built, and an error when it is asked to run."""
     from dataclasses import replace
 
-    from parityscope.backends._tensorrt.borders import site_names
-    from parityscope.backends._tensorrt.naming import name_all_nodes
-    from parityscope.backends._tensorrt.network import network_view
+    from parityscope.backends.tensorrt.borders import site_names
+    from parityscope.backends.tensorrt.naming import name_all_nodes
+    from parityscope.backends.tensorrt.network import network_view
 
     view = network_view(model.path, package, options)
     if view.problem:
@@ -175,7 +175,7 @@ def _read_engine(path: Path, package: Package) -> bytes:
     Raises:
         ParityError: there is no such file, or it is no engine of this product.
     """
-    from parityscope.backends._tensorrt.plans import check_plan
+    from parityscope.backends.tensorrt.plans import check_plan
 
     if not path.is_file():
         raise ParityError(f"there is no engine at {path}", fix="give the path of a .plan or .engine file")
@@ -186,7 +186,7 @@ def _read_engine(path: Path, package: Package) -> bytes:
 
 def _check_loads(content: bytes, package: Package, options: TensorrtOptions, where: str) -> None:
     """Lets TensorRT read the engine, which tells most faults of it even without a GPU."""
-    from parityscope.backends._tensorrt.loading import load_engine
+    from parityscope.backends.tensorrt.loading import load_engine
 
     load_engine(content, package, options.plugins, where=where, carries_code=options.version_compatible)
 

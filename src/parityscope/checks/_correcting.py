@@ -122,7 +122,7 @@ def correct_range(tensor: str, storage: Format, *, clamped: bool) -> Correction 
         return None
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import insert_before, insert_behind
+        from parityscope.hypotheses.arithmetic.edits import insert_before, insert_behind
 
         if clamped:
             low, high = (
@@ -214,7 +214,7 @@ def _append_operator(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> R
     """Puts an operator behind what a node gives."""
 
     def rewrite(model: ir.Model, node: ir.Node, _: float) -> None:
-        from parityscope.hypotheses.arithmetic._edits import insert_behind
+        from parityscope.hypotheses.arithmetic.edits import insert_behind
 
         held = [
             add_constant(model.graph, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")

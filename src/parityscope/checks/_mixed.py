@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic.islands import Island
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.bench import Bench
     from parityscope.case import Model
     from parityscope.examination import Examination

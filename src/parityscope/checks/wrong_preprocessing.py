@@ -29,7 +29,7 @@ How to repair: correct the deployment's preprocessing: for an affine map and cha
 it into the model (`prepend_preprocessing`), so that it can no longer differ.
 
 Sources: NVIDIA/TensorRT#3700 (RT-DETR, mAP 70.7 against 66.1 in every precision); 6 confirmed causes of about 110 public
-accuracy issues. Definitions of the normalizations: checks/_preprocessing/normalizations.py.
+accuracy issues. Definitions of the normalizations: checks/preprocessing/normalizations.py.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Pred
 from parityscope.checks._arriving import has_arrived_right, unless_arrived
 from parityscope.checks._common import format_number
 from parityscope.checks._examples import PICTURE, picture_arrays
-from parityscope.checks._preprocessing.images import image_of, image_steps
-from parityscope.checks._preprocessing.pictures import pictures_of
-from parityscope.checks._preprocessing.placings import placing_steps, recognise_placing
-from parityscope.checks._preprocessing.repairing import describe_precision, repair_details, repairs_of
-from parityscope.checks._preprocessing.searching import PreprocessingQuestion, search_preprocessing
-from parityscope.checks._preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, describe_steps, model_inputs
-from parityscope.checks._preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
+from parityscope.checks.preprocessing.images import image_of, image_steps
+from parityscope.checks.preprocessing.pictures import pictures_of
+from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
+from parityscope.checks.preprocessing.repairing import describe_precision, repair_details, repairs_of
+from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
+from parityscope.checks.preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, describe_steps, model_inputs
+from parityscope.checks.preprocessing.tokens import token_steps, tokens_of
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
-    from parityscope.checks._preprocessing.images import Image
-    from parityscope.checks._preprocessing.searching import SearchResult
-    from parityscope.checks._preprocessing.steps import PreprocessingStep
-    from parityscope.checks._preprocessing.walking import StepsTrial
+    from parityscope.checks.preprocessing.images import Image
+    from parityscope.checks.preprocessing.searching import SearchResult
+    from parityscope.checks.preprocessing.steps import PreprocessingStep
+    from parityscope.checks.preprocessing.walking import StepsTrial
     from parityscope.examination import Examination
 
 __all__ = ["CHECK", "describe_inputs"]

@@ -34,7 +34,7 @@ def contain_work(work: Callable[[], int], log: Path, title: str) -> int:
     verdict = verdict_of(child)
     if verdict is not None:
         return verdict
-    from parityscope.backends._process import last_words
+    from parityscope.backends.programs import last_words
 
     words = ""
     if log.exists():

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from parityscope.backends.tensorrt_views import Package, TensorrtOptions
+    from parityscope.backends.tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.packages import Package
     from parityscope.records import Finding
 
 __all__ = ["FixOption", "NetworkOption", "NetworkWords", "SettleOption", "asked_options", "view_network"]
@@ -54,7 +55,8 @@ def view_network(
     Raises:
         ParityError: an option cannot be met, or a dynamic input has no shape.
     """
-    from parityscope.backends.tensorrt_views import find_in_view, network_view
+    from parityscope.backends.tensorrt.findings import find_in_view
+    from parityscope.backends.tensorrt.network import network_view
     from parityscope.report.network import network_document
 
     package, options = asked_options(model, asked)
@@ -73,13 +75,10 @@ def asked_options(
     """
     from parityscope.backends import known_backend
     from parityscope.backends.targets import check_target, parse_target
-    from parityscope.backends.tensorrt_views import (
-        check_covered,
-        find_package,
-        options_of,
-        ranges_of_samples,
-        value_of,
-    )
+    from parityscope.backends.tensorrt.options import options_of
+    from parityscope.backends.tensorrt.packages import find_package
+    from parityscope.backends.tensorrt.profiles import check_covered, ranges_of_samples
+    from parityscope.backends.tensorrt.settling import value_of
 
     target = parse_target(asked.candidate)
     found = known_backend(target.backend)

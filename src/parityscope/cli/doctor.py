@@ -56,7 +56,7 @@ def command(*, format_name: Annotated[str, typer.Option("--format", help="text o
 def examine_machine() -> dict[str, Any]:
     """The facts as plain data."""
     from parityscope.backends import arithmetic_of, known_backends, probe_backend
-    from parityscope.backends._gpu import find_driver
+    from parityscope.backends.gpu import find_driver
     from parityscope.backends.machine import cpu_facts, machine_facts
     from parityscope.environment import list_conflicts
     from parityscope.installed import Machine, known_problems

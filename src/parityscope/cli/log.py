@@ -76,7 +76,7 @@ def _read_log(files: Sequence[Path], profiles: Sequence[Path]) -> list[Log]:
         )
     if not profiles and not any(path.suffix == ".json" for path in files):
         return [read_log(path) for path in files]
-    from parityscope.backends.tensorrt_views import log_of_layer_info, with_profile
+    from parityscope.backends.tensorrt.engine_log import log_of_layer_info, with_profile
 
     logs = [log_of_layer_info(path) if path.suffix == ".json" and path.is_file() else read_log(path) for path in files]
     return [with_profile(log, path) for log, path in zip(logs, profiles, strict=True)] if profiles else logs

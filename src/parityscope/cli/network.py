@@ -16,7 +16,9 @@ from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.backends.tensorrt_views import NetworkView, Package, TensorrtOptions
+    from parityscope.backends.tensorrt.network import NetworkView
+    from parityscope.backends.tensorrt.options import TensorrtOptions
+    from parityscope.backends.tensorrt.packages import Package
 
 __all__ = ["NAME", "command"]
 
@@ -70,7 +72,8 @@ def _tell_view(
     *,
     quiet: bool,
 ) -> int:
-    from parityscope.backends.tensorrt_views import find_in_view, network_view
+    from parityscope.backends.tensorrt.findings import find_in_view
+    from parityscope.backends.tensorrt.network import network_view
     from parityscope.report.network import FORMS, network_document
     from parityscope.version import __version__
 

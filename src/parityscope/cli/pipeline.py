@@ -34,7 +34,7 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Holds every stage of a chain against its reference on what it was given, and examines the first that differs."""
-    from parityscope.report._pipeline import pipeline_as_text
+    from parityscope.report.pipeline import pipeline_as_text
     from parityscope.study import examine_pipeline, folder_of, prepare_folder, read_pipeline
 
     if format_name not in {"text", "json"}:

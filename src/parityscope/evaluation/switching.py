@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._switching import inner_nodes, inner_values
 from parityscope.arithmetic.float8 import quantize_and_back
+from parityscope.arithmetic.gating import inner_nodes, inner_values
 from parityscope.arithmetic.integers import Quantizer
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.arithmetic.switchable import Switchable, make_switchable
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic._switching import Border, Gated
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.arithmetic.formats import Format
+    from parityscope.arithmetic.gating import Border, Gated
     from parityscope.arithmetic.rounding import Overflow
     from parityscope.case import Sample
     from parityscope.evaluation.rounding import FloatRounding

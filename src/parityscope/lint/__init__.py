@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding, Skip
 
 __all__ = ["DEFAULT_FORMATS", "Lint", "Rule", "RuleExample", "known_rules", "lint", "rule_page"]

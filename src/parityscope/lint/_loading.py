@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
 
 __all__ = ["check_loading"]
 

@@ -16,7 +16,7 @@ from parityscope.operators import MOVING, with_trait
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.lint._records import FileConstant
+    from parityscope.lint.records import FileConstant
 
 __all__ = ["Goal", "goal_of", "is_mask"]
 

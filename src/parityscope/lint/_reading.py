@@ -13,8 +13,8 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.case.graph import named_bodies
 from parityscope.case.model import dtype_name, read_graph
 from parityscope.errors import ParityError
-from parityscope.lint._records import FileConstant, Numbers, Place, Sheet
-from parityscope.lint._scan import float_numbers, integer_numbers
+from parityscope.lint.records import FileConstant, Numbers, Place, Sheet
+from parityscope.lint.scanning import float_numbers, integer_numbers
 from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
 

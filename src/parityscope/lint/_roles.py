@@ -10,7 +10,7 @@ from parityscope.operators import with_trait
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
 
 __all__ = ["CHOOSE_ELEMENTS", "kept_in_fp32", "stands_for_a_bound"]
 

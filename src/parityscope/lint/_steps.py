@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
 
 __all__ = ["OverflowStep", "find_steps"]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Role
 
 __all__ = [

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
 
 __all__ = [
     "HOST",

@@ -27,7 +27,7 @@ from parityscope.lint._telling import make_finding, offer_by_hand
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

@@ -30,7 +30,7 @@ from parityscope.lint._telling import format_plural, make_finding, name_places, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.lint import Rule, RuleExample
-from parityscope.lint._scan import value_in_format
 from parityscope.lint._telling import format_number, make_finding, offer_by_hand
 from parityscope.lint._walk import attribute_value, number_of
+from parityscope.lint.scanning import value_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -26,7 +26,7 @@ from parityscope.lint._telling import format_plural, list_names, make_finding, n
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

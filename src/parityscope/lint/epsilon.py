@@ -30,7 +30,6 @@ import numpy as np
 
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._guards import EpsilonGuard, find_guards
-from parityscope.lint._scan import value_in_format
 from parityscope.lint._telling import (
     format_number,
     format_plural,
@@ -40,12 +39,13 @@ from parityscope.lint._telling import (
     offer_proof,
 )
 from parityscope.lint._walk import attribute_value
+from parityscope.lint.scanning import value_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
 __all__ = ["RULE"]

@@ -31,16 +31,16 @@ import numpy as np
 
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._masks import goal_of
-from parityscope.lint._scan import value_in_format
 from parityscope.lint._telling import format_number, format_plural, make_finding, offer_by_hand
 from parityscope.lint._walk import computing_readers
+from parityscope.lint.scanning import value_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.arithmetic import Format
     from parityscope.lint._masks import Goal
-    from parityscope.lint._records import FileConstant, Place, Sheet
+    from parityscope.lint.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

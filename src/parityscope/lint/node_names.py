@@ -29,7 +29,7 @@ from parityscope.records import OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

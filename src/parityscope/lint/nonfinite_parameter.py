@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.lint._records import FileConstant, Sheet
+    from parityscope.lint.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -29,7 +29,7 @@ from parityscope.operators import STANDARD, of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import FileConstant, Place, Sheet
+    from parityscope.lint.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

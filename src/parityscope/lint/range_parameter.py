@@ -32,9 +32,9 @@ import numpy as np
 from parityscope.lint import Rule, RuleExample
 from parityscope.lint._masks import is_mask
 from parityscope.lint._roles import CHOOSE_ELEMENTS, kept_in_fp32, stands_for_a_bound
-from parityscope.lint._scan import value_in_format
 from parityscope.lint._telling import format_number, make_finding, offer_by_hand, offer_proof
 from parityscope.lint._walk import HOST, computing_readers
+from parityscope.lint.scanning import value_in_format
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import FileConstant, Place, Sheet
+    from parityscope.lint.records import FileConstant, Place, Sheet
     from parityscope.records import Finding, OfferedRepair, Role
 
 __all__ = ["RULE"]

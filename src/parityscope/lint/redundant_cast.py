@@ -25,7 +25,7 @@ from parityscope.lint._telling import format_plural, make_finding, name_places
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

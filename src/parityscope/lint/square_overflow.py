@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -40,7 +40,7 @@ from parityscope.lint._walk import attribute_value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
     Restriction = tuple[frozenset[str], str, Callable[[Sheet, ir.Node], bool]]

@@ -29,7 +29,7 @@ from parityscope.lint._walk import attribute_value, number_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -30,7 +30,7 @@ from parityscope.operators import of_kind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

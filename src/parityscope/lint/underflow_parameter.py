@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.lint._records import FileConstant, Place, Sheet
+    from parityscope.lint.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

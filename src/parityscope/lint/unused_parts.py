@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

@@ -25,7 +25,7 @@ from parityscope.lint._telling import make_finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

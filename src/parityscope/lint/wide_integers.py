@@ -33,7 +33,7 @@ from parityscope.operators import of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import FileConstant, Sheet
+    from parityscope.lint.records import FileConstant, Sheet
     from parityscope.records import Finding, Role
 
 __all__ = ["RULE"]

@@ -30,7 +30,7 @@ from parityscope.lint._telling import format_number, make_finding, offer_by_hand
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import FileConstant, Place, Sheet
+    from parityscope.lint.records import FileConstant, Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

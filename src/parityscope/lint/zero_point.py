@@ -27,7 +27,7 @@ from parityscope.operators import STANDARD, of_kind, with_trait
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Place, Sheet
+    from parityscope.lint.records import Place, Sheet
     from parityscope.records import Finding
 
 __all__ = ["RULE"]

@@ -11,7 +11,10 @@ changed or that nothing was built; else *contributing* or *information*.
 from __future__ import annotations
 
 from parityscope.logs._reading import read_log
-from parityscope.logs._records import (
+from parityscope.logs.comparing import LogPair, NodePair, compare_logs, layer_of
+from parityscope.logs.finding import find_between, find_in_log, find_pair
+from parityscope.logs.meanings import MEANINGS, explain_line
+from parityscope.logs.records import (
     BuilderFusion,
     EngineLayer,
     IOTensor,
@@ -22,9 +25,6 @@ from parityscope.logs._records import (
     Noted,
     WeightIssue,
 )
-from parityscope.logs.comparing import LogPair, NodePair, compare_logs, layer_of
-from parityscope.logs.finding import find_between, find_in_log, find_pair
-from parityscope.logs.meanings import MEANINGS, explain_line
 from parityscope.logs.timing import NodeTimes, node_times
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from parityscope.logs._records import BuilderFusion
+from parityscope.logs.records import BuilderFusion
 
 __all__ = ["layers_counted", "made_for", "parse_fusion", "removed_layer"]
 

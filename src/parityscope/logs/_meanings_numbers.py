@@ -5,7 +5,7 @@ Sources: the texts stand in the logs of the issues that `source` names; the verd
 
 from __future__ import annotations
 
-from parityscope.logs._records import Meaning
+from parityscope.logs.records import Meaning
 
 __all__ = ["NUMBERS"]
 

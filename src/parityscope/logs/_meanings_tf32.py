@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parityscope.logs._records import Meaning
+from parityscope.logs.records import Meaning
 
 __all__ = ["TF32"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.logs._records import Meaning, Noted
 from parityscope.logs.meanings import explain_line
+from parityscope.logs.records import Meaning, Noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

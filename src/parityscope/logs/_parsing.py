@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from parityscope.logs._records import IOTensor, Unparsed
+from parityscope.logs.records import IOTensor, Unparsed
 
 __all__ = ["network_tensor", "refused_node"]
 

@@ -10,17 +10,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from parityscope.logs._facts import FACTS, parse_banner, parse_performance, profile_row
 from parityscope.logs._fusing import layers_counted, made_for, parse_fusion, removed_layer
-from parityscope.logs._layers import detailed_layer, io_tensor, plain_layer
 from parityscope.logs._noting import Notes
 from parityscope.logs._parsing import network_tensor, refused_node
-from parityscope.logs._records import MOST, BuilderFusion, IOTensor, LogLine, LogTiming, Unparsed
 from parityscope.logs._weights import WeightLines
+from parityscope.logs.facts import FACTS, parse_banner, parse_performance, profile_row
+from parityscope.logs.layers import detailed_layer, io_tensor, plain_layer
 from parityscope.logs.names import metadata_nodes
+from parityscope.logs.records import MOST, BuilderFusion, IOTensor, LogLine, LogTiming, Unparsed
 
 if TYPE_CHECKING:
-    from parityscope.logs._records import EngineLayer
+    from parityscope.logs.records import EngineLayer
 
 __all__ = ["Read", "take_line"]
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from parityscope.logs._records import MOST, WeightIssue
+from parityscope.logs.records import MOST, WeightIssue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

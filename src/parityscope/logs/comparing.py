@@ -15,7 +15,7 @@ from parityscope.records import Skip
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.logs._records import EngineLayer, Log
+    from parityscope.logs.records import EngineLayer, Log
 
 __all__ = ["LogDifference", "LogPair", "NodePair", "compare_logs", "layer_of"]
 

@@ -12,8 +12,8 @@ from parityscope.records import ROLES, Finding, OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.logs._records import EngineLayer, Log, Noted, WeightIssue
     from parityscope.logs.comparing import LogPair
+    from parityscope.logs.records import EngineLayer, Log, Noted, WeightIssue
 
 __all__ = ["find_between", "find_in_log", "find_pair"]
 

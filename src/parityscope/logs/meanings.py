@@ -12,7 +12,7 @@ from parityscope.logs._meanings_runs import RUNS
 from parityscope.logs._meanings_tf32 import TF32
 
 if TYPE_CHECKING:
-    from parityscope.logs._records import Meaning
+    from parityscope.logs.records import Meaning
 
 __all__ = ["MEANINGS", "explain_line", "fact_in"]
 

@@ -14,8 +14,8 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.logs._records import Log
     from parityscope.logs.comparing import LogPair
+    from parityscope.logs.records import Log
 
 __all__ = ["NodeTimes", "node_times"]
 

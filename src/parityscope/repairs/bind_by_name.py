@@ -65,7 +65,7 @@ def _write_binding_code(finding: Finding) -> str | None:
     inputs, outputs = (list(map(str, finding.details.get(side, ()))) for side in ("inputs", "outputs"))
     if not inputs or not outputs:
         return None
-    from parityscope.backends.tensorrt_views import DTYPES
+    from parityscope.backends.tensorrt.iotensors import DTYPES
 
     return _comment_on_exchange(finding, inputs) + _CODE.format(inputs=inputs, outputs=outputs, types=dict(DTYPES))
 

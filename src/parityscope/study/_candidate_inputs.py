@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import is_recording
-from parityscope.backends._matching import match_recordings
+from parityscope.backends.matching import match_recordings
 from parityscope.case.own import OwnInputs, stored_arrays
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["own_inputs"]
 def own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> OwnInputs | None:
     """The inputs in `data`, else those in the candidate's recording; None where there are none.
 
-    Which file belongs to which sample is told as for recorded outputs (`backends._matching`).
+    Which file belongs to which sample is told as for recorded outputs (`backends.matching`).
 
     Raises:
         ParityError: `data` cannot be read.

@@ -26,7 +26,7 @@ from parityscope.records import Finding, OfferedRepair, Site
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint._records import Sheet
+    from parityscope.lint.records import Sheet
 
 __all__ = ["RULE"]
 

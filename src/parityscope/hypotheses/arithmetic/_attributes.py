@@ -14,7 +14,7 @@ import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
-from parityscope.hypotheses.arithmetic._edits import set_attribute
+from parityscope.hypotheses.arithmetic.edits import set_attribute
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.hypotheses.arithmetic._edits import array_of, read_constant_instead, substitute_result
+from parityscope.hypotheses.arithmetic.edits import array_of, read_constant_instead, substitute_result
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import input_at
 from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
-from parityscope.hypotheses.arithmetic._edits import array_of, insert_before, substitute_result
 from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounding_to
+from parityscope.hypotheses.arithmetic.edits import array_of, insert_before, substitute_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

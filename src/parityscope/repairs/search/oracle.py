@@ -27,7 +27,7 @@ from parityscope.repairs.search.reverse import Estimate, cost_of_passes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Sample
     from parityscope.evaluation.switching import Switchboard
     from parityscope.repairs.search.journal import Journal, Measured

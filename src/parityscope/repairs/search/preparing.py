@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.arithmetic.float8 import Scalings
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model, Sample
     from parityscope.repairs.search.judging import Yardstick

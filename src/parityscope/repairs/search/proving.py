@@ -30,7 +30,7 @@ from parityscope.repairs.search.records import Certificate
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.backends.recording import Progress
     from parityscope.case import Model
     from parityscope.repairs.search.judging import Yardstick

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._switching import inner_nodes
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.gating import inner_nodes
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing_nodes, constant_value, node_name
 from parityscope.expectation.lockstep import LockstepPlan, run_layers

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from parityscope.arithmetic.float8 import Scalings
-    from parityscope.backends._ort_running import Run
+    from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model
     from parityscope.repairs.search.finding import Finder
     from parityscope.repairs.search.records import Flag, KeptNode, Point

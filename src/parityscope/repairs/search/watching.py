@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic._switching import inner_nodes
+from parityscope.arithmetic.gating import inner_nodes
 from parityscope.arithmetic.sites import is_float
 from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.evaluation.evaluating import evaluate_worlds

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
-from parityscope.arithmetic._switching import inner_nodes
+from parityscope.arithmetic.gating import inner_nodes
 from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.movement import LOOPS, carried_end
 from parityscope.arithmetic.sites import exact_uses, is_float

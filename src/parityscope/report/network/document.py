@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from parityscope.backends.tensorrt_views import NetworkView
+    from parityscope.backends.tensorrt.network import NetworkView
     from parityscope.records import Finding
 
 __all__ = ["network_document"]

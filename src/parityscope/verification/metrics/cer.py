@@ -9,8 +9,8 @@ Outputs may be strings, token numbers or CTC scores, which are decoded greedily 
 
 from __future__ import annotations
 
-from parityscope.verification.metrics._texts import OPTIONS, error_counts, error_rate
 from parityscope.verification.task_metrics import TaskMetric
+from parityscope.verification.texts import OPTIONS, error_counts, error_rate
 
 __all__ = ["TASK_METRIC"]
 

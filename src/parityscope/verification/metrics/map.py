@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.metrics._boxes import overlap_matrix
+from parityscope.verification.boxes import overlap_matrix
 from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, number_option, output_name
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.verification.metrics._boxes import component_boxes, count_pairs, overlap_matrix
+from parityscope.verification.boxes import component_boxes, count_pairs, overlap_matrix
 from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, label_of, number_option, output_name
 
 if TYPE_CHECKING:

@@ -1,0 +1,143 @@
+"""Running a session of ONNX Runtime: numpy arrays in, numpy arrays out, and its refusals as errors to act on.
+
+Arrays of bfloat16 and float8 are those of ml_dtypes. Results are views of the runtime's own memory (no copy), freed
+when the last array is dropped, but for outputs that are inputs as well: those are copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from parityscope.backends.limiting import ended_in_time
+from parityscope.backends.onnxruntime_providers import check_loaded
+from parityscope.errors import ParityError
+from parityscope.evaluation.values import ML_TYPES, from_runtime, to_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
+
+__all__ = ["runtime_value", "start_session"]
+
+
+def start_session(
+    source: str | bytes,
+    options: Any,
+    providers: Sequence[Any],
+    outputs: tuple[str, ...],
+    kept: Mapping[str, Any] = MappingProxyType({}),
+    bound: str = "",
+) -> Run:
+    """A session as a function that gives the values `outputs`.
+
+    Args:
+        source: The path of a model, or its bytes.
+        options: The runtime's session options.
+        providers: Execution providers, first choice first.
+        outputs: Names of the values to give back.
+        kept: Weights that the runtime may read where they lie; they live as long as the function.
+        bound: The device ("cuda:0") that tensors are bound to before a run; "" for none.
+
+    Raises:
+        ParityError: the runtime refuses the model; the function raises it where a run fails.
+    """
+    import onnxruntime as ort
+
+    with _turn_refusals_into_errors("ONNX Runtime cannot load the model", source if isinstance(source, str) else ""):
+        session = ort.InferenceSession(source, options, providers=list(providers))
+    check_loaded(providers, session.get_providers())
+    session.disable_fallback()  # it would go on with the CPU's provider where a run on the GPU fails
+    declared = {value.name: value.type for value in session.get_inputs()}
+    alive = (session, kept)
+
+    def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        if "tensor(string)" in (declared.get(name) for name in arrays):  # which no OrtValue can be made of
+            texts = {
+                name: np.asarray(array, object) if declared[name] == "tensor(string)" else array
+                for name, array in arrays.items()
+                if name in declared
+            }
+            with (
+                _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""),
+                ended_in_time() as limit,
+            ):
+                return dict(zip(outputs, alive[0].run(list(outputs), texts, limit), strict=True))
+        feeds = {name: runtime_value(array, declared[name]) for name, array in arrays.items() if name in declared}
+        with _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
+            values = (
+                _run_bound(alive[0], outputs, feeds, bound, limit)
+                if bound
+                else alive[0].run_with_ort_values(list(outputs), feeds, limit)
+            )
+        found = {name: _tensor_of_value(value) for name, value in zip(outputs, values, strict=True)}
+        # An output that is an input is a view of the caller's memory, or of a copy that ends with this function.
+        return {name: array.copy() if name in feeds else array for name, array in found.items()}
+
+    return run
+
+
+def _run_bound(session: Any, outputs: Sequence[str], feeds: Mapping[str, Any], device: str, limit: Any) -> list[Any]:
+    """One run with inputs and outputs on `device` ("cuda:0"), as a program that keeps its tensors there does it."""
+    kind, _, number = device.partition(":")
+    binding = session.io_binding()
+    for name, value in feeds.items():
+        binding.bind_ortvalue_input(name, value)
+    # Elements of types that numpy lacks are read where they lie, which must be the host's memory.
+    here = {value.name for value in session.get_outputs() if value.type in ML_TYPES}
+    for name in outputs:
+        binding.bind_output(name, *(("cpu", 0) if name in here else (kind, int(number))))
+    session.run_with_iobinding(binding, limit)
+    binding.synchronize_outputs()
+    found: list[Any] = list(binding.get_outputs())
+    return found
+
+
+@contextlib.contextmanager
+def _turn_refusals_into_errors(problem: str, where: str) -> Iterator[None]:
+    """Turns what ONNX Runtime raises (its own exception types, all direct children of Exception) into one error."""
+    try:
+        yield
+    except (MemoryError, KeyboardInterrupt, ParityError):
+        raise
+    except Exception as error:
+        message = " ".join(str(error).split())
+        raise ParityError(f"{problem}: {message[:600]}", where=where, fix=_advice_on_refusal(message)) from error
+
+
+def _advice_on_refusal(message: str) -> str:
+    lowered = message.lower()
+    if "not a registered function/op" in lowered or "no schema registered" in lowered:
+        return "register the operator: ort?custom_ops=/path/to/library.so, or cut the model before it"
+    if "not_implemented" in lowered or "could not find an implementation" in lowered:
+        return "this build of ONNX Runtime lacks the operator for this type; try a newer one, or another reference"
+    if "fusion/" in lowered:  # a node that the model has not: what the optimizer made of several
+        return "ONNX Runtime's optimizer made that node: switch it off in the target (ort?optimization=disabled)"
+    if "cannot parse data from external tensors" in lowered:
+        return "keep shapes and axes inside the file: onnx.save(..., save_as_external_data=True, size_threshold=1024)"
+    if "external data" in lowered:
+        return "put the external data file back beside the model"
+    if "opset" in lowered or "ir version" in lowered or "ir_version" in lowered:
+        return "upgrade onnxruntime, or convert the model to an opset that it knows (onnx.version_converter)"
+    return "check that plain ONNX Runtime runs this model on this input"
+
+
+def runtime_value(array: np.ndarray, declared: str) -> Any:
+    """`values.to_runtime`.
+
+    Raises:
+        ParityError: the runtime's interface for Python has no such type, such as those of four and two bits.
+    """
+    with _turn_refusals_into_errors(f"ONNX Runtime takes no {array.dtype} from Python", ""):
+        return to_runtime(array, declared)
+
+
+def _tensor_of_value(value: Any) -> np.ndarray:
+    kind = value.data_type()
+    if not kind.startswith("tensor("):
+        raise ParityError(f"a value of kind {kind} is not a tensor", fix="cut the model before it")
+    return from_runtime(value)
