@@ -7,25 +7,18 @@ AXE_CORE=path/to/axe.min.js.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from importlib.util import find_spec
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from browser import AXE, BROWSER
 from golden import documents
 from parityscope.report import as_html
 
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-# Its folder is looked up and not imported: it imports a driver of browsers that is not needed here.
-BROUGHT = find_spec("axe_playwright_python")
-PLACES = [Path(os.environ["AXE_CORE"])] if "AXE_CORE" in os.environ else []
-PLACES += [Path(folder) / "axe.min.js" for folder in (BROUGHT and BROUGHT.submodule_search_locations) or ()]
-AXE = next((place for place in PLACES if place.is_file()), None)
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PROBE = """<script>
 addEventListener("load", () => axe.run(document, { resultTypes: ["violations"] }).then((found) => {
   const told = (one) => [one.id, one.nodes.map((node) => node.html.slice(0, 160))];

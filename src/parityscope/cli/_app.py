@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "One target on the samples, as a recording.",
     "check": "Every model of a policy file, held against a baseline.",
     "diff": "Two studies: what became better or worse, since what.",
+    "serve": "The studies of a folder in a browser, two compared.",
     "report": "A study rendered again, as text, HTML, JSON or an overlay.",
     "experiment": "One experiment of a study again, alone.",
     "reduce": "The smallest model that shows a finding, for a bug report.",

@@ -40,19 +40,18 @@ class _Watch:
 
 
 def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) -> Progress:
-    """Progress on stderr; `clock` gives seconds."""
-    from parityscope.backends.recording import ignore_progress
+    """Progress on stderr, but where it is `quiet`, and in the note of the study that is made; `clock` gives seconds."""
+    from parityscope.running_note import note_running_step
 
-    if quiet:
-        return ignore_progress
     now = clock()
     watch = _Watch(began=now, stage_began=now, told=now)
-    terminal = sys.stderr.isatty()
-    every = os.environ.get(PROGRESS_VARIABLE) == "lines"
+    terminal = sys.stderr.isatty() and not quiet
+    every = os.environ.get(PROGRESS_VARIABLE) == "lines" and not quiet
 
     def show(what: str, step: int, steps: int) -> None:
         now = clock()
         if not steps:
+            note_running_step(what, lasting=True)
             if terminal:
                 show_progress(what, last=True)
             return
@@ -62,11 +61,12 @@ def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) ->
         line = describe_step(
             f"step {len(watch.stages)} · {what}", step, steps, elapsed=now - watch.began, stage=now - watch.stage_began
         )
+        note_running_step(line)
         if every:
             print(f"{PROGRESS_LINE}{line}", file=sys.stderr, flush=True)
         elif terminal:
             show_progress(line[: shutil.get_terminal_size().columns - 1] if step < steps else "", last=False)
-        elif now - watch.told >= _HEARTBEAT:
+        elif now - watch.told >= _HEARTBEAT and not quiet:
             watch.told = now
             print(f"parityscope: {line}", file=sys.stderr, flush=True)
 

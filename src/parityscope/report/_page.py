@@ -6,10 +6,14 @@ A template gets plain values, which are escaped, and `trusted_markup`: drawings 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import hashlib
 import json
 import os
+import re
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +21,16 @@ from parityscope.languages import LANGUAGES, OWN, current_language
 from parityscope.report._bilingual import in_language, pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from jinja2 import BytecodeCache
     from markupsafe import Markup
 
-__all__ = ["TEMPLATES", "embedded_json", "laid_out", "text_of", "trusted_markup"]
+__all__ = ["TEMPLATES", "content_policy", "embedded_json", "laid_out", "leading_markup", "text_of", "trusted_markup"]
 
 TEMPLATES = Path(__file__).with_name("templates")
+_SCRIPT = re.compile(r"(?s)<script>(.*?)</script>")
+_leading: ContextVar[str] = ContextVar("leading", default="")
 
 
 def laid_out(
@@ -47,11 +53,45 @@ def laid_out(
     )
     copying = text_of(TEMPLATES / "language.js", TEMPLATES / "copy.js")
     page = environment.get_template(template.name).render({**values, "copying": copying})
+    page = page.replace("<body>", f"<body>{_leading.get()}", 1)
     pairs = pairs_of(page, told or {}, drawn)
     data = embedded_json({"own": OWN, "now": current_language(), "names": LANGUAGES, "pairs": pairs})
     spoken = f'<script type="application/json" id="language-data">{data}</script>\n'
     head, scripts, tail = in_language(page, pairs).partition('<script type="application/json"')
     return f"{head}{spoken}{scripts}{tail}"
+
+
+@contextlib.contextmanager
+def leading_markup(markup: Markup) -> Iterator[None]:
+    """Pages that are laid out inside begin with `markup`: the way back, where a server shows them."""
+    before = _leading.set(markup)
+    try:
+        yield
+    finally:
+        _leading.reset(before)
+
+
+def content_policy(page: str) -> str:
+    """What a server says that a browser may do with one of these pages: run our own scripts, and load nothing from elsewhere.
+
+    A script that is not made of our own files alone is none of ours, and does not run.
+    """
+    digests = [
+        base64.b64encode(hashlib.sha256(body.encode("utf-8")).digest()).decode()
+        for body in _SCRIPT.findall(page)
+        if not _without_own_scripts(body).strip()
+    ]
+    scripts = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; connect-src 'self';"
+        " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+def _without_own_scripts(body: str) -> str:
+    for path in sorted(TEMPLATES.glob("*.js")):
+        body = body.replace(str(text_of(path)), "", 1)
+    return body
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.records import SCHEMA
+from parityscope.running_note import keep_running_note
 from parityscope.study._scratch_folder import (
     claim_scratch,
     has_recordings,
@@ -83,7 +84,8 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
     with claim_scratch(scratch, folder):
         start_or_resume(scratch, facts)
         try:
-            yield scratch
+            with keep_running_note(scratch):
+                yield scratch
             tidy_scratch(scratch)
             scratch.rename(folder)
         except KeyboardInterrupt:

@@ -23,6 +23,7 @@ from parityscope.backends.resuming import FACTS, NOTES
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
+from parityscope.running_note import RUNNING_NOTE
 from parityscope.study._file_marks import digest_of_files
 from parityscope.study._search_log import TRIED
 from parityscope.version import __version__
@@ -155,7 +156,7 @@ def tidy_scratch(scratch: Path) -> None:
         note.unlink()
     for finished in (scratch / "tensors").glob(f"{TASKS}*"):
         shutil.rmtree(finished, ignore_errors=True)
-    for name in (FACTS, MARKER):
+    for name in (FACTS, MARKER, RUNNING_NOTE):
         (scratch / name).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-// Adds to every page a button that copies a command or the lines of an advice.
+// Adds to every page a button that copies a command or the lines of an advice; what scrolls can be scrolled with the keys.
 (() => {
   for (const box of document.querySelectorAll(".command")) {
     const button = Object.assign(document.createElement("button"), { textContent: words("Copy"), className: "copy" });
@@ -18,4 +18,9 @@
     });
     box.append(button);
   }
+  const reach = () => {
+    for (const box of document.querySelectorAll(".scroll, .tall")) if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+  };
+  addEventListener("load", reach);
+  addEventListener("resize", reach);
 })();
