@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.from_values import round_to_nice
+from parityscope.hypotheses.fitting import round_to_nice
 from parityscope.hypotheses.schemas import REAL, default_of, schema_of
 from parityscope.operators import with_trait
 

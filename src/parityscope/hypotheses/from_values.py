@@ -1,4 +1,4 @@
-"""The result as a function of what the model says it is: elementwise, by index of an axis, in another place, plus another tensor.
+"""The result as a function of what the model says it is: elementwise, by index of an axis (`from_indices`), plus another tensor.
 
 Constants are fitted to the elements of the first sample that are for that (`Stretch.fitted_on`), and judged by the others.
 """
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from parityscope.hypotheses.assigning import assign_rows
 from parityscope.hypotheses.changes import changes_of
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.fitting import FITTED_BITS, fit_line, round_to_nice, slope_through_origin
+from parityscope.hypotheses.from_indices import edits_by_index
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import schema_of
 from parityscope.hypotheses.stretch import as_float64
@@ -27,30 +28,13 @@ if TYPE_CHECKING:
 
     Get = Callable[["ComputedStretch", int], np.ndarray]
 
-__all__ = ["elementwise_edits", "fitted_edits", "round_to_nice"]
+__all__ = ["elementwise_edits", "fitted_edits"]
 
 # Functions that ONNX has an operator for, under the same name.
 _OPERATORS = FUNCTIONS.keys() & STANDARD.keys()
 _STEPS = frozenset({"Round", "Floor", "Ceil", "truncation to an integer"})  # between which a function is flat
-_FITTED = 32.0  # bits of a number that was fitted: float32's
-_SHORT = 5.0  # bits of one that people choose
-_WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades
-_CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
-_AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
-_MOST_INDICES, _MOST_ASSIGNED = 1 << 16, 1024  # of an axis; the second is for an assignment, which is cubic
-_LINE = 4  # elements that a line needs, whose two numbers fit any two; chosen
-_COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
-
-
-def round_to_nice(value: float) -> tuple[float, float]:
-    """A fitted number, made one that people choose where it nearly is, and its bits."""
-    for chosen in _CHOSEN:
-        if abs(value - chosen) <= _AS_CHOSEN * max(abs(chosen), 1e-3):
-            return float(chosen), _SHORT
-    written = float(f"{value:.1e}")
-    if abs(value - written) <= _AS_CHOSEN * abs(written):
-        return written, _WRITTEN
-    return float(value), _FITTED
+_MOST_INDICES = 1 << 16  # of an axis
+_LEVELS = 20_000  # elements among which steps are looked for; chosen
 
 
 def elementwise_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -148,22 +132,12 @@ def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     yield from _curve_edits(stretch, chosen, y)
     for axis, length in enumerate(known.shape):
         if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
-            yield from _edits_by_index(stretch, chosen, axis, length)
+            yield from edits_by_index(stretch, chosen, axis, length)
     yield from _edits_with_others(stretch, chosen, x, y)
 
 
-def _slope_through_origin(x: np.ndarray, y: np.ndarray) -> float:
-    squares = float(np.dot(x, x))
-    return float(np.dot(x, y)) / squares if squares else 0.0
-
-
-def _fit_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    slope = _slope_through_origin(x - x.mean(), y - y.mean())
-    return slope, float(y.mean() - slope * x.mean())
-
-
 def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
-    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, _fit_line(x, y))
+    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, fit_line(x, y))
     yield StretchEdit(
         words=f"the result times {gain:.6g} plus {offset:.6g}",
         bits=5 + gain_bits + offset_bits,
@@ -171,7 +145,7 @@ def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
         numbers={"factor": gain, "offset": offset},
         behind=(("Mul", (gain,)), ("Add", (offset,))),
     )
-    factor, bits = round_to_nice(_slope_through_origin(x, y))
+    factor, bits = round_to_nice(slope_through_origin(x, y))
     yield StretchEdit(
         words=f"the result scaled by {factor:.6g}",
         bits=4 + bits,
@@ -190,7 +164,7 @@ def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     below, above = x < 0, x > 0
     if below.sum() > 1 and above.sum() > 1:
         (low, low_bits), (high, high_bits) = (
-            round_to_nice(_slope_through_origin(x[part], y[part])) for part in (below, above)
+            round_to_nice(slope_through_origin(x[part], y[part])) for part in (below, above)
         )
         yield StretchEdit(
             words=f"negative results times {low:.6g} and positive ones times {high:.6g}",
@@ -246,14 +220,14 @@ def _polynomial_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) ->
         shown = ", ".join(f"{value:.4g}" for value in fitted / stretch.size ** np.arange(degree, -1, -1.0))
         yield StretchEdit(
             words=f"a polynomial of the result of degree {degree} ({shown})",
-            bits=6 + _FITTED * (degree + 1),
+            bits=6 + FITTED_BITS * (degree + 1),
             whole=lambda one, sample, p=fitted: np.polyval(p, one.replayed[sample] / one.size),
         )
 
 
 def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """Rounded to multiples of one step, where the candidate's numbers are few."""
-    part = y if y.size <= _COLUMNS * 10 else np.random.default_rng(1).choice(y, _COLUMNS * 10)
+    part = y if y.size <= _LEVELS else np.random.default_rng(1).choice(y, _LEVELS)
     levels = np.unique(part)
     if not 1 < levels.size < np.unique(x[: part.size]).size / 2 + 2:
         return
@@ -262,11 +236,11 @@ def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Itera
     sizes = np.sort(np.abs(levels))
     for count in (2**power for power in range(2, 18) if 2**power < 2 * sizes.size):  # exact over a growing range
         multiples = np.round(sizes[:count] / step)
-        step = _slope_through_origin(multiples, sizes[:count]) or step
+        step = slope_through_origin(multiples, sizes[:count]) or step
     for word, rounding in (("rounded", np.round), ("rounded down", np.floor), ("truncated", np.trunc)):
         yield StretchEdit(
             words=f"the result {word} to multiples of {step:.6g} (quantized)",
-            bits=6 + _FITTED,
+            bits=6 + FITTED_BITS,
             whole=lambda one, sample, r=rounding: r(one.replayed[sample] / step) * step,
             numbers={"step": step},
         )
@@ -274,7 +248,7 @@ def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Itera
         zero = float(np.median(part - np.round(part / step) * step))
         yield StretchEdit(
             words=f"the result rounded to multiples of {step:.6g} beside {zero:.6g} (quantized)",
-            bits=6 + 2 * _FITTED,
+            bits=6 + 2 * FITTED_BITS,
             whole=lambda one, sample: np.round((one.replayed[sample] - zero) / step) * step + zero,
             numbers={"step": step, "offset": zero},
         )
@@ -304,114 +278,6 @@ def _curve_edits(stretch: ComputedStretch, chosen: np.ndarray, y: np.ndarray) ->
             )
 
 
-def _edits_by_index(stretch: ComputedStretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[StretchEdit]:
-    """A factor or an offset for each index of an axis, few wrong indices, indices exchanged or copied."""
-    over = tuple(other for other in range(chosen.ndim) if other != axis)
-    view = tuple(length if other == axis else 1 for other in range(chosen.ndim))
-    known, found = (np.where(chosen, side[0], 0.0) for side in (stretch.replayed, stretch.found))
-    squares, products = np.square(known).sum(over), (known * found).sum(over)
-    count = np.maximum(chosen.sum(over), 1)
-    gains = np.where(squares > 0, products / np.where(squares > 0, squares, 1), 1.0)
-    offsets = (found - known).sum(over) / count
-    errors = np.where(chosen, stretch.errors[0], 0.0).sum(over)
-    wrong = np.flatnonzero(errors > 1e-6 * errors.sum() + 10 * stretch.floor * count)
-    if wrong.size:
-        yield from _edit_at_indices(axis, length, wrong, gains, offsets, view)
-    if wrong.size == 1 and np.count_nonzero(np.take(chosen, wrong[0], axis)) > _LINE:
-        yield from _line_edit_at(stretch, chosen, axis, int(wrong[0]), view)
-    if length <= _MOST_ASSIGNED:
-        yield from _move_indices_edits(np.moveaxis(known, axis, 0), np.moveaxis(found, axis, 0), axis)
-
-
-def _edit_at_indices(
-    axis: int, length: int, wrong: np.ndarray, gains: np.ndarray, offsets: np.ndarray, view: tuple[int, ...]
-) -> Iterator[StretchEdit]:
-    few = wrong.size <= max(1, length // 2)
-    kept = np.isin(np.arange(length), wrong)
-    said = ", ".join(map(str, wrong[:6])) + (", ..." if wrong.size > 6 else "")
-    where = f"index {said} of axis {axis}" if few else f"each index of axis {axis}"
-    a_run = wrong.size > 1 and bool((np.diff(wrong) == 1).all())
-    place = (2 * math.log2(length) if a_run else min(length, wrong.size * math.log2(length))) if few else 0.0
-    gain, gain_bits = round_to_nice(float(np.median(gains[wrong])))
-    if np.ptp(gains[wrong]) < 1e-3 * max(1e-6, abs(gain)) + 1e-9:
-        factors = np.where(kept, gain, 1.0).reshape(view)
-        yield StretchEdit(
-            words=f"{where} scaled by {gain:.6g}",
-            bits=5 + gain_bits + place,
-            whole=lambda one, sample: one.replayed[sample] * factors,
-            behind=(("Mul", (factors,)),),
-            numbers={"factor": gain},
-        )
-    own = place + _FITTED * wrong.size
-    for word, values, neutral, add in (("factors", gains, 1.0, False), ("offsets", offsets, 0.0, True)):
-        table = np.where(kept, values, neutral).reshape(view)
-        shown = ", ".join(f"{value:.4g}" for value in values[wrong[:4]])
-        yield StretchEdit(
-            words=f"{where} {'shifted by' if add else 'scaled by'} {word} of their own ({shown})",
-            bits=6 + own,
-            whole=lambda one, sample, t=table, a=add: one.replayed[sample] + t if a else one.replayed[sample] * t,
-            behind=(("Add" if add else "Mul", (table,)),),
-        )
-
-
-def _line_edit_at(
-    stretch: ComputedStretch, chosen: np.ndarray, axis: int, index: int, view: tuple[int, ...]
-) -> Iterator[StretchEdit]:
-    """One index scaled and shifted: what comes of its weights scaled, and its bias not."""
-    length = chosen.shape[axis]
-    part = np.take(chosen, index, axis)
-    x, y = (np.take(side[0], index, axis)[part] for side in (stretch.replayed, stretch.found))
-    gain, gain_bits = round_to_nice(_fit_line(x, y)[0])
-    offset, offset_bits = round_to_nice(float((y - gain * x).mean()))
-    where, said = f"index {index} of axis {axis}", f"times {gain:.6g} plus {offset:.6g}"
-    for name in stretch.steps[-1].inputs:
-        bias = stretch.context.constants.get(name)
-        if bias is not None and bias.shape == (length,) and bias.dtype.kind == "f" and gain != 1:
-            stays = (1 - gain) * float(bias[index])
-            if abs(offset - stays) <= _AS_CHOSEN * stretch.size:
-                offset, offset_bits, said = stays, 0.0, f"scaled by {gain:.6g} before {name!r} is added"
-    wrong = np.arange(length) == index
-    factors, offsets = (np.where(wrong, *pair).reshape(view) for pair in ((gain, 1.0), (offset, 0.0)))
-    yield StretchEdit(
-        words=f"{where} {said}",
-        bits=6 + math.log2(length) + gain_bits + offset_bits,
-        whole=lambda one, sample: one.replayed[sample] * factors + offsets,
-        behind=(("Mul", (factors,)), ("Add", (offsets,))),
-        numbers={"factor": gain, "offset": offset},
-    )
-
-
-def _move_indices_edits(known: np.ndarray, found: np.ndarray, axis: int) -> Iterator[StretchEdit]:
-    """Indices in another order, or copies of others: by least squared distance (R. Jonker, A. Volgenant, Computing 38, 1987)."""
-    length = known.shape[0]
-    rows, others = known.reshape(length, -1), found.reshape(length, -1)
-    if rows.shape[1] > 2 * _COLUMNS:
-        picks = np.random.default_rng(2).choice(rows.shape[1], _COLUMNS, replace=False)
-        rows, others = rows[:, picks], others[:, picks]
-    distance = np.square(others).sum(1)[:, None] - 2 * others @ rows.T + np.square(rows).sum(1)[None]
-    stays = 1e-9 * np.abs(np.trace(distance)) / length * np.eye(length)
-    order = assign_rows(distance - stays)
-    moved = np.flatnonzero(order != np.arange(length))
-    if moved.size:
-        shown = ", ".join(f"{i} has {order[i]}" for i in moved[:4])
-        yield StretchEdit(
-            words=f"axis {axis} in another order ({moved.size} indices; {shown})",
-            bits=6 + moved.size * math.log2(length),
-            whole=lambda one, sample: np.take(one.replayed[sample], order, axis),
-        )
-    nearest = distance.argmin(1)
-    own = np.diag(distance)
-    copied = np.flatnonzero(distance[np.arange(length), nearest] < 0.5 * own - 1e-12)
-    if copied.size:
-        source = np.where(np.isin(np.arange(length), copied), nearest, np.arange(length))
-        shown = ", ".join(f"{i} is {source[i]}" for i in copied[:4])
-        yield StretchEdit(
-            words=f"{copied.size} indices of axis {axis} are copies of others ({shown})",
-            bits=8 + 2 * copied.size * math.log2(length),
-            whole=lambda one, sample: np.take(one.replayed[sample], source, axis),
-        )
-
-
 def _edits_with_others(
     stretch: ComputedStretch, chosen: np.ndarray, x: np.ndarray, y: np.ndarray
 ) -> Iterator[StretchEdit]:
@@ -439,7 +305,7 @@ def _edits_with_others(
         other = np.broadcast_to(get(stretch, 0), shape)[chosen]
         if not np.isfinite(other).all() or not other.any():
             continue
-        times, times_bits = round_to_nice(_slope_through_origin(other, y - x))
+        times, times_bits = round_to_nice(slope_through_origin(other, y - x))
         said = {-1.0: f"{words} left out", 1.0: f"{words} added once more"}.get(
             times, f"{times:.6g} times {words} added"
         )
@@ -449,7 +315,7 @@ def _edits_with_others(
             whole=lambda one, s, t=times, g=get: one.replayed[s] + t * g(one, s),
             numbers={"times": times},
         )
-        factor, factor_bits = round_to_nice(_slope_through_origin(other, y))
+        factor, factor_bits = round_to_nice(slope_through_origin(other, y))
         yield StretchEdit(
             words=f"{factor:.6g} times {words} in place of the result",
             bits=bits + factor_bits,

@@ -18,17 +18,15 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
+from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_inputs import (
     changed_constant_edits,
     changed_input_edits,
     constant_edits,
-    fitted_attribute_edits,
-    fitted_input_edits,
     input_edits,
     joint_edits,
     near_constant_edits,
     operand_edits,
-    row_edits,
 )
 from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.fitting import round_to_nice
 from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, starts_of
-from parityscope.hypotheses.from_values import round_to_nice
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
 from parityscope.operators import with_trait
 

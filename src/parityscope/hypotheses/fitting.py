@@ -1,0 +1,37 @@
+"""Numbers that are fitted: a slope, a line, the number that people would have chosen, and what each costs in bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["AS_CHOSEN", "FITTED_BITS", "fit_line", "round_to_nice", "slope_through_origin"]
+
+FITTED_BITS = 32.0  # of a number that was fitted: float32's
+AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
+
+_SHORT = 5.0  # bits of one that people choose
+_WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades
+_CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
+
+
+def round_to_nice(value: float) -> tuple[float, float]:
+    """A fitted number, made one that people choose where it nearly is, and its bits."""
+    for chosen in _CHOSEN:
+        if abs(value - chosen) <= AS_CHOSEN * max(abs(chosen), 1e-3):
+            return float(chosen), _SHORT
+    written = float(f"{value:.1e}")
+    if abs(value - written) <= AS_CHOSEN * abs(written):
+        return written, _WRITTEN
+    return float(value), FITTED_BITS
+
+
+def slope_through_origin(x: np.ndarray, y: np.ndarray) -> float:
+    """The factor of `x` nearest to `y`; float64, (n,)."""
+    squares = float(np.dot(x, x))
+    return float(np.dot(x, y)) / squares if squares else 0.0
+
+
+def fit_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """The factor of `x` and the offset that are nearest to `y`; float64, (n,)."""
+    slope = slope_through_origin(x - x.mean(), y - y.mean())
+    return slope, float(y.mean() - slope * x.mean())

@@ -1,0 +1,189 @@
+"""Inputs of a step scaled or shifted, wholly or in a run of rows, and its attributes, by numbers fitted to the candidate."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.changes import blocks_of
+from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.hypotheses.schemas import (
+    REAL,
+    attribute_value,
+    changed_node,
+    default_of,
+    schema_of,
+)
+from parityscope.hypotheses.stretch import as_float64
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx
+
+    from parityscope.hypotheses.stretch import ComputedStretch
+
+    Change = Callable[[np.ndarray], np.ndarray]
+
+from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
+
+__all__ = ["fitted_attribute_edits", "fitted_input_edits", "row_edits"]
+
+_FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
+_LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen
+_MOST_ROWS = 64
+_ALONG = 0.2  # of the squared error: what one row's change must explain to first order to be looked at
+
+
+def fitted_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Inputs scaled or offset by a fitted amount."""
+    if not stretch.same_shape:
+        return
+    values = {i: a for i, a in input_values(stretch, node).items() if a.dtype.kind == "f" and a.size}
+    for index, array in values.items():
+        label = label_of_input(stretch, node, index)
+        # What the layer reads was seen; its constants were not.
+        least = 6 if node.input[index] in stretch.context.constants else 7
+        size = _typical_size(array)
+        scaled = _fit_amount(
+            stretch, lambda by, i=index: edit_of_input(place, "", 0, i, lambda a: (a * (1 + by)).astype(a.dtype)), 0.05
+        )
+        if scaled is not None:
+            factor, bits = round_to_nice(1 + scaled)
+            said = f"{label} scaled by {factor:.6g}"
+            made = edit_of_input(place, said, least + bits, index, lambda a, f=factor: (a * f).astype(a.dtype))
+            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"factor": factor})
+        offset = _fit_amount(
+            stretch,
+            lambda by, i=index: edit_of_input(place, "", 0, i, lambda a: (a + by).astype(a.dtype)),
+            0.05 * size,
+        )
+        if offset is not None:
+            shift, bits = round_to_nice(offset)
+            said = f"{shift:.6g} added to {label}"
+            made = edit_of_input(place, said, least + bits, index, lambda a, s=shift: (a + s).astype(a.dtype))
+            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"offset": shift})
+
+
+def fitted_attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Attributes that are numbers (epsilon, alpha, beta) at a fitted value."""
+    schema = schema_of(node, stretch.context.opsets)
+    names = {one.name for one in node.attribute if one.type == REAL}
+    names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
+    for name in sorted(names) if stretch.same_shape else ():
+        given = attribute_value(node, name)
+        now = default_of(schema, name) if given is None else given
+        if now is None:
+            continue
+
+        def edit(by: float, name: str = name, now: float = now) -> StretchEdit:
+            return StretchEdit(words="", bits=0, at=place, node=changed_node(node, name, now + by, REAL))
+
+        # A tenth of an epsilon of 1e-12 moves nothing that FP32 can show.
+        for step in dict.fromkeys((0.1 * abs(now) or 0.1, max(0.1 * abs(now), _LEAST_STEP))):
+            amount = _fit_amount(stretch, edit, step, _MANY_FITTINGS)
+            if amount is None:
+                continue
+            value, bits = round_to_nice(now + amount)
+            yield StretchEdit(
+                words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
+                bits=5 + bits,
+                at=place,
+                node=changed_node(node, name, value, REAL),
+                numbers={name: value},
+            )
+
+
+def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """One index or block of one axis of an input scaled or offset by a fitted amount."""
+    if not stretch.same_shape:
+        return
+    chosen = stretch.fitted_on & np.isfinite(stretch.found[0]) & np.isfinite(stretch.replayed[0])
+    error = (stretch.found[0] - stretch.replayed[0])[chosen]
+    for index, array in input_values(stretch, node).items():
+        if array.dtype.kind != "f" or array.size < 2:
+            continue
+        size = _typical_size(array)
+        for axis, length in enumerate(array.shape):
+            parts = [(f"index {row}", slice(row, row + 1)) for row in range(length) if 1 < length <= _MOST_ROWS]
+            parts += [
+                (f"block {block} of {count}", slice(block * length // count, (block + 1) * length // count))
+                for count in blocks_of(length)
+                for block in range(count)
+            ]
+            for (said, rows), add in itertools.product(parts, (False, True)):
+                change = _edit_moving_rows(place, index, axis, rows, add=add)
+                step = 0.1 * size if add else 0.1
+                try:
+                    beside = stretch.stored(stretch.run(0, change(step)))
+                except MemoryError:
+                    raise
+                except Exception:  # noqa: BLE001 - what cannot be run explains nothing
+                    break
+                slope = (as_float64(beside) - stretch.replayed[0])[chosen] / step
+                slope, rest = slope[np.isfinite(slope)], error[np.isfinite(slope)]
+                squares = float(np.dot(slope, slope))
+                if not squares or np.dot(slope, rest) ** 2 < _ALONG * squares * float(np.dot(rest, rest)):
+                    continue
+                amount = _fit_amount(stretch, change, step)
+                if amount is None:
+                    continue
+                value, bits = round_to_nice(amount if add else 1 + amount)
+                where = f"{said} of axis {axis} of {label_of_input(stretch, node, index)}"
+                words = f"{value:.6g} added to {where}" if add else f"{where} scaled by {value:.6g}"
+                made = change(value if add else value - 1)
+                yield StretchEdit(
+                    words=words,
+                    bits=7 + bits + math.log2(len(parts)),
+                    at=place,
+                    before=made.before,
+                    numbers={"offset" if add else "factor": value},
+                )
+
+
+def _edit_moving_rows(place: int, index: int, axis: int, rows: slice, *, add: bool) -> Callable[[float], StretchEdit]:
+    cut = (slice(None),) * axis + (rows,)
+
+    def edit(amount: float) -> StretchEdit:
+        def change(array: np.ndarray) -> np.ndarray:
+            moved = array.copy()
+            moved[cut] = moved[cut] + amount if add else moved[cut] * (1 + amount)
+            return moved
+
+        return edit_of_input(place, "", 0, index, change)
+
+    return edit
+
+
+def _typical_size(array: np.ndarray) -> float:
+    finite = array[np.isfinite(array)].astype(np.float64)
+    return (float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0) or 1.0
+
+
+def _fit_amount(
+    stretch: ComputedStretch, edit: Callable[[float], StretchEdit], step: float, turns: int = _FITTINGS
+) -> float | None:
+    """The amount of a change of one number that leaves least, from no change on; None where it cannot be run."""
+    chosen = stretch.fitted_on & np.isfinite(stretch.found[0])
+    amount = 0.0
+    try:
+        for _ in range(turns):
+            here, beside = (stretch.stored(stretch.run(0, edit(at))) for at in (amount, amount + step))
+            slope = (beside - here) / step
+            used = chosen & np.isfinite(slope)
+            squares = float(np.dot(slope[used], slope[used]))
+            if not squares:
+                return None
+            change = float(np.dot(slope[used], (stretch.found[0] - here)[used])) / squares
+            amount += change
+            if abs(change) < 1e-4 * abs(amount):
+                break
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - what cannot be run explains nothing
+        return None
+    return amount
