@@ -7,7 +7,6 @@ counted. No effect is told that was not measured.
 
 from __future__ import annotations
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,11 @@ from parityscope.languages import columns_of, say_in_language
 from parityscope.report._no_cause import next_command
 from parityscope.report._offered import repair_command
 from parityscope.report._tensors import GRADES
+from parityscope.report._usability import describe_usability, name_output
 from parityscope.report.words import (
     as_number,
     clean,
     format_count,
-    format_error,
-    format_figure,
     format_percent,
     shorten_name,
 )
@@ -31,12 +29,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLACES",
-    "badness_of_output",
     "cut_text",
     "first_screen",
     "first_sentence",
     "layers_handing_on",
-    "lost_elements",
     "make_row",
 ]
 
@@ -47,18 +43,9 @@ _LONGEST, _SHORTER, _LINE = 250, 150, 84
 _WORDS = 0.7  # of a cut text that must be left when it ends with a whole word; chosen
 _NAME = 48  # characters of a name
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
-# Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.
-_MORE, _MOST_TIMES = 2, 1000
-_CHANGED = {
-    "classes": "top-1 of '{}' changed in {} of {} rows",
-    "positions": "top-1 of '{}' changed at {} of {} positions",
-    "segments": "the class of '{}' changed at {} of {} pixels",
-}
-_SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _KEEP = "keep_in_fp32"
-_REAL = "DAT004"  # says that the error belongs to the test data
 _SAME = "Both sides are the same target and model."
 # Where causes of these families are, which have no layer.
 PLACES: Mapping[str, str] = {
@@ -81,7 +68,7 @@ def first_screen(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[
     """
     return {
         "symbol": model["verdict"]["symbol"],
-        "title": f"{_describe_subject(document)}: {_describe_usability(document)}",
+        "title": f"{_describe_subject(document)}: {describe_usability(document)}",
         "basis": _describe_basis(document),
         "rows": list(_list_rows(document, model)),
         "rest": _describe_rest(document, model),
@@ -128,122 +115,6 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
     origin = clean(inputs.get("origin") or "")
     given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
     return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}"
-
-
-def _describe_usability(document: Mapping[str, Any]) -> str:
-    """What somebody who uses the outputs sees: NaN before anything else, then decisions, then how far numbers are off."""
-    outputs = list(document.get("outputs", ()))
-    if fair := _describe_real_data(document):
-        return fair
-    if lost := _describe_not_finite(outputs):
-        return lost
-    worst = max(outputs, key=badness_of_output, default=None)
-    if worst is None:
-        return "nothing was compared"
-    verdict = document.get("verdict")
-    decided = _most_changed(outputs)
-    told = [*([_describe_decisions(decided)] if decided else []), _describe_difference(worst, document)]
-    if verdict == "beyond":
-        named = {str(one.get("name")) for one in (worst, decided) if one}
-        more = sum(one.get("verdict") == "beyond" and str(one.get("name")) not in named for one in outputs)
-        if more:
-            told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
-    else:
-        told.insert(0, "as close as it should be" if verdict == "within" else "not everything could be judged")
-    return "; ".join(told)
-
-
-def _describe_real_data(document: Mapping[str, Any]) -> str:
-    """Where real data is within and the given data is not, that comes before anything else; else ""."""
-    for one in document.get("findings", ()):
-        real = as_number((one.get("details") or {}).get("real")) if one.get("code") == _REAL else None
-        if real is not None:
-            return f"right on the real samples, where it differs by {format_percent(real)}; the given data is not like them"
-    return ""
-
-
-def _describe_not_finite(outputs: Sequence[Mapping[str, Any]]) -> str:
-    """How much of the outputs is NaN or infinite in the candidate alone; "" if nothing is."""
-    lost = [(one, *lost_elements(one)) for one in outputs]
-    hurt = [(one, bad, whole) for one, bad, whole in lost if bad]
-    if not hurt:
-        return ""
-    if len(outputs) == len(hurt) and all(bad == whole for _, bad, whole in hurt):
-        every = f"all {len(outputs)} outputs are" if len(outputs) > 1 else f"the output '{_output_name(outputs[0])}' is"
-        return f"{every} NaN or infinite"
-    one, bad, whole = max(hurt, key=lambda each: each[1] / max(each[2], 1))
-    part = f"{format_percent(bad / whole)} of " if whole else f"{format_count(bad)} numbers of "
-    more = f", and {len(hurt) - 1} more of {len(outputs)} outputs hold some" if len(hurt) > 1 else ""
-    return f"{part}output '{_output_name(one)}' is NaN or infinite ({format_count(bad)} of {format_count(whole)} numbers){more}"
-
-
-def lost_elements(output: Mapping[str, Any]) -> tuple[int, int]:
-    """Elements that are finite in the reference alone, and all."""
-    found = output.get("nonfinite") or {}
-    statistics = output.get("statistics") or {}
-    return int(as_number(found.get("candidate")) or 0), int(as_number(statistics.get("count")) or 0)
-
-
-def _most_changed(outputs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """The output of whose decisions the largest share is another; None where none is."""
-    changed = [one for one in outputs if _describe_decisions(one)]
-    return max(changed, key=lambda one: _changed_share(one["decisions"]), default=None)
-
-
-def _changed_share(decisions: Mapping[str, Any]) -> float:
-    count, lost, new = (int(decisions[key]) for key in ("count", "changed", "new"))
-    least = as_number(decisions["least"])
-    return max((lost + new) / max(count, 1), 1 - (1.0 if least is None else least))
-
-
-def _describe_decisions(output: Mapping[str, Any]) -> str:
-    """What users of the output see change; "" where nothing does, or where nothing shows what it decides."""
-    found = output.get("decisions")
-    if not found:
-        return ""
-    name, kind, least = _output_name(output), found["kind"], as_number(found["least"])
-    count, changed, new = (int(found[key]) for key in ("count", "changed", "new"))
-    if kind == "embedding":
-        alike = least is None or 1 - least <= _SAME_DIRECTION
-        return "" if alike else f"the cosine of '{name}' falls to {format_figure(least)}"
-    if not changed and not new:
-        return ""
-    if kind == "boxes":
-        return f"{format_count(changed)} of {format_count(count)} boxes of '{name}' are lost and {format_count(new)} are new"
-    if kind == "mask":
-        return f"the mask of '{name}' has an IoU of {format_percent(1 - changed / max(count, 1))}"
-    return _CHANGED[kind].format(name, format_count(changed), format_count(count))
-
-
-def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """The error of an output beside what its arithmetic explains."""
-    declared = str((document.get("policy") or {}).get("declared") or "")
-    expected = as_number((output.get("expected") or {}).get(declared))
-    measured = as_number(output.get("rel_l2"))
-    name = _output_name(output)
-    if measured is None:
-        return f"'{name}' was not compared"
-    if not math.isfinite(measured):
-        return f"'{name}' differs, by no share that can be told: by up to {format_error(output.get('max_abs'))}"
-    if not measured:
-        return f"'{name}' is the same"
-    within = document.get("verdict") == "within"
-    told = f"'{name}' differs by {format_percent(measured, exact=not within)}"
-    if not expected:
-        return told
-    grade = GRADES.get(declared, clean(declared))
-    if measured > _MORE * expected:
-        times = measured / expected
-        if times >= _MOST_TIMES:
-            return f"{told}, over {format_count(_MOST_TIMES)} times what {grade} explains"
-        return f"{told}, {format_figure(times)} times what {grade} explains"
-    return f"{told}; {grade} explains {format_percent(expected, exact=not within)}"
-
-
-def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:
-    error = as_number(output.get("rel_l2"))
-    rank = -1.0 if error is None else math.inf if math.isnan(error) else error
-    return output.get("verdict") == "beyond", rank
 
 
 def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
@@ -433,7 +304,7 @@ def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[s
     """Outputs without a verdict, and what was asked for and not done, with the fix."""
     outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
     for one in outputs[:_MOST_NOTES]:
-        yield make_row("Missing", cut_text(f"output '{_output_name(one)}': {clean(one.get('reason', ''))}", _SHORTER))
+        yield make_row("Missing", cut_text(f"output '{name_output(one)}': {clean(one.get('reason', ''))}", _SHORTER))
     for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
         note = f"fix: {skip['fix']}" if skip["fix"] else ""
         yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
@@ -452,7 +323,3 @@ def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str
     if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
         told.append(f"{format_count(missed)} {'thing was' if missed == 1 else 'things were'} not examined")
     return f"{', '.join(told)}." if told else ""
-
-
-def _output_name(output: Mapping[str, Any]) -> str:
-    return shorten_name(output.get("name", ""), _NAME)

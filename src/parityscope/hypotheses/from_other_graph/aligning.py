@@ -17,9 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_other_graph.likeness import (
+    fingerprint_value,
+    is_numeric,
+    may_be_same,
+    outlines_of,
+    relative_distance,
+)
 from parityscope.hypotheses.from_other_graph.reading import content_of, operator_family, run_step
 from parityscope.operators import CONTRACTIONS
-from parityscope.spilling import Keeper, note_read
+from parityscope.spilling import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -28,10 +35,9 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph, Values
 
-__all__ = ["Alignment", "align_graphs", "outlines_of", "relative_distance"]
+__all__ = ["Alignment", "align_graphs", "borders_of_stretch", "have_same_operator"]
 
 _SAME = 1e-4  # relative L2 of FP32 evaluations of one value, as in `pairing`
-_LOOKED_AT = 4096  # elements of a value by which partners are sought; all of them decide
 _FEW = 8  # elements: so few may be equal by accident
 _LIKE = 3.0  # the least likeness of two steps that are paired by it, chosen: two of weights, attributes, neighbours
 _FUSING, _FUSED = (
@@ -58,40 +64,6 @@ class Alignment:
     own: Values
     seen: Values
     order: tuple[str, ...]
-
-
-def relative_distance(reference: Any, candidate: Any) -> float:
-    """The relative L2 distance of two values of one shape; elements that are not finite on one side only count as one each."""
-    if reference is candidate or np.array_equal(reference, candidate):
-        return 0.0
-    note_read(reference.nbytes + candidate.nbytes)
-    mine, its = (_flatten_for_norms(side) for side in (reference, candidate))
-    with np.errstate(all="ignore"):
-        error, size = (float(np.vdot(part, part)) for part in (its - mine, mine))
-    if np.isfinite(error) and np.isfinite(size) and size > 0:
-        return float(np.sqrt(error / size))
-    mine, its = mine.astype(np.float64), its.astype(np.float64)
-    both = np.isfinite(mine) & np.isfinite(its)
-    lost = int((~both & (mine != its) & ~(np.isnan(mine) & np.isnan(its))).sum())
-    size = float(np.linalg.norm(mine[both]))
-    error = float(np.linalg.norm(its[both] - mine[both]))
-    return (error / size if size > 0 else float(error > 0)) + lost
-
-
-def _flatten_for_norms(array: np.ndarray) -> np.ndarray:
-    """In one dimension, of a type whose norms are taken fast: what matches is not decided by the last bits."""
-    return array.reshape(-1).astype(
-        np.float32 if array.dtype.kind in "fV" and array.itemsize < 8 else np.float64, copy=False
-    )
-
-
-def outlines_of(values: Mapping[str, Any]) -> Values:
-    """Arrays of the same shapes and types that take no memory; what is no array is left out."""
-    return {
-        name: np.broadcast_to(np.zeros((), value.dtype), value.shape)
-        for name, value in values.items()
-        if isinstance(value, np.ndarray)
-    }
 
 
 def align_graphs(
@@ -166,17 +138,17 @@ class _AligningWork:
         self._contents: dict[int, tuple[np.ndarray, bytes]] = {}
         by_shape: dict[tuple[int, ...], list[str]] = {}
         for name, value in values.items():
-            if _is_numeric(value):
+            if is_numeric(value):
                 by_shape.setdefault(value.shape, []).append(name)
         for shape, sites in by_shape.items():
-            marks = np.array([_fingerprint_value(values[site]) for site in sites])
+            marks = np.array([fingerprint_value(values[site]) for site in sites])
             order = np.argsort(marks[:, 0], kind="stable")
             self._marks[shape] = [sites[place] for place in order], marks[order]
 
     def pair(self, candidate: str, reference: str) -> bool:
         """Pairs two sites if both are free and of one shape."""
         mine, its = self.values.get(reference), self.own.get(candidate)
-        if candidate in self.pairs or reference in self.partner or not _may_be_same(mine, its):
+        if candidate in self.pairs or reference in self.partner or not may_be_same(mine, its):
             return False
         if (candidate, reference) in self._given_up:
             return False
@@ -185,7 +157,7 @@ class _AligningWork:
 
     def pair_output(self, candidate: str, reference: str) -> None:
         """Pairs two outputs, whatever else they were paired with."""
-        if _may_be_same(self.values.get(reference), self.own.get(candidate)):
+        if may_be_same(self.values.get(reference), self.own.get(candidate)):
             self.partner.pop(self.pairs.pop(candidate, ""), None)
             self.pairs.pop(self.partner.pop(reference, ""), None)
             self.pair(candidate, reference)
@@ -205,7 +177,7 @@ class _AligningWork:
                 if name:
                     self.seen[name] = value
                     self.own.update(outlines_of({name: value}))
-                    if pairing and name not in self.pairs and _is_numeric(value):
+                    if pairing and name not in self.pairs and is_numeric(value):
                         self._pair_equal(name, value)
                         self._pair_namesake(step, name)
 
@@ -273,7 +245,7 @@ class _AligningWork:
         sites, marks = self._marks.get(value.shape, ([], np.zeros((0, 3))))
         if not sites:
             return
-        mark = _fingerprint_value(value)
+        mark = fingerprint_value(value)
         bound = 10 * _SAME * max(mark[0], 1e-30)
         first, last = np.searchsorted(marks[:, 0], (mark[0] - bound, mark[0] + bound * (1 + 1e-9)))
         near = first + np.flatnonzero(np.abs(marks[first:last] - mark).max(1, initial=0.0) <= bound)
@@ -453,31 +425,3 @@ def borders_of_stretch(graph: ReadGraph, site: str, known: Any) -> tuple[tuple[s
             elif name in graph.makers:
                 queue.append(graph.makers[name])
     return tuple(reads), tuple(steps[index] for index in sorted(steps))
-
-
-def _is_numeric(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fiubV" and value.size > 0
-
-
-def _may_be_same(reference: Any, candidate: Any) -> bool:
-    """Whether two values may be one: of one shape, and both floats, or both of one other type."""
-    if (
-        not isinstance(reference, np.ndarray)
-        or not isinstance(candidate, np.ndarray)
-        or reference.shape != candidate.shape
-    ):
-        return False
-    floats = [array.dtype.kind in "fV" for array in (reference, candidate)]
-    return all(floats) or (not any(floats) and reference.dtype == candidate.dtype)
-
-
-def _fingerprint_value(value: np.ndarray) -> np.ndarray:
-    """Root mean square, mean and a fixed projection of elements spread over it; what is not finite counts as zero."""
-    note_read(value.nbytes)
-    flat = value.reshape(-1)
-    flat = flat[:: max(1, flat.size // _LOOKED_AT)].astype(np.float64)
-    flat = np.where(np.isfinite(flat), flat, 0.0)
-    with np.errstate(all="ignore"):
-        return np.array(
-            [np.sqrt(np.square(flat).mean()), flat.mean(), (flat * np.cos(0.618 * np.arange(flat.size))).mean()]
-        )

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
-from parityscope.hypotheses.from_other_graph.aligning import align_graphs, outlines_of
+from parityscope.hypotheses.from_other_graph.aligning import align_graphs
 from parityscope.hypotheses.from_other_graph.deciding import decide_causes, energy_of, units_of
 from parityscope.hypotheses.from_other_graph.differing import stretches_of
+from parityscope.hypotheses.from_other_graph.likeness import outlines_of
 from parityscope.hypotheses.from_other_graph.mixing import run_mixture
 from parityscope.hypotheses.from_other_graph.naming import name_difference
 from parityscope.hypotheses.from_other_graph.reading import read_graph, values_of

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.hypotheses.from_other_graph.aligning import borders_of_stretch, relative_distance
+from parityscope.hypotheses.from_other_graph.aligning import borders_of_stretch
 from parityscope.hypotheses.from_other_graph.difference import GraphDifference
+from parityscope.hypotheses.from_other_graph.likeness import relative_distance
 from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_other_graph.aligning import relative_distance
 from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of
 from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
 from parityscope.hypotheses.from_other_graph.folding import fold_linear_step
+from parityscope.hypotheses.from_other_graph.likeness import relative_distance
 from parityscope.hypotheses.from_other_graph.mixing import compute_stretch, steps_of
 
 if TYPE_CHECKING:
