@@ -1,4 +1,4 @@
-"""How alike two values of two graphs are: their distance, whether they may be one, and the fingerprint that partners are sought by."""
+"""How alike two values of two graphs are: their distance, whether they may be one, and the fingerprint that finds partners."""
 
 from __future__ import annotations
 
