@@ -32,7 +32,7 @@ FOLDERS = (
     *("localization", "pairing.py", "repairs", "report", "study", "verification"),
 )
 NOT_SPOKEN = set((Path(__file__).parent / "data" / "not_spoken.txt").read_text("utf-8").splitlines())
-COMMANDS_ALONE = {"_nvidia.py"}
+COMMANDS_ALONE = {"nvidia.py"}
 COMMANDS = re.compile(r"(<|trtexec|polygraphy|parityscope (run|repair|compare) \{)")
 FIELD = re.compile(r"\{[a-z_]*(?::[^}]*)?\}")
 WORD = re.compile(r"[A-Za-z]{2,}")

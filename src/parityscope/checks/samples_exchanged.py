@@ -83,7 +83,7 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
         fits = [other for other, left in held.items() if left.explains(befores[index])]
         if len(fits) != 1:
             whose = "no other" if not fits else f"{len(fits)} others"
-            return show_refuted(before, f"what sample {index} has is the answer of {whose}, {len(answered)} answered")
+            return show_refuted(before, f"what sample {index} has is the answer of {whose}, {len(answered)} known")
         order[index] = fits[0]
         after = max(after, held[fits[0]], key=lambda one: one.error)
     if all(other == index - 1 for index, other in order.items()):

@@ -296,4 +296,4 @@ def _moved_by_optimizer(name: str, size: float) -> Skip:
 
 
 def _skip_of_lacking(error: ParityError) -> Skip:
-    return Skip(what="noise floor, everything errors", reason=error.problem, fix=error.fix)
+    return Skip(what="noise floor and expected errors", reason=error.problem, fix=error.fix)
