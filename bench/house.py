@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-PLACES = ("cli", "study", "diagnosis.py", "examination.py", "request.py", "checks/__init__.py", "report/__init__.py")
+PLACES = (
+    "cli",
+    "study",
+    "diagnosis.py",
+    "examination.py",
+    "bench.py",
+    "request.py",
+    "checks/__init__.py",
+    "report/__init__.py",
+)
 # What carries an examination, before and after.
 BOXES = (
     "Shared",
@@ -34,7 +43,7 @@ BOXES = (
 )
 BOXES += ("Delivery", "Examination", "Answers")
 WAY = re.compile(
-    r"^(cli/(_shared|_requesting|_finish|_delivery|diagnose)|study/|diagnosis|examination|request|checks/__init__)"
+    r"^(cli/(_shared|_requesting|_finish|_delivery|diagnose)|study/|diagnosis|examination|bench|request|checks/__init__)"
 )
 WIDTH, HEIGHT, GAP_X, GAP_Y, ROW = 150, 34, 12, 40, 8
 

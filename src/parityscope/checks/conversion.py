@@ -36,7 +36,7 @@ from parityscope.checks._reproducing import RUN_S, show_refuted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.bench import Bench
+    from parityscope.bench import Bench, Run
     from parityscope.checks._reproducing import Misfit
     from parityscope.examination import Examination
 
@@ -47,7 +47,8 @@ _GENERAL = 0.9
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if bench.converted is None:
+    file = bench.converted
+    if file is None:
         return
     yield Claim(
         words="the ONNX file computes something else than the network",
@@ -59,24 +60,22 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         ),
         cost_s=2 * RUN_S,
         runs="candidate",
-        test=lambda: _test_claim(known, bench),
+        test=lambda: _test_claim(known, bench, file),
     )
 
 
-def _test_claim(known: Examination, bench: Bench) -> Shown:
-    if bench.converted is None:
-        raise ValueError("nothing was converted")
+def _test_claim(known: Examination, bench: Bench, file: Run) -> Shown:
     network = next(iter(bench.origin))
-    converted, original = bench.converted, bench.origin[network]
+    original = bench.origin[network]
     strict = known.declaring("f32")
-    stage = worst_misfit(strict, bench, original, converted)
+    stage = worst_misfit(strict, bench, original, file)
     said = f"the network and the file are {format_number(stage.error)} apart"
     if stage.fits:
         return show_refuted(stage, f"{said}, as FP32 rounding allows: the fault comes in after the conversion")
     whole = worst_misfit(known, bench, bench.reference, bench.candidate)
     # The network itself may be the candidate; then the conversion is all that there is between the sides.
     ours = backend_named(known.candidate.backend).origins is not None
-    left = stage if ours else worst_misfit(known, bench, converted, bench.candidate)
+    left = stage if ours else worst_misfit(known, bench, file, bench.candidate)
     share = 1.0 if ours else left.share(whole)
     because = said if ours else f"{said}; the deployment is {format_number(left.error)} from the file"
     return _show_finding(

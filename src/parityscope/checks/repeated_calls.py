@@ -48,18 +48,18 @@ _GROWN = 2.0  # times the first call's error. Chosen: less is what the roundings
 _OWN = 0.5
 
 
-def _propose_claims(sequence: Growth) -> Iterator[Claim]:
-    if not sequence.steps:
+def _propose_claims(growth: Growth) -> Iterator[Claim]:
+    if not growth.steps:
         return
     yield Claim(
         words="the error grows over repeated calls",
         predicts=Prediction(
-            change=f"call both sides {len(sequence.steps)} times, each with its own state",
+            change=f"call both sides {len(growth.steps)} times, each with its own state",
             measure="error of the state behind each call, introduced and inherited",
             if_true=f"more than {_GROWN:g} times that of the first call, most of it inherited, and it stays so",
             if_false="it stays as it is after one call, or shrinks again",
         ),
-        test=lambda: _test_claim(sequence),
+        test=lambda: _test_claim(growth),
     )
 
 

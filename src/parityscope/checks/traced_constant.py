@@ -33,7 +33,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.bench import Bench
+    from parityscope.bench import Bench, Run
     from parityscope.examination import Examination
 
 
@@ -41,15 +41,16 @@ __all__ = ["CHECK"]
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if bench.converted is None:
+    file = bench.converted
+    if file is None:
         return
     for value in known.model.inputs:
-        yield _input_proposal(known, bench, value.name)
+        yield _input_proposal(known, bench, file, value.name)
     if len(_samples_by_shape(bench)) > 1:
-        yield _size_proposal(known, bench)
+        yield _size_proposal(known, bench, file)
 
 
-def _input_proposal(known: Examination, bench: Bench, name: str) -> Claim:
+def _input_proposal(known: Examination, bench: Bench, file: Run, name: str) -> Claim:
     return Claim(
         words=f"the file does not follow input {name}",
         predicts=Prediction(
@@ -60,25 +61,23 @@ def _input_proposal(known: Examination, bench: Bench, name: str) -> Claim:
         ),
         cost_s=3 * RUN_S,
         runs="candidate",
-        test=lambda: _tested_input(known, bench, name),
+        test=lambda: _tested_input(known, bench, file, name),
     )
 
 
-def _tested_input(known: Examination, bench: Bench, name: str) -> Shown:
-    if bench.converted is None:
-        raise ValueError("nothing was converted")
+def _tested_input(known: Examination, bench: Bench, file: Run, name: str) -> Shown:
     network = next(iter(bench.origin.values()))
     inputs = bench.inputs(bench.samples[0])
     changed = {**inputs, name: _reverse_elements(inputs[name])}
     if are_same_arrays(changed, inputs):
         return show_refuted(None, "its values are all alike, so there is nothing to exchange")
     try:
-        file = bench.converted(inputs), bench.converted(changed)
+        answers = file(inputs), file(changed)
         own = network(inputs), network(changed)
     except ParityError as error:
         return show_refuted(None, f"a side refuses it: {error.problem}")
     before = measure_misfit(known, *own)
-    if not are_same_arrays(*file):
+    if not are_same_arrays(*answers):
         return show_refuted(before, "the file's outputs move")
     if before.fits:
         return show_refuted(None, "the network does not follow it either")
@@ -88,7 +87,7 @@ def _tested_input(known: Examination, bench: Bench, name: str) -> Shown:
     )
 
 
-def _size_proposal(known: Examination, bench: Bench) -> Claim:
+def _size_proposal(known: Examination, bench: Bench, file: Run) -> Claim:
     return Claim(
         words="the file is right for one size of its inputs only",
         predicts=Prediction(
@@ -99,15 +98,13 @@ def _size_proposal(known: Examination, bench: Bench) -> Claim:
         ),
         cost_s=4 * RUN_S,
         runs="candidate",
-        test=lambda: _tested_sizes(known, bench),
+        test=lambda: _tested_sizes(known, bench, file),
     )
 
 
-def _tested_sizes(known: Examination, bench: Bench) -> Shown:
-    if bench.converted is None:
-        raise ValueError("nothing was converted")
+def _tested_sizes(known: Examination, bench: Bench, file: Run) -> Shown:
     strict = known.declaring("f32")
-    found = misfit_by_sample(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    found = misfit_by_sample(strict, bench, next(iter(bench.origin.values())), file)
     right: list[str] = []
     wrong: list[str] = []
     mixed: list[str] = []

@@ -35,7 +35,7 @@ from parityscope.checks._reproducing import RUN_S, show_refuted, show_supported
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.bench import Bench
+    from parityscope.bench import Bench, Run
     from parityscope.checks import Shown
     from parityscope.examination import Examination
 
@@ -46,13 +46,14 @@ _TRAINED = "mode=batch-statistics"
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if bench.converted is None:
+    file = bench.converted
+    if file is None:
         return
     for target in list(bench.origin)[1:]:
-        yield _mode_proposal(known, bench, target)
+        yield _mode_proposal(known, bench, file, target)
 
 
-def _mode_proposal(known: Examination, bench: Bench, target: str) -> Claim:
+def _mode_proposal(known: Examination, bench: Bench, file: Run, target: str) -> Claim:
     trained = _TRAINED in target
     return Claim(
         words="the file was exported in training mode" if trained else "the network is run in training mode here",
@@ -64,18 +65,16 @@ def _mode_proposal(known: Examination, bench: Bench, target: str) -> Claim:
         ),
         cost_s=4 * RUN_S,
         runs="candidate",
-        test=lambda: _test_claim(known, bench, target),
+        test=lambda: _test_claim(known, bench, file, target),
     )
 
 
-def _test_claim(known: Examination, bench: Bench, target: str) -> Shown:
-    if bench.converted is None:
-        raise ValueError("nothing was converted")
+def _test_claim(known: Examination, bench: Bench, file: Run, target: str) -> Shown:
     strict = known.declaring("f32")
-    before = worst_misfit(strict, bench, next(iter(bench.origin.values())), bench.converted)
+    before = worst_misfit(strict, bench, next(iter(bench.origin.values())), file)
     if before.fits:
         return show_refuted(before, "the network in the mode as given and the file agree")
-    after = worst_misfit(strict, bench, bench.origin[target], bench.converted)
+    after = worst_misfit(strict, bench, bench.origin[target], file)
     because = f"network and file go from {format_number(before.error)} apart to {format_number(after.error)}"
     if not after.explains(before):
         return show_refuted(before, because, after=after.error)
