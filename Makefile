@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist lo
 # A lock names all that is needed, so that nothing is left to resolve.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup develop demo test test-core lint stubs bench lock clean
+.PHONY: setup develop demo test test-core test-cluster lint stubs bench lock clean
 
 # What the product and the demo need.
 setup: $(READY)
@@ -34,11 +34,15 @@ demo: $(READY)
 # Byte code stands ready before: hundreds of processes are started, and where nothing may be kept each would compile it again.
 test: $(DEVELOPED)
 	$(BIN)/python -m compileall -q src proving recorder bench
-	$(PYTEST) --durations 30
+	$(PYTEST) --durations 30 -m "not cluster"
 
 # Without the stories of whole commands: what a change is tried with while it is made.
 test-core: $(DEVELOPED)
-	$(PYTEST) -m "not story"
+	$(PYTEST) -m "not story and not cluster"
+
+# A Ray cluster of several nodes on this machine: processes that start slowly beside other tests.
+test-cluster: $(DEVELOPED)
+	$(BIN)/python -m pytest -m cluster tests/test_workers_on_ray.py
 
 lint: $(DEVELOPED)
 	$(BIN)/ruff check .

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from parityscope.records import Policy
 from parityscope.study._run_variation import part_that_changes
+from parityscope.study._sample_tasks import Asking
 
 _SAMPLES = 3
 
@@ -30,10 +29,11 @@ class _Side:
 
 
 def _part(candidate: object, **shape: tuple[int, ...]) -> float:
-    outputs = [SimpleNamespace(name="y"), SimpleNamespace(name="n")]
-    inputs = SimpleNamespace(indices=tuple(range(_SAMPLES)), sample=lambda index: index)
-    case = SimpleNamespace(policy=Policy(declared="f32"), model=SimpleNamespace(outputs=outputs), inputs=inputs)
-    return part_that_changes(case, _Side(**shape), candidate, {}, lambda *_: None)  # type: ignore[arg-type]
+    return part_that_changes(range(_SAMPLES), _asking("y", "n"), _Side(**shape), candidate)  # type: ignore[arg-type]
+
+
+def _asking(*outputs: str) -> Asking:
+    return Asking(outputs=outputs, names={}, policy=Policy(declared="f32"), partly=False, kept=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,7 @@ def test_an_output_that_is_right_but_for_rounding_does_not_hide_one_that_is_wron
             found = super().run(sample)
             return {**found, "z": found["y"] + self._draw.normal(size=found["y"].shape) * 1e-7}
 
-    outputs = [SimpleNamespace(name=name) for name in "yz"]
-    inputs = SimpleNamespace(indices=(0,), sample=lambda index: index)
-    case = SimpleNamespace(policy=Policy(declared="f32"), model=SimpleNamespace(outputs=outputs), inputs=inputs)
-    part = part_that_changes(case, _Two(), _Two(bias=0.2), {}, lambda *_: None)  # type: ignore[arg-type]
+    part = part_that_changes([0], _asking("y", "z"), _Two(), _Two(bias=0.2))  # type: ignore[list-item,arg-type]
     assert part < 1e-3
 
 

@@ -16,19 +16,20 @@ import numpy as np
 import onnx.parser
 import pytest
 
+from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.records import Skip
 from parityscope.study._answering import IN_A_ROW, Failure
 from parityscope.study._sample_tasks import Found
-from parityscope.workers import Job, group_samples
+from parityscope.workers import Do, Job, group_samples
 from parityscope.workers.choosing import check_workers
 from parityscope.workers.finishing import finish_tasks, finished_tasks
 from parityscope.workers.packing import is_whole, pack_record, unpack_record
 from parityscope.workers.processes import MOST_DEATHS, run_in_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 SAMPLES = 300  # more than there are tasks: two samples each
@@ -54,15 +55,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def command(folder: Path, study: str, *more: str) -> list[str]:
+def command(study: str, *more: str) -> list[str]:
     case = ["m.onnx", "--candidate", "sim:f16", "--inputs", "x.npz", "--stacked", "--study", study, "--quiet"]
     return [sys.executable, "-m", "parityscope", "compare", *case, *more]
-
-
-def compare(folder: Path, study: str, *more: str) -> dict[str, Any]:
-    ended = subprocess.run(command(folder, study, *more), cwd=folder, capture_output=True, text=True, check=False)
-    assert ended.returncode in {0, 1}, ended.stderr
-    return without_times(json.loads((folder / study / "study.json").read_text("utf-8")))
 
 
 def without_times(document: dict[str, Any]) -> dict[str, Any]:
@@ -72,30 +67,32 @@ def without_times(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-@pytest.fixture(scope="module")
-def alone(folder: Path) -> dict[str, Any]:
-    """The document that one process makes."""
-    return compare(folder, "alone")
+def document_of(folder: Path, study: str) -> dict[str, Any]:
+    return without_times(json.loads((folder / study / "study.json").read_text("utf-8")))
 
 
-def test_workers_come_to_the_document_of_one_process(folder: Path, alone: dict[str, Any]) -> None:
-    shared = compare(folder, "shared", "--workers", "2")
-    assert shared == alone
-    assert shared["outputs"][0]["samples"] == SAMPLES
-    assert not (folder / "shared" / "tensors").exists()
-
-
-def test_a_driver_that_is_killed_is_resumed_from_what_was_written(folder: Path, alone: dict[str, Any]) -> None:
-    driver = subprocess.Popen(command(folder, "killed", "--workers", "2"), cwd=folder, start_new_session=True)
-    scratch = folder / ".killed.part" / "tensors"
+def test_workers_come_to_the_document_of_one_process_also_where_the_driver_was_killed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = subprocess.Popen(command("shared", "--workers", "2"), cwd=folder, start_new_session=True)
+    scratch = folder / ".shared.part" / "tensors"
     until(lambda: len(list(scratch.glob("tasks-*/*[0-9]"))) > 5, driver)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
-    written = {path.name: path.stat().st_mtime_ns for path in scratch.glob("tasks-*/*[0-9]")}
-    torn = next(scratch.glob("tasks-*/*[0-9]"))
-    torn.write_bytes(torn.read_bytes()[:-1])  # as a power cut leaves a file
-    assert compare(folder, "killed", "--workers", "2") == alone
+    written = {path: path.stat().st_mtime_ns for path in scratch.glob("tasks-*/*[0-9]")}
     assert len(written) > 5
+    torn = min(written)
+    torn.write_bytes(torn.read_bytes()[:-1])  # as a power cut leaves a file
+    resumed = subprocess.run(
+        command("shared", "--workers", "2"), cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert resumed.returncode in {0, 1}, resumed.stderr
+    shared = document_of(folder, "shared")
+    assert shared["outputs"][0]["samples"] == SAMPLES
+    assert not (folder / "shared" / "tensors").exists()
+    monkeypatch.chdir(folder)
+    assert exit_status(*command("alone")[3:]) == resumed.returncode
+    assert document_of(folder, "alone") == shared
 
 
 def until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
@@ -104,12 +101,17 @@ def until(is_so: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.001)
 
 
+def given(number: int) -> list[int]:
+    return [number]
+
+
 def squares(log: Path, killed: frozenset[int] = frozenset()) -> Job:
     """Tasks that square their number, and note that they did; of `killed` ones the first worker ends."""
 
     @contextlib.contextmanager
-    def opened() -> Iterator[Callable[[int], bytes]]:
-        def square(number: int) -> bytes:
+    def opened() -> Iterator[Do]:
+        def square(number: int, given: Iterable[int]) -> bytes:
+            assert list(given) == [number]
             if number in killed:
                 with contextlib.suppress(FileExistsError):
                     (log / f"killed-{number}").touch(exist_ok=False)
@@ -120,7 +122,7 @@ def squares(log: Path, killed: frozenset[int] = frozenset()) -> Job:
 
         yield square
 
-    return Job(count=40, open=opened)
+    return Job(count=40, read=given, open=opened)
 
 
 def values(job: Job, workers: int, folder: Path | None, told: list[int] | None = None) -> list[int]:
@@ -154,8 +156,8 @@ def test_what_is_finished_is_not_done_again(tmp_path: Path) -> None:
 
 def test_a_task_that_ends_every_worker_is_given_up_behind_those_before_it(tmp_path: Path) -> None:
     @contextlib.contextmanager
-    def opened() -> Iterator[Callable[[int], bytes]]:
-        def die(number: int) -> bytes:
+    def opened() -> Iterator[Do]:
+        def die(number: int, _: Iterable[int]) -> bytes:
             if number == 3:
                 with (tmp_path / "deaths").open("a") as file:
                     file.write("x")
@@ -164,7 +166,7 @@ def test_a_task_that_ends_every_worker_is_given_up_behind_those_before_it(tmp_pa
 
         yield die
 
-    job = Job(count=5, open=opened)
+    job = Job(count=5, read=given, open=opened)
     answers = finish_tasks(lambda numbers: run_in_processes(job, numbers, 2), 5, None, lambda _: None)
     assert [unpack_record(next(answers), ()) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ParityError, match="workers in a row ended") as caught:
@@ -175,18 +177,18 @@ def test_a_task_that_ends_every_worker_is_given_up_behind_those_before_it(tmp_pa
 
 def test_an_error_in_a_worker_is_the_error_of_the_command_and_a_bug_stays_one() -> None:
     @contextlib.contextmanager
-    def refusing() -> Iterator[Callable[[int], bytes]]:
+    def refusing() -> Iterator[Do]:
         raise ParityError("no runtime", fix="install it")
         yield
 
     @contextlib.contextmanager
-    def broken() -> Iterator[Callable[[int], bytes]]:
-        yield lambda number: bytes(number // 0)
+    def broken() -> Iterator[Do]:
+        yield lambda number, _: bytes(number // 0)
 
     with pytest.raises(ParityError, match="no runtime"):
-        values(Job(count=3, open=refusing), 2, None)
+        values(Job(count=3, read=given, open=refusing), 2, None)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        values(Job(count=3, open=broken), 2, None)
+        values(Job(count=3, read=given, open=broken), 2, None)
 
 
 def test_records_come_back_as_they_were() -> None:
@@ -233,9 +235,10 @@ def test_the_grouping_depends_on_the_number_of_samples_alone() -> None:
     groups = group_samples(tuple(range(10_000)))
     assert sum(groups, ()) == tuple(range(10_000))
     assert len(groups) == 250
+    assert max(map(len, group_samples(tuple(range(100_000))))) == 256
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "9999"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "9999", "ray://", "http://host:1"])
 def test_what_is_no_number_of_processes_is_refused(text: str) -> None:
     with pytest.raises(ParityError, match="--workers"):
         check_workers(text)

@@ -7,6 +7,7 @@ order, so that the number of threads changes sums by float64 rounding only and n
 from __future__ import annotations
 
 import functools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,6 +126,9 @@ def work_in_stretches(work: Callable[[int, int], T], count: int, threads: int) -
 @functools.cache
 def _thread_pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="parityscope-comparison")
+
+
+os.register_at_fork(after_in_child=_thread_pool.cache_clear)  # its threads are not there
 
 
 def _join_measured(

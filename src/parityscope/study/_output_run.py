@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import shapes_for
+from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.comparison.distance import largest_distance
+from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Skip
 from parityscope.study._answering import skips_of_failures
 from parityscope.study._output_parts import one_rounding_explains
-from parityscope.study._run_variation import part_that_changes
+from parityscope.study._run_variation import PAIRS, part_that_changes
 from parityscope.study._sample_tasks import FIRST_SAMPLES, OTHER_SHAPE, Asking
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from parityscope.backends import Session
+    from parityscope.case import Sample
     from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph, Target
     from parityscope.study._sample_tasks import Found
 
-__all__ = ["COMPARING", "asking_of", "finish_run", "is_inspected", "is_varying", "make_run", "open_sides"]
+__all__ = ["COMPARING", "Closed", "Closing", "answer_closing", "asking_of", "finish_run", "make_run", "open_sides"]
 
 COMPARING = "comparing outputs"  # what the progress says
 _SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
@@ -35,7 +40,7 @@ def asking_of(examination: Examination, *, partly: bool) -> Asking:
     """How the outputs of an examination are compared."""
     return Asking(
         outputs=tuple(value.name for value in examination.case.model.outputs),
-        names=examination.names,
+        names=dict(examination.names),
         policy=examination.case.policy,
         partly=partly,
         kept=frozenset(examination.case.inputs.indices[:FIRST_SAMPLES]),
@@ -93,29 +98,77 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """What is asked of open sessions when all samples are known: how far two runs are apart, how runs vary, what really runs."""
+
+    asking: Asking
+    candidate: Target
+    again: bool = False
+    varies: bool = False
+    inspects: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """What they answered, as in `OutputRun`; `skipped` is what they did not tell."""
+
+    spread: float = 0.0
+    changing: float = 0.0
+    executed: ExecutedGraph | None = None
+    skipped: tuple[Skip, ...] = ()
+
+
 def finish_run(
-    examination: Examination, run: OutputRun, ours: Session, theirs: Session, *, over: bool, inspect: bool
+    examination: Examination, found: Found, ask: Callable[[Closing, Sequence[int]], Closed], *, inspect: bool
 ) -> OutputRun:
-    """The run, with what takes more runs of open sessions: how a candidate that varies does so, and what it really runs."""
-    if over:
+    """What all samples told, and where that makes it necessary what open sessions tell, which `ask` asks with some samples.
+
+    Raises:
+        ParityError: as `make_run`, or a side cannot run.
+    """
+    run = make_run(examination, found)
+    if found.over:
         return run
-    if is_varying(run):
-        changing = part_that_changes(examination.case, ours, theirs, examination.names, examination.progress)
-        run = replace(run, changing=changing)
-    if not is_inspected(examination, run, inspect=inspect):
-        return run
-    executed, untold = _executed_graph(theirs, examination.candidate)
-    return replace(run, executed=executed, skipped=(*run.skipped, *untold))
+    plain = Closing(asking=asking_of(examination, partly=False), candidate=examination.candidate)
+    if found.spread is None:
+        run = replace(run, spread=ask(replace(plain, again=True), found.compared[:1]).spread)
+    # Two runs of the candidate differ by more than rounding.
+    varies = run.spread > FLOAT32_ROUNDING
+    inspects = inspect and not (examination.candidate.precision in {"", "f32"} and one_rounding_explains(run))
+    if varies or inspects:
+        closing = replace(plain, varies=varies, inspects=inspects)
+        closed = ask(closing, examination.case.inputs.indices[:PAIRS] if varies else ())
+        run = replace(run, changing=closed.changing, skipped=(*run.skipped, *closed.skipped))
+        run = replace(run, executed=closed.executed) if inspects else run
+    return run
 
 
-def is_varying(run: OutputRun) -> bool:
-    """Whether two runs of the candidate differ by more than rounding."""
-    return run.spread > FLOAT32_ROUNDING
+def answer_closing(
+    closing: Closing,
+    ours: Session,
+    theirs: Session,
+    samples: Iterable[Sample],
+    progress: Progress = ignore_progress,
+) -> Closed:
+    """Asks open sessions.
 
-
-def is_inspected(examination: Examination, run: OutputRun, *, inspect: bool) -> bool:
-    """Whether the candidate is asked what it really runs."""
-    return inspect and not (examination.candidate.precision in {"", "f32"} and one_rounding_explains(run))
+    Raises:
+        ParityError: a side cannot run.
+    """
+    closed = Closed()
+    held = list(samples)
+    if closing.again:
+        align = make_aligner(closing.asking.policy.matched, closing.asking.names)
+        expected = ours.run(held[0])
+        first, second = (align(expected, theirs.run(held[0])) for _ in range(2))
+        closed = replace(closed, spread=largest_distance(first, second))
+    if closing.varies:
+        closed = replace(closed, changing=part_that_changes(held, closing.asking, ours, theirs, progress))
+    if closing.inspects:
+        executed, untold = _executed_graph(theirs, closing.candidate)
+        closed = replace(closed, executed=executed, skipped=tuple(untold))
+    return closed
 
 
 def _fix_for(problem: str, name: str) -> str:

@@ -6,12 +6,15 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from parityscope.study._output_run import COMPARING, asking_of, finish_run, make_run, open_sides
-from parityscope.study._sample_tasks import FIRST_SAMPLES, WORST_SAMPLES, Found, compare_samples, tell_sides
+from parityscope.study._output_run import COMPARING, answer_closing, asking_of, finish_run, open_sides
+from parityscope.study._sample_tasks import FIRST_SAMPLES, WORST_SAMPLES, Found, compare_samples, load_loops, tell_sides
 from parityscope.workers import group_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parityscope.examination import Examination, OutputRun
+    from parityscope.study._output_run import Closed, Closing
 
 __all__ = ["FIRST_SAMPLES", "WORST_SAMPLES", "error_by_sample", "run_outputs", "worst_sample"]
 
@@ -33,6 +36,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
     case = examination.case
     asking = asking_of(examination, partly=partly)
     found = Found()
+    load_loops(len(case.inputs))
     with open_sides(examination) as (ours, theirs):
         for samples in group_samples(case.inputs.indices):
             done = len(found.compared) + len(found.failed)
@@ -51,8 +55,11 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
                 break
         examination.progress(COMPARING, len(case.inputs), len(case.inputs))
         found.told = tell_sides(ours, theirs)
-        run = make_run(examination, found)
-        return finish_run(examination, run, ours, theirs, over=found.over, inspect=inspect)
+
+        def ask(closing: Closing, indices: Sequence[int]) -> Closed:
+            return answer_closing(closing, ours, theirs, map(case.inputs.read, indices), examination.progress)
+
+        return finish_run(examination, found, ask, inspect=inspect)
 
 
 def error_by_sample(examination: Examination) -> dict[int, float]:

@@ -11,53 +11,59 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from parityscope.backends.recording import ignore_progress
 from parityscope.comparison import measure_pair
 from parityscope.comparison.rows import make_aligner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     import numpy as np
 
     from parityscope.backends import Session
     from parityscope.backends.recording import Progress
-    from parityscope.case import Case
+    from parityscope.case import Sample
     from parityscope.comparison import Statistics
+    from parityscope.study._sample_tasks import Asking
 
-__all__ = ["part_that_changes"]
+__all__ = ["PAIRS", "part_that_changes"]
 
 # Pairs of runs. Chosen: noise in a single number, the worst case, then has a ratio below 1/8, which is where RUN001 no longer
 # calls it a cause, once in 2,000 (X / (X + Y) < 1/16 of two chi-squared variables with 8 degrees of freedom: Beta(4, 4)).
-_PAIRS = 8
+PAIRS = 8
 
 
 def part_that_changes(
-    case: Case, reference: Session, candidate: Session, pairing: Mapping[str, str], progress: Progress
+    samples: Sequence[Sample],
+    asking: Asking,
+    reference: Session,
+    candidate: Session,
+    progress: Progress = ignore_progress,
 ) -> float:
     """The part of the squared error that differs between runs of the candidate, from 0 to 1, by its worst output.
 
-    Runs behind the comparison, so that what a candidate keeps from the call before is not changed for it.
+    `samples` are the first ones, at most `PAIRS` of them. Runs behind the comparison, so that what a candidate keeps from the
+    call before is not changed for it.
 
     Raises:
         ParityError: a side cannot run.
     """
-    align = make_aligner(case.policy.matched, pairing)
-    indices = case.inputs.indices
+    align = make_aligner(asking.policy.matched, asking.names)
     changed, whole = 0.0, 0.0
-    for place in range(_PAIRS):
-        progress("repeating runs that vary", place, _PAIRS)
-        sample = case.inputs.sample(indices[place % len(indices)])
+    for place in range(PAIRS):
+        progress("repeating runs that vary", place, PAIRS)
+        sample = samples[place % len(samples)]
         expected = reference.run(sample)
         runs = [align(expected, candidate.run(sample)) for _ in range(2)]
         found = [
-            _squared_changes(expected[value.name], *(run[pairing.get(value.name, value.name)] for run in runs))
-            for value in case.model.outputs
-            if value.name in expected and all(pairing.get(value.name, value.name) in run for run in runs)
+            _squared_changes(expected[name], *(run[asking.names.get(name, name)] for run in runs))
+            for name in asking.outputs
+            if name in expected and all(asking.names.get(name, name) in run for run in runs)
         ]
         # Of each sample the worst output counts: one that is right but for rounding may vary as a whole.
         between, errors = max(found, key=lambda one: one[1], default=(0.0, 0.0))
         changed, whole = changed + between, whole + errors
-    progress("repeating runs that vary", _PAIRS, _PAIRS)
+    progress("repeating runs that vary", PAIRS, PAIRS)
     if math.isinf(changed):
         return 1.0
     return min(1.0, changed / whole) if whole else 0.0

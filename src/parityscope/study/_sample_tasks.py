@@ -7,6 +7,7 @@ the other and many that share them come to the same numbers, bit for bit.
 
 from __future__ import annotations
 
+import importlib
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -42,12 +43,14 @@ __all__ = [
     "Found",
     "SidesTold",
     "compare_samples",
+    "load_loops",
     "tell_sides",
 ]
 
 # Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2
 OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
+_FEW = 16  # samples; chosen: a command about few is short, and half a second more would be much
 _KEPT = (
     64 << 20
 )  # bytes of the first samples' outputs that are kept; chosen: what has more is run again if it is asked for
@@ -195,6 +198,15 @@ def compare_samples(
     found.failed, found.over = answers.failed, answers.over
     found.in_a_row = answers.in_a_row if answered else answers.in_a_row - in_a_row
     return found
+
+
+def load_loops(samples: int) -> None:
+    """Takes the loops compiled from the first sample on where there are many: sums are then added up alike everywhere.
+
+    Of few it rests on how large they are (`loading`), and workers, which take them compiled, may differ in the last bits.
+    """
+    if samples > _FEW:
+        importlib.import_module("parityscope.compiling")
 
 
 def tell_sides(ours: Session, theirs: Session) -> SidesTold:

@@ -8,26 +8,59 @@ who did what when. `packing` makes bytes of records.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
-__all__ = ["Job", "group_samples"]
+__all__ = ["Do", "Job", "Shipped", "ShippedFiles", "group_samples"]
 
 # Samples of one task. Chosen: so few that 256 tasks come of few samples, which keeps many workers busy and loses little with one
-# of them; so many that a task of a billion samples costs more than its overhead.
-_TASKS, _LARGEST = 256, 1024
+# of them; so many that a task of a billion samples costs more than its overhead, and that its samples are no burden.
+_TASKS, _LARGEST = 256, 256
+
+
+# (number, what was read for it) -> what the task gives
+Do = Callable[[int, Iterable[Any]], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedFiles:
+    """What lies at `path`, a file or a folder: `files` are those that it takes, all of them in the folder that `path` is in."""
+
+    path: Path
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """How a worker of another machine does the same: what it gets once, and what it needs.
+
+    `open` is given where the shipped files lie there, by the path that they have here. It can be pickled. `gpus` is how many a
+    worker takes for itself, `runtimes` the backends that must be there.
+    """
+
+    files: tuple[ShippedFiles, ...]
+    open: Callable[[Mapping[str, Path]], AbstractContextManager[Do]]
+    gpus: int = 0
+    runtimes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Tasks from 0 to `count`; `open`, called in each worker, makes it ready and gives what does the task of a number."""
+    """Tasks from 0 to `count`: `read` gives what the task of a number is about, such as its samples.
+
+    `open`, called in each worker of this machine, makes it ready and gives what does a task of its number and of what was read.
+    """
 
     count: int
-    open: Callable[[], AbstractContextManager[Callable[[int], bytes]]]
+    read: Callable[[int], Iterable[Any]]
+    open: Callable[[], AbstractContextManager[Do]]
+    shipped: Shipped | None = None
 
 
 def group_samples(indices: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.workers.on_ray import AUTO, SCHEME, run_on_ray
 from parityscope.workers.processes import run_in_processes
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ def check_workers(text: str) -> None:
     Raises:
         ParityError: it is neither a number of processes nor a cluster.
     """
-    if text and not (text.isdecimal() and 1 <= int(text) <= _MOST):
-        raise ParityError(f"--workers {text!r} is no number of processes from 1 to {_MOST}", fix="write --workers 8")
+    if text and not (_names_cluster(text) or (text.isdecimal() and 1 <= int(text) <= _MOST)):
+        raise ParityError(
+            f"--workers {text!r} is neither a number of processes from 1 to {_MOST} nor a Ray cluster",
+            fix=f"write --workers 8, --workers {SCHEME}HOST:10001, or inside a Ray job --workers {AUTO}",
+        )
 
 
 def choose_run(workers: str, job: Job) -> Callable[[Sequence[int]], Iterator[tuple[int, bytes | ParityError]]]:
@@ -35,4 +39,10 @@ def choose_run(workers: str, job: Job) -> Callable[[Sequence[int]], Iterator[tup
         ParityError: there are no such workers.
     """
     check_workers(workers)
+    if _names_cluster(workers):
+        return partial(run_on_ray, job, workers)
     return partial(run_in_processes, job, workers=int(workers))
+
+
+def _names_cluster(text: str) -> bool:
+    return text == AUTO or (text.startswith(SCHEME) and len(text) > len(SCHEME))

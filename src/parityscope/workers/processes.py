@@ -7,32 +7,29 @@ and its task is done by another; a task that ended several workers is given up. 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import struct
-import traceback
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
-from parityscope.errors import ParityError
 from parityscope.forking import fork_child
+from parityscope.workers.answering import MOST_DEATHS, answer_task, lost_too_often, read_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from parityscope.errors import ParityError
     from parityscope.forking import Forked
-    from parityscope.workers import Job
+    from parityscope.workers import Do, Job
 
-__all__ = ["MOST_DEATHS", "lost_too_often", "run_in_processes"]
+__all__ = ["run_in_processes"]
 
-MOST_DEATHS = 5  # of workers in one task; chosen: by chance alone nobody meets that
 _NUMBER = struct.Struct("<q")
 _NO_MORE = -1
 _ANSWER = struct.Struct("<qBq")  # number, kind, bytes that follow
-_DONE, _REFUSED, _BROKEN = range(3)
 _LOOK_S = 1.0  # how often a worker is looked for whose pipe something else holds open
 
 
@@ -84,16 +81,6 @@ def run_in_processes(job: Job, numbers: Sequence[int], workers: int) -> Iterator
             _end_worker(worker)
 
 
-def lost_too_often(task: int, deaths: int) -> ParityError:
-    """What is said of a task whose workers end."""
-    return ParityError(
-        f"{deaths} workers in a row ended without a word in task {task}",
-        fix="run the candidate in a process of its own to see why (isolate=on in its target); where memory is short, take "
-        "fewer --workers",
-        over=True,
-    )
-
-
 def _start_worker(job: Job, task: int) -> _Worker:
     their_requests, requests = os.pipe()
     answers, their_answers = os.pipe()
@@ -118,29 +105,21 @@ def _start_worker(job: Job, task: int) -> _Worker:
 def _answer_numbers(job: Job, requests: int, answers: int) -> None:
     """The worker's side: does tasks until it is told that there are no more."""
     with os.fdopen(answers, "wb") as out, os.fdopen(requests, "rb") as told, contextlib.ExitStack() as opened:
-        do: Callable[[int], bytes] | None = None
+        do: Do | None = None
         while len(read := told.read(_NUMBER.size)) == _NUMBER.size:
             (number,) = _NUMBER.unpack(read)
             if number == _NO_MORE:
                 return
-            try:
+
+            def work(number: int = number) -> bytes:
+                nonlocal do
                 if do is None:
                     do = opened.enter_context(job.open())
-                kind, content = _DONE, do(number)
-            except ParityError as error:
-                kind, content = _REFUSED, _error_as_bytes(error)
-            except MemoryError:
-                fix = "take fewer --workers, free some memory, or lower --memory"
-                kind, content = _REFUSED, _error_as_bytes(ParityError("a worker ran out of memory", fix=fix))
-            except BaseException:  # noqa: BLE001 - told by the driver
-                kind, content = _BROKEN, traceback.format_exc().encode()
+                return do(number, job.read(number))
+
+            kind, content = answer_task(work)
             out.write(_ANSWER.pack(number, kind, len(content)) + content)
             out.flush()
-
-
-def _error_as_bytes(error: ParityError) -> bytes:
-    held = {name: getattr(error, name) for name in ("where", "fix", "failing", "over")}
-    return json.dumps([error.problem, held]).encode()
 
 
 def _send_number(worker: _Worker) -> None:
@@ -166,12 +145,7 @@ def _read_answer(worker: _Worker) -> bytes | ParityError | None:
     content = worker.answers.read(length)
     if len(content) < length:
         return None
-    if kind == _BROKEN:
-        raise RuntimeError(f"a worker broke:\n{content.decode(errors='replace')}")
-    if kind == _REFUSED:
-        problem, held = json.loads(content)
-        return ParityError(problem, **held)
-    return content
+    return read_answer(kind, content)
 
 
 def _dismiss_worker(worker: _Worker) -> None:

@@ -1,0 +1,319 @@
+"""Workers of a Ray cluster: actors that get the files once, and of each task what was read for it.
+
+Files and samples travel through the object store: files are put there once for all actors, the samples of a task when it is
+handed out, and go when it is done. An actor takes a processor, the GPUs that its targets need, and a little of the resource
+`parityscope-BACKEND` of each of its runtimes, where a node of the cluster declares one. Two tasks lie with each actor, so that
+it need not wait for the driver. What an actor had when its node was lost is done by another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
+from parityscope.private_folders import scratch_folder
+from parityscope.version import __version__
+from parityscope.workers.answering import MOST_DEATHS, answer_task, lost_too_often, read_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+
+    from parityscope.workers import Do, Job, Shipped
+
+__all__ = ["AUTO", "SCHEME", "RayWorker", "run_on_ray"]
+
+SCHEME, AUTO = "ray://", "auto"
+RESOURCE = "parityscope-"  # what a node declares where only some have a runtime
+_TOLD, _PREPARED = -1, -2  # answers that are of no task
+_QUEUED = 2  # tasks of an actor: the one that it does, and the next
+_LOOK_S = 5.0  # how often the size of the cluster is asked for
+# A client's server is a process of its own, for which Ray waits half a minute: on a busy head that is too little.
+_SLOW_START, _TRIES = "Starting Ray client server failed", 3
+_END_S = 30.0  # for an actor to close what it has open; chosen
+_LITTLE = 0.001  # of a runtime's resource: it says where to run, not how often
+
+
+class RayWorker:
+    """The actor: makes itself ready with the files that it gets, and does tasks."""
+
+    def __init__(self) -> None:
+        self._opened = contextlib.ExitStack()
+        self._do: Do | None = None
+        self._open: Callable[[], contextlib.AbstractContextManager[Do]] | None = None
+
+    def tell(self) -> dict[str, str]:
+        """What is installed there."""
+        return {"parityscope": __version__, "python": platform.python_version(), "node": platform.node()}
+
+    def prepare(
+        self,
+        open_there: Callable[[Mapping[str, Path]], contextlib.AbstractContextManager[Do]],
+        names: Sequence[tuple[str, str, Sequence[str]]],
+        *contents: bytes,
+    ) -> None:
+        """Writes the files: of each shipped path its text here, its name, and the names of its files; then their bytes."""
+        folder = Path(self._opened.enter_context(scratch_folder("ray")))
+        left = iter(contents)
+        places = {}
+        for number, (here, name, files) in enumerate(names):
+            root = folder / str(number)
+            for file in files:
+                path = root / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(next(left))
+            places[here] = root / name
+        self._open = partial(open_there, places)
+
+    def do(self, number: int, given: Sequence[Any]) -> tuple[int, bytes]:
+        """Does a task; the kind and bytes of its answer (`answering`)."""
+        return answer_task(lambda: self._answer(number, given))
+
+    def close(self) -> None:
+        """Closes what is open."""
+        self._opened.close()
+
+    def _answer(self, number: int, given: Sequence[Any]) -> bytes:
+        if self._do is None:
+            if self._open is None:
+                raise ValueError("the worker was not prepared")
+            self._do = self._opened.enter_context(self._open())
+        return self._do(number, given)
+
+
+@dataclass(slots=True, eq=False)
+class _Actor:
+    """An actor as the driver knows it; `tasks` are those that lie with it, the one that it does first."""
+
+    handle: Any
+    ready: bool = False
+    tasks: list[int] = field(default_factory=list)
+
+
+def run_on_ray(job: Job, address: str, numbers: Sequence[int]) -> Generator[tuple[int, bytes | ParityError]]:
+    """What the tasks give, or why they have none, in the order in which they end, by all of the cluster at `address`.
+
+    Raises:
+        ParityError: there is no such cluster, it has another version, or no node has what the targets need.
+        RuntimeError: a task raised what is a bug; the text is its traceback.
+    """
+    shipped = job.shipped
+    if shipped is None:
+        raise ValueError("the job says nothing about other machines")
+    with _connected(address) as ray:
+        driver = _Driver(ray=ray, job=job, shipped=shipped, waiting=deque(numbers))
+        try:
+            yield from driver.run()
+        finally:
+            driver.end()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Driver:
+    """What the driver knows: who does what.
+
+    `pending` are the answers that come, each with the actor and the task that it is of, or `_TOLD` or `_PREPARED`.
+    """
+
+    ray: Any
+    job: Job
+    shipped: Shipped
+    waiting: deque[int]
+    crew: list[_Actor] = field(default_factory=list)
+    pending: dict[Any, tuple[_Actor, int]] = field(default_factory=dict)
+    deaths: Counter[int] = field(default_factory=Counter)
+
+    def run(self) -> Iterator[tuple[int, bytes | ParityError]]:
+        """Gives answers as they come until none is left."""
+        options = self._options()
+        names, contents = self._put_files()
+        remote = self.ray.remote(RayWorker).options(max_restarts=0, **options)
+        size = self._size(options)
+        while self.waiting or any(one.tasks for one in self.crew):
+            left = len(self.waiting) + sum(len(one.tasks) for one in self.crew)
+            while len(self.crew) < min(size, left):
+                self._hire(remote, names, contents)
+            self._hand_out()
+            ready, _ = self.ray.wait(list(self.pending), num_returns=1, timeout=_LOOK_S)
+            ready, _ = (
+                self.ray.wait(list(self.pending), num_returns=len(self.pending), timeout=0) if ready else ([], [])
+            )
+            for ref in ready:
+                if ref in self.pending:  # not taken back with its actor just now
+                    answer = self._take(ref)
+                    if answer is not None:
+                        yield answer
+            if not ready or not self.crew:
+                size = self._size(options)
+
+    def end(self) -> None:
+        """Ends all actors; those that are ready close what they have open."""
+        closing = [one.handle.close.remote() for one in self.crew if one.ready and not one.tasks]
+        if closing:
+            self.ray.wait(closing, num_returns=len(closing), timeout=_END_S)
+        for one in self.crew:
+            self.ray.kill(one.handle)
+
+    def _options(self) -> dict[str, Any]:
+        declared = self.ray.cluster_resources()
+        resources = {f"{RESOURCE}{name}": _LITTLE for name in self.shipped.runtimes if f"{RESOURCE}{name}" in declared}
+        return {"num_cpus": 1, "num_gpus": self.shipped.gpus, "resources": resources}
+
+    def _size(self, options: Mapping[str, Any]) -> int:
+        """How many actors the cluster has room for.
+
+        Raises:
+            ParityError: none.
+        """
+        held = self.ray.cluster_resources()
+        size = int(held.get("CPU", 0))
+        if options["num_gpus"]:
+            size = min(size, int(held.get("GPU", 0) / options["num_gpus"]))
+        if size < 1:
+            what = "GPU" if options["num_gpus"] and held.get("CPU", 0) >= 1 else "processor"
+            raise ParityError(
+                f"the Ray cluster has no {what} for a worker: {', '.join(sorted(held)) or 'no resources at all'}",
+                fix=f"add a node that has one: ray start --address=HOST:6379 --num-{'gpus' if what == 'GPU' else 'cpus'}=1",
+            )
+        return size
+
+    def _put_files(self) -> tuple[list[tuple[str, str, list[str]]], list[Any]]:
+        names, contents = [], []
+        for one in self.shipped.files:
+            root = one.path.parent
+            names.append((str(one.path), one.path.name, [str(file.relative_to(root)) for file in one.files]))
+            contents += [self.ray.put(file.read_bytes()) for file in one.files]
+        return names, contents
+
+    def _hire(self, remote: Any, names: Sequence[tuple[str, str, list[str]]], contents: Sequence[Any]) -> None:
+        actor = _Actor(remote.remote())
+        self.crew.append(actor)
+        self.pending[actor.handle.tell.remote()] = actor, _TOLD
+        self.pending[actor.handle.prepare.remote(self.shipped.open, names, *contents)] = actor, _PREPARED
+
+    def _hand_out(self) -> None:
+        """Gives tasks to those that are ready, the first to whoever has least."""
+        for queued in range(_QUEUED):
+            for actor in self.crew:
+                if self.waiting and actor.ready and len(actor.tasks) == queued:
+                    number = self.waiting.popleft()
+                    given = self.ray.put(list(self.job.read(number)))
+                    self.pending[actor.handle.do.remote(number, given)] = actor, number
+                    actor.tasks.append(number)
+
+    def _take(self, ref: Any) -> tuple[int, bytes | ParityError] | None:
+        """Takes what is ready: an answer, that an actor is, or that it is lost."""
+        from ray import exceptions
+
+        actor, number = self.pending.pop(ref)
+        try:
+            found = self.ray.get(ref)
+        except exceptions.RayTaskError as error:
+            raise _refused_start(error) from error
+        except exceptions.RayError as error:
+            return self._bury(actor, error)
+        if number == _TOLD:
+            _check_version(found)
+        elif number == _PREPARED:
+            actor.ready = True
+        else:
+            actor.tasks.remove(number)
+            return number, read_answer(*found)
+        return None
+
+    def _bury(self, actor: _Actor, error: Exception) -> tuple[int, bytes | ParityError] | None:
+        """Takes back the tasks of a lost actor; the one that it did is given up where that was once too often.
+
+        Raises:
+            ParityError: actors are lost before they are ready, again and again.
+        """
+        if actor not in self.crew:
+            return None
+        self.crew.remove(actor)
+        self.pending = {ref: held for ref, held in self.pending.items() if held[0] is not actor}
+        if not actor.ready:
+            self.deaths[_PREPARED] += 1
+            if self.deaths[_PREPARED] >= MOST_DEATHS:
+                raise _refused_start(error)
+        for number in reversed(actor.tasks):
+            self.waiting.appendleft(number)
+        if not actor.tasks:
+            return None
+        task = actor.tasks[0]
+        self.deaths[task] += 1
+        if self.deaths[task] < MOST_DEATHS:
+            return None
+        self.waiting.remove(task)
+        return task, lost_too_often(task, self.deaths[task])
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected to the cluster; whoever was connected before stays so.
+
+    Raises:
+        ParityError: Ray is not installed, there is no cluster, or it has another version.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    try:
+        import ray
+    except ImportError as error:
+        raise ParityError("Ray is not installed here", fix="pip install 'parityscope[ray]'") from error
+    if ray.is_initialized():
+        yield ray
+        return
+    for left in reversed(range(_TRIES)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            break
+        except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+            if _SLOW_START not in str(error) or not left:
+                raise _refused_connection(address, error) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _refused_connection(address: str, error: Exception) -> ParityError:
+    said = " ".join(str(error).split())
+    if "version" in said.lower():
+        return ParityError(
+            f"the Ray cluster has another version: {said:.300}",
+            where=address,
+            fix="install the cluster's versions of Ray and Python here: pip install 'ray[client]==VERSION'",
+        )
+    fix = "give the port of Ray's client server: ray://HOST:10001"
+    if address == AUTO:
+        fix = "start the command on a node of the cluster or as a Ray job, or give its address: --workers ray://HOST:10001"
+    return ParityError(f"there is no Ray cluster to connect to: {said:.300}", where=address, fix=fix)
+
+
+def _refused_start(error: Exception) -> ParityError:
+    """Why no actor could be started."""
+    said = " ".join(str(error).split())[-400:]
+    return ParityError(
+        f"the nodes of the Ray cluster cannot start a worker: {said}",
+        fix=f"install this version on every node: pip install parityscope=={__version__}",
+    )
+
+
+def _check_version(told: Mapping[str, str]) -> None:
+    """Refuses a node with another version: it might compute or tell something else.
+
+    Raises:
+        ParityError: it has one.
+    """
+    if told["parityscope"] != __version__:
+        raise ParityError(
+            f"the Ray cluster has Parityscope {told['parityscope']}, and here is {__version__}",
+            where=told["node"],
+            fix=f"install the same version on every node: pip install parityscope=={__version__}",
+        )
