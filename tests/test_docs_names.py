@@ -32,8 +32,10 @@ POLYGRAPHY = (
     " --onnx-outputs --onnxrt --precision-constraints --rtol --save-inputs --save-outputs --show --trt --trt-outputs"
     " --val-range --artifacts --check --convert-to --fold-constants --mode --model-type --outputs --override-input-shapes --until"
 )
-# gh's, kubectl's, Polygraphy's, mypy's, pytest's
-OTHERS = "--log --prefix --save-input-blob --strict --timestamps --junitxml --parity-reports --parity-update"
+# gh's, kubectl's, Polygraphy's, mypy's, pytest's, Ray's
+OTHERS = (
+    "--log --prefix --save-input-blob --strict --timestamps --junitxml --parity-reports --parity-update --resources"
+)
 FILES = {"parityscope.toml"}  # a file of the user's that has the package's name
 EXAMPLE = "RNG199"  # the code of the page's example of a rule
 

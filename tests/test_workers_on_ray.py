@@ -14,12 +14,12 @@ import numpy as np
 import onnx.parser
 import pytest
 
+import parityscope
 from command_line import exit_status
 from parityscope.backends.sharing import files_of_targets, locate_target, needs_gpu
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
-from parityscope.version import __version__
 from parityscope.workers import Job, Shipped, on_ray
 from parityscope.workers.finishing import finish_tasks
 from parityscope.workers.on_ray import run_on_ray
@@ -113,7 +113,7 @@ def test_what_the_cluster_lacks_is_said_at_once(auto: str, tmp_path: Path, monke
         list(run_on_ray(job(tmp_path, gpus=1), auto, [0]))
     assert "--num-gpus=1" in caught.value.fix
     monkeypatch.setattr(on_ray, "__version__", "9.9.9")
-    with pytest.raises(ParityError, match=f"has Parityscope {__version__}, and here is 9.9.9") as caught:
+    with pytest.raises(ParityError, match=f"has Parityscope {parityscope.__version__}, and here is 9.9.9") as caught:
         list(run_on_ray(job(tmp_path), auto, [0]))
     assert "parityscope==9.9.9" in caught.value.fix
 

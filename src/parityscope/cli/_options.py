@@ -45,7 +45,9 @@ BudgetOption = Annotated[
 PolicyOption = Annotated[Path | None, typer.Option(help="What counts as within: a .toml file (docs/policy.md).")]
 MapOption = Annotated[list[str] | None, typer.Option("--map", help="reference_name=candidate_name; repeatable.")]
 MemoryOption = Annotated[str, typer.Option(help="Memory for tensors, e.g. 512MiB.")]
-WorkersOption = Annotated[str, typer.Option(help="Processes that share the samples, e.g. 8 (docs/many-machines.md).")]
+WorkersOption = Annotated[
+    str, typer.Option(help="Who shares the samples: 8 processes, ray://HOST:10001, or auto (docs/many-machines.md).")
+]
 AllowSkippedOption = Annotated[str, typer.Option(help="Share of samples that may be damaged or hold NaN, e.g. 1%.")]
 AllOption = Annotated[bool, typer.Option("--all", help="Print everything that was found, not the answer alone.")]
 LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
