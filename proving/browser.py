@@ -112,10 +112,11 @@ def open_page(
     dark: bool = False,
     media: str = "",
     before: str = "",
+    query: str = "",
 ) -> Iterator[Page]:
     """The page `text`, loaded into a window of that size; `before` is a script that runs before the page's own.
 
-    `media` is "print" for the style of paper.
+    `query` stands behind its address ("?node=3"), and `media` is "print" for the style of paper.
     """
     file = browser.folder / f"page-{browser.count}.html"
     file.write_text(text, encoding="utf-8")
@@ -134,7 +135,7 @@ def open_page(
         _ask(browser, "Emulation.setFocusEmulationEnabled", session, enabled=True)
         if before:
             _ask(browser, "Page.addScriptToEvaluateOnNewDocument", session, source=before)
-        _ask(browser, "Page.navigate", session, url=file.as_uri())
+        _ask(browser, "Page.navigate", session, url=f"{file.as_uri()}{query}")
         _await_event(browser, "Page.loadEventFired", session)
         yield page
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +23,10 @@ from parityscope.languages import (
     translate_text,
 )
 from parityscope.languages.catalogue import catalogue_of, entries_of
-from parityscope.report import as_html, as_text
-from test_report import opened
+from parityscope.report import as_text
 
 OTHERS = sorted(set(LANGUAGES) - {OWN})
 CHINESE = re.compile("[\u4e00-\u9fff]")
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]>
 network (float[4, 10] x) => (float[4, 10] y) <float big = {100000}> { h = Mul(x, big)  y = Tanh(h) }"""
 
@@ -127,34 +122,3 @@ def test_one_switch_for_a_command_and_documents_of_no_language(
     assert "there is no language 'xx'" in capsys.readouterr().err
     assert exit_status("report", "nothing", "--lang", "zh") == 2
     assert "解决：" in capsys.readouterr().err
-
-
-SWITCH = """<script>
-addEventListener("load", () => setTimeout(() => {
-  const note = document.body.dataset, button = document.getElementById("language");
-  const texts = () => [document.querySelector(".tile h2").textContent, document.querySelector("nav a").textContent,
-    document.querySelector("#node .state").textContent, document.getElementById("search").placeholder,
-    document.querySelector("#all tbody button").title].join("|");
-  const name = () => document.querySelector("#outputs h3 code").textContent;
-  Object.assign(note, { before: texts(), name: name() });
-  button.click();
-  setTimeout(() => {
-    Object.assign(note, { after: texts(), lang: document.documentElement.lang, sameName: name() });
-    button.click();
-    setTimeout(() => Object.assign(note, { again: texts(), langAgain: document.documentElement.lang }));
-  });
-}));
-</script>"""
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
-def test_the_page_changes_its_language_and_back(tmp_path: Path) -> None:
-    with speak_language("zh"):
-        page = as_html.render_html(documents.detector())
-    body = opened(page.replace("</body>", f"{SWITCH}</body>"), tmp_path, 1280)
-    said = ("What users of the model see", "Network", " introduces error; the cause is here", "name or operator")
-    chinese = "模型使用者看到的|网络| 引入误差; 原因在此|名称或算子|在网络图上显示"
-    assert body["data-before"] == body["data-again"] == chinese
-    assert body["data-after"] == "|".join((*said, "show on the map"))
-    assert (body["data-lang"], body["data-lang-again"]) == ("en", "zh")
-    assert body["data-name"] == body["data-same-name"]

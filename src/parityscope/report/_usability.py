@@ -130,7 +130,10 @@ def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any])
     if measured is None:
         return f"'{name}' was not compared"
     if not math.isfinite(measured):
-        return f"'{name}' differs, by no share that can be told: by up to {format_error(output.get('max_abs'))}"
+        most = as_number(output.get("max_abs"))
+        if most is None or not math.isfinite(most):
+            return f"'{name}' differs, by no share that can be told"
+        return f"'{name}' differs, by no share that can be told: by up to {format_error(most)}"
     if not measured:
         return f"'{name}' is the same"
     within = document.get("verdict") == "within"

@@ -18,9 +18,20 @@
     });
     box.append(button);
   }
-  const reach = () => {
-    for (const box of document.querySelectorAll(".scroll, .tall")) if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
-  };
-  addEventListener("load", reach);
-  addEventListener("resize", reach);
+})();
+// What is wider than the window can be scrolled by keyboard too: it takes the focus where, and as long as, it scrolls.
+(() => {
+  const watch = new ResizeObserver((seen) => {
+    for (const { target } of seen) {
+      const box = target.closest(".scroll, .tall");
+      if (!box || box.dataset.focus === "own") continue;
+      if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
+  });
+  for (const box of document.querySelectorAll(".scroll, .tall")) {
+    if (box.hasAttribute("tabindex")) box.dataset.focus = "own";
+    watch.observe(box);
+    if (box.firstElementChild) watch.observe(box.firstElementChild);
+  }
 })();

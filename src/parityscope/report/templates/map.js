@@ -16,18 +16,15 @@
   const names = wiring.names ? unshared(wiring.names) : [], kinds = wiring.operators;
   const operator = (node) => (rowsOf[node].length ? pointed("operator", rowsOf[node][0]) : kinds?.texts[kinds.at[node]] ?? "");
   const named = (node) => (rowsOf[node].length ? nodeOf(rowsOf[node][0]) : names[node] || words("node {0}", grouped(node + 1)));
-  const short = (text, most) => {
-    if (text.length <= most) return text;
-    const head = (most - 1) >> 1;
-    return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
-  };
 
   const canvas = strip.querySelector("canvas"), paper = canvas.getContext("2d");
   const search = document.getElementById("search"), panel = document.getElementById("node");
   const tip = make("div", "", "tip");
   tip.hidden = true;
   strip.append(tip);
-  let from = 0, to = nodes, open = cause ?? (states.includes(4) ? states.indexOf(4) : 0), found = [];
+  let from = 0, to = nodes, found = [];
+  const first = cause ?? (states.includes(4) ? states.indexOf(4) : 0), asked_for = Number(kept.get("node")) - 1;
+  let open = asked_for >= 0 && asked_for < nodes ? Math.floor(asked_for) : first;
 
   const color = (name) => getComputedStyle(strip).getPropertyValue(name).trim();
   const paint = () => {
@@ -117,13 +114,14 @@
     if (!rowsOf[open].length) panel.append(make("p", words("This node's result was not compared: it is fused, or was not observed."), "quiet"));
     graph();
   };
-  const select = (node, keep) => {
+  const select = (node, staying) => {
     open = Math.min(nodes - 1, Math.max(0, node));
-    if (!keep && (open < from || open >= to)) {
+    if (!staying && (open < from || open >= to)) {
       const wide = to - from;
       from = Math.min(Math.max(0, open - wide / 2), nodes - wide);
       to = from + wide;
     }
+    keep("node", open === first ? "" : String(open + 1));
     paint();
     tell();
   };
@@ -162,6 +160,7 @@
   let asked = "";
   const look = () => {
     asked = search.value.trim().toLowerCase();
+    keep("search", search.value.trim());
     const texts = (node) => `${named(node)} ${operator(node)} ${rowsOf[node].map((i) => rows.name[i]).join(" ")}`.toLowerCase();
     found = asked ? Array.from({ length: nodes }, (_, node) => node).filter((node) => texts(node).includes(asked)) : [];
     document.getElementById("found").textContent = asked ? words("{0} found", grouped(found.length)) : "";
@@ -293,6 +292,25 @@
       const box = drawing.getBoundingClientRect();
       closer(event.deltaY > 0 ? 1.2 : 1 / 1.2, (event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
     }, { passive: false });
+    // By keyboard: arrows move the view, + and - zoom, Tab goes from node to node and takes the view along.
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    drawing.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      if (event.key in step) {
+        view[0] += (step[event.key][0] * view[2]) / 8;
+        view[1] += (step[event.key][1] * view[3]) / 8;
+        look_at();
+      } else if (event.key === "+" || event.key === "=") closer(0.7);
+      else if (event.key === "-") closer(1 / 0.7);
+      else return;
+      event.preventDefault();
+    });
+    drawing.addEventListener("focusin", (event) => {
+      const box = event.target.getBBox?.(), [x, y, wide, high] = view;
+      if (!box || (box.x >= x && box.x + box.width <= x + wide && box.y >= y && box.y + box.height <= y + high)) return;
+      view = [box.x + box.width / 2 - wide / 2, box.y + box.height / 2 - high / 2, wide, high];
+      look_at();
+    });
     const around = { in: () => closer(0.7), out: () => closer(1 / 0.7), more: () => (most = Math.min(200, most * 2)) && graph(), less: () => (most = Math.max(4, most >> 1)) && graph() };
     for (const button of all("[data-graph]")) button.addEventListener("click", () => around[button.dataset.graph]());
   }
@@ -302,4 +320,8 @@
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   paint();
   tell();
+  if (kept.get("search")) {
+    search.value = kept.get("search");
+    look();
+  }
 })();

@@ -4,6 +4,21 @@
 const page = JSON.parse(document.getElementById("page-data").textContent);
 const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
 const make = (tag, text, name) => Object.assign(document.createElement(tag), { textContent: text, className: name || "" });
+// What was filtered, sorted and opened stays in the address, so that a reload or a link shows it again.
+const kept = new URLSearchParams(location.search);
+const keep = (name, value) => {
+  if (value) kept.set(name, value);
+  else kept.delete(name);
+  try {
+    history.replaceState(null, "", `${kept.size ? `?${kept}` : location.pathname}${location.hash}`);
+  } catch { /* a page inside another one has no address of its own */ }
+};
+// A name that is too long loses its middle: what tells names apart stands at their ends.
+const short = (text, most) => {
+  if (text.length <= most) return text;
+  const head = (most - 1) >> 1;
+  return `${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`;
+};
 const grouped = (value) => value.toLocaleString("en");
 const rows = page.rows;
 const pointed = (column, place) => rows[column].texts[rows[column].at[place]];
@@ -21,7 +36,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
 (() => {
   const table = document.getElementById("all");
   if (!table) return;
-  const ROW = 42, AROUND = 10, PRINTED = 400;
+  const ROW = 42, AROUND = 10, PRINTED = 400, LETTER = 6.9;  // pixels of a letter of the table's names
   const box = table.parentElement, body = table.tBodies[0], form = document.getElementById("filter");
   const number = (text) => {
     if (text === "not finite" || text === "NaN") return Infinity;
@@ -41,7 +56,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     { text: (i) => pointed("shape", i) },
   ];
   let order = Array.from({ length: rows.count }, (_, i) => i);
-  let shown = order;
+  let shown = order, letters = Infinity;
 
   const line = (i) => {
     const row = make("tr", "", rows.classes[i] ?? "");
@@ -51,7 +66,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     head.scope = "row";
     head.title = rows.node[i] ? `${rows.name[i]} (${rows.node[i]})` : rows.name[i];
     const paired = rows.how[i] ? [words("paired by {0} with {1}", words(rows.how[i]), rows.other[i])] : [];
-    head.append(make("span", rows.name[i], "name"), make("span", [nodeOf(i), ...paired].join("; "), "quiet"));
+    head.append(make("span", short(rows.name[i], letters), "name"), make("span", short([nodeOf(i), ...paired].join("; "), letters), "quiet"));
     const index = make("td", "", `num s${rows.state[i]}`);
     const open = make("button", String(rows.index[i] < 0 ? "" : rows.index[i]));
     open.type = "button";
@@ -79,22 +94,26 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
   };
   const draw = (first = Math.max(0, Math.floor(box.scrollTop / ROW) - AROUND), many = Math.ceil((box.clientHeight || 800) / ROW) + 2 * AROUND) => {
     const last = Math.min(shown.length, first + many);
+    letters = many === PRINTED ? Infinity : Math.max(20, Math.floor((table.tHead.rows[0].cells[1].clientWidth - 16) / LETTER));
     body.replaceChildren(...gap(first), ...shown.slice(first, last).map(line), ...gap(shown.length - last));
     table.ariaRowCount = String(shown.length + 1);
   };
   const filter = () => {
     const wanted = form.elements.text.value.trim().toLowerCase();
     const worse = form.elements.worse.checked;
+    keep("text", form.elements.text.value.trim());
+    keep("worse", worse ? "1" : "");
     shown = order.filter((i) => (!worse || number(rows.introduced[i]) > 1e-3) && (!wanted || whole(i).includes(wanted)));
     const of = shown.length === rows.count ? "" : ` / ${grouped(rows.count)}`;
     form.querySelector("output").textContent = words("{0} tensors", `${grouped(shown.length)}${of}`);
     box.scrollTop = 0;
     draw();
   };
-  const sort = (header, column) => {
-    const { number: value, text } = cells[column];
+  const headers = table.tHead.rows[0].cells;
+  const sort = (column, descending) => {
+    const { number: value, text } = cells[column], header = headers[column];
     const was = header.getAttribute("aria-sort");
-    const down = was ? was === "ascending" : !text && column > 0;
+    const down = descending ?? (was ? was === "ascending" : !text && column > 0);
     const keys = Array.from({ length: rows.count }, (_, i) => (text ? text(i) : value(i)));
     const absent = (i) => !text && Number.isNaN(keys[i]);
     const compare = text
@@ -102,15 +121,18 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
       : (a, b) => (keys[a] === keys[b] ? 0 : keys[a] - keys[b]);
     order = Array.from({ length: rows.count }, (_, i) => i);
     order.sort((a, b) => absent(a) - absent(b) || (down ? compare(b, a) : compare(a, b)) || a - b);
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    for (const other of headers) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", down ? "descending" : "ascending");
     filter();
   };
-  Array.from(table.tHead.rows[0].cells).forEach((header, column) => {
+  Array.from(headers).forEach((header, column) => {
     const button = make("button", header.textContent);
     button.type = "button";
     header.replaceChildren(button);
-    button.addEventListener("click", () => sort(header, column));
+    button.addEventListener("click", () => {
+      sort(column);
+      keep("sort", `${column}${header.getAttribute("aria-sort") === "descending" ? "d" : "a"}`);
+    });
   });
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
@@ -137,8 +159,11 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
   addEventListener("beforeprint", () => draw(0, PRINTED));
   addEventListener("afterprint", () => draw());
   const useful = rows.introduced.some((text) => !Number.isNaN(number(text)));
-  const start = useful ? 4 : 3;
-  sort(table.tHead.rows[0].cells[start], start);
+  form.elements.text.value = kept.get("text") ?? "";
+  form.elements.worse.checked = kept.has("worse");
+  const [, column, way] = /^(\d+)([ad])$/.exec(kept.get("sort") ?? "") ?? [];
+  if (column in cells) sort(Number(column), way === "d");
+  else sort(useful ? 4 : 3);
 })();
 
 (() => {
