@@ -1,7 +1,7 @@
-"""The options of diagnose, compare and localize as the two records that they mean: what is asked, and how it is handed over.
+"""The options that commands share as the records that they mean: what is asked, how it is handed over, DATA and how it is read.
 
-A command is written as `command(request, delivery, *, its own options)`. `spread_options` makes of it the function with
-every option as a parameter of its own, from which typer draws the command line and its help.
+A command is written as `command(request, delivery, *, its own options)`, or takes `data`. `spread_options` makes of it the
+function with every option as a parameter of its own, from which typer draws the command line and its help.
 """
 
 from __future__ import annotations
@@ -63,28 +63,48 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 
 
+# The records that a command may take, by the names of the parameters that they are for, and the options that each holds.
+_DATA = tuple(one.name for one in fields(o.Data))
+_DELIVERY = tuple(one.name for one in fields(Delivery) if one.name in _OPTIONS)
+_HELD = {"data": _DATA, "delivery": _DELIVERY, "request": tuple(name for name in _OPTIONS if name not in _DELIVERY)}
+
+
 def spread_options(command: Callable[..., int]) -> Callable[..., int]:
-    """`command` itself, or, if it takes a `Request` and a `Delivery`, the same with their options as parameters."""
+    """`command` itself, or, if it takes records of `_HELD`, the same with the options of those as parameters.
+
+    What the command declares under the name of such an option stands in the place of it.
+    """
     parameters = inspect.signature(command).parameters
-    if "delivery" not in parameters:
+    records = [name for name in parameters if name in _HELD]
+    if not records:
         return command
-    own = [one for name, one in parameters.items() if name not in {"request", "delivery"}]
     hints = typing.get_type_hints(command, localns={"Request": object, "Delivery": object}, include_extras=True)
-    every = [_parameter_of(name, default, form) for name, (form, default) in _OPTIONS.items()]
-    every += [_parameter_of(one.name, one.default, hints[one.name]) for one in own]
+    own = [one for name, one in parameters.items() if name not in _HELD]
+    shared = [name for name in _OPTIONS if any(name in _HELD[one] for one in records) and name not in parameters]
+    every = [_parameter_of(one.name, one.default, hints[one.name]) for one in own]
+    before = list(parameters).index(records[0])
+    every[before:before] = [_parameter_of(name, *reversed(_OPTIONS[name])) for name in shared]
 
     def run(**values: Any) -> int:  # typer hands every option over by its name
-        from parityscope.request import Request
-
-        rest = {one.name: values.pop(one.name) for one in own}
+        rest = {one.name: values[one.name] for one in own}
         read = {name: _READ.get(name, _as_typed)(value) for name, value in values.items()}
-        delivery = Delivery(**{name: read.pop(name) for name in _delivery_fields()})
-        return command(Request(**read), delivery, **rest)
+        made = {one: _make_record(one, {name: read[name] for name in _HELD[one]}) for one in records}
+        return command(**made, **rest)
 
     run.__doc__ = command.__doc__
     run.__annotations__ = {one.name: one.annotation for one in every}
     vars(run).update(__signature__=inspect.Signature(every))
     return run
+
+
+def _make_record(name: str, values: dict[str, Any]) -> object:
+    if name == "data":
+        return o.Data(**values)
+    if name == "delivery":
+        return Delivery(**values)
+    from parityscope.request import Request
+
+    return Request(**values)
 
 
 def answer_request(request: Request, delivery: Delivery) -> int:
@@ -113,10 +133,6 @@ def answer_request(request: Request, delivery: Delivery) -> int:
 
 def _as_typed(value: Any) -> Any:
     return value
-
-
-def _delivery_fields() -> list[str]:
-    return [one.name for one in fields(Delivery) if one.name in _OPTIONS]
 
 
 def _parameter_of(name: str, default: object, form: Any) -> inspect.Parameter:

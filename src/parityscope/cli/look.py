@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,48 +26,34 @@ _GENERATED = 2  # samples where none are given or found; chosen: one alone may b
 def command(
     model: o.ModelArgument,
     *,
+    data: o.Data,
     inputs: Annotated[
         str, typer.Option(help="Real samples: .npz, a folder, ... [what fits beside the model, else generated].")
     ] = "",
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
-    seed: o.SeedOption = 0,
     format_name: o.PageFormatOption = "text",
     output: o.PageOption = None,
-    memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
     """Tells what FP16 and BF16 would do to a model and what its file says; 1 if an output would be lost."""
-    from parityscope.case import load_inputs, load_model
+    from parityscope.case import load_model
     from parityscope.case.beside import SAMPLES, samples_beside
     from parityscope.report.model_alone import FORMS
 
     FORMS.check(format_name)
     claim_report(output, "-o")
-    nbytes = o.size_of(memory)
-    unread = "--preprocess" if preprocess else "--stacked" if stacked else ""
+    unread = "--preprocess" if data.preprocess else "--stacked" if data.stacked else ""
     if unread and not inputs:
         raise ParityError(f"{unread} says how data is read, and none is given", fix="give it: --inputs DATA")
     with o.spool_folder() as scratch:
         loaded = load_model(model)
         taken = None
-        if not inputs and not shapes and (samples is None or samples > 0):
-            taken = samples_beside(loaded, scratch / "beside", nbytes, SAMPLES if samples is None else samples)
+        if not inputs and not data.shapes and (data.samples is None or data.samples > 0):
+            most = SAMPLES if data.samples is None else data.samples
+            taken = samples_beside(loaded, scratch / "beside", data.memory, most)
         if taken is None:
-            taken = load_inputs(
-                loaded,
-                inputs or None,
-                spool=scratch / "data",
-                samples=_GENERATED if samples is None and not inputs else samples,
-                stacked=stacked,
-                preprocess=preprocess,
-                shapes=o.shapes_of(shapes) or None,
-                seed=seed,
-                memory=nbytes,
-            )
-        document = _look_document(loaded, taken, inputs, nbytes, quiet=quiet)
+            generated = data.samples is None and not inputs
+            taken = (replace(data, samples=_GENERATED) if generated else data).load(loaded, scratch / "data")
+        document = _look_document(loaded, taken, inputs, data.memory, quiet=quiet)
     hand_over(FORMS, document, format_name, output)
     return exit_of_forecast(document)
 

@@ -34,7 +34,7 @@ _VERDICTS = {
 def command(
     model: o.ModelArgument,
     *,
-    inputs: o.InputsOption = "",
+    data: o.Data,
     formats: Annotated[
         str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2, int8, fp8.")
     ] = "f16,bf16,tf32",
@@ -45,14 +45,8 @@ def command(
     network: NetworkOption = "",
     outputs_only: Annotated[bool, typer.Option("--outputs-only", help="Leave the layers out.")] = False,
     draws: Annotated[int, typer.Option(min=1, help="Draws of the rounding of outputs of few numbers.")] = 9,
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
-    seed: o.SeedOption = 0,
     format_name: o.PageFormatOption = "text",
     output: o.PageOption = None,
-    memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
     """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
@@ -68,15 +62,12 @@ def command(
         dynamic_range=dynamic_ranges(dynamic_range) if dynamic_range else {},
         layers=not outputs_only,
         introduced=not outputs_only,
-        memory=o.size_of(memory),
+        memory=data.memory,
         draws=draws,
     )
-    data = {"preprocess": preprocess, "stacked": stacked, "samples": samples, "seed": seed, "memory": settings.memory}
 
     def work(scratch: Path) -> int:
-        document = _predict_document(
-            model, inputs, scratch, names, settings, shapes=shapes, data=data, network=network, quiet=quiet
-        )
+        document = _predict_document(model, data, scratch, names, settings, network=network, quiet=quiet)
         hand_over(FORMS, document, format_name, output)
         status = exit_of_forecast(document)
         if not quiet:
@@ -90,23 +81,21 @@ def command(
 
 def _predict_document(
     path: Path,
-    inputs: str,
+    data: o.Data,
     scratch: Path,
     names: list[str],
     settings: ForecastSettings,
     *,
-    shapes: list[str] | None,
-    data: dict[str, Any],
     network: str,
     quiet: bool,
 ) -> dict[str, Any]:
-    from parityscope.case import load_inputs, load_model
+    from parityscope.case import load_model
     from parityscope.expectation.forecasting import forecast
     from parityscope.report.forecast import forecast_document
     from parityscope.version import __version__
 
     model = load_model(path)
-    loaded = load_inputs(model, inputs or None, spool=scratch, shapes=o.shapes_of(shapes) or None, **data)
+    loaded = data.load(model, scratch)
     found = forecast(model, loaded, names, settings, progress=progress_for(quiet=quiet))
     held = forecast_document(found, model, loaded, version=__version__, command=command_line())
     return held | _network_of(path, network, loaded, held, scratch / _LOG) if network else held

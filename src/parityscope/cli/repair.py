@@ -45,7 +45,7 @@ _EXITS = {
 def command(
     model: o.ModelArgument,
     *,
-    inputs: o.InputsOption = "",
+    data: o.Data,
     candidate: Annotated[str, typer.Option(help="backend:precision that it is for, e.g. openvino:f16.")] = "",
     low: Annotated[
         str, typer.Option(help="Low formats: f16, bf16, f8e4m3, f8e4m3,f16, ... [the candidate's, else f16].")
@@ -79,20 +79,14 @@ def command(
     plan: Annotated[Path | None, typer.Option(help="Apply this plan (.toml) without a search.")] = None,
     write_plan: Annotated[Path | None, typer.Option(help="Write the plan (.toml) [beside -o].")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a .html, .json or .txt report as well.")] = None,
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
-    seed: o.SeedOption = 0,
     threads: Annotated[
         int, typer.Option(help="Threads inside an operator [the runtime's choice].", show_default=False)
     ] = 0,
     format_name: o.PageFormatOption = "text",
-    memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
     """Finds which nodes to keep in FP32, writes the model and proves it; 1: infeasible, 3: ended early, or a sample misses."""
-    from parityscope.case import load_inputs, load_model
+    from parityscope.case import load_model
     from parityscope.repairs.search import RepairTask
     from parityscope.repairs.search.writing import check_output
     from parityscope.report.repair import FORMS, has_succeeded
@@ -120,17 +114,7 @@ def command(
         read = load_model(model)
         task = RepairTask(
             model=read,
-            inputs=load_inputs(
-                read,
-                inputs or None,
-                spool=scratch,
-                shapes=o.shapes_of(shapes) or None,
-                preprocess=preprocess,
-                stacked=stacked,
-                samples=samples,
-                seed=seed,
-                memory=o.size_of(memory),
-            ),
+            inputs=data.load(read, scratch),
             low=chosen,
             typed=typed,
             budgets=budgets,
@@ -144,12 +128,12 @@ def command(
             sensing=sensing,
             seconds=o.seconds_of(time),
             pick=pick,
-            seed=seed,
+            seed=data.seed,
             range_repairs=not no_range_repairs,
             consents=consents_of(consent),
             profile=profile,
             journal=None if output is None else output.with_suffix(".search.jsonl"),
-            memory=o.size_of(memory),
+            memory=data.memory,
             threads=threads,
         )
         held = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,7 @@ def command(
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the recording.")],
     target: Annotated[str, typer.Option(help="What runs: backend[:precision][?key=value&...].")] = "ort",
-    inputs: o.InputsOption = "",
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
-    seed: o.SeedOption = 0,
-    memory: o.MemoryOption = "512MiB",
+    data: o.Data,
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Every tensor, not only outputs.")] = False,
     written: Annotated[
         str, typer.Option("--format", help="npz, polygraphy (JSON) or trtexec (raw blobs and command lines).")
@@ -52,25 +47,14 @@ def command(
             where=str(output),
             fix=f"choose another -o, or remove it: rm -r {output}",
         )
-    budget = o.size_of(memory)
-    allow_memory(budget)
-    request = Request(
-        model=model,
-        candidate=target,
-        inputs=inputs,
-        preprocess=preprocess,
-        stacked=stacked,
-        shapes=o.shapes_of(shapes),
-        samples=samples,
-        seed=seed,
-        memory=budget,
-    )
+    allow_memory(data.memory)
+    request = Request(model=model, candidate=target, **asdict(data))
     with open_request(request) as asked, o.spool_folder() as scratch, prepare_folder(output) as folder:
         case, chosen = asked.case, asked.candidate
         tensors = tuple(observable_tensors(model_of(case.model, chosen))) if all_tensors else ()
         for sample in case.inputs:
             wanted = recording.RecordingRequest(
-                samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=budget
+                samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=data.memory
             )
             trace = record_trace(case.model, case.inputs, chosen, wanted, progress_for(quiet=quiet))
             if not trace.names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,7 @@ def command(
     *,
     before: Annotated[str, typer.Option(help="The deployment as it was: backend[:precision][?key=value&...].")],
     after: Annotated[str, typer.Option(help="The repaired one, e.g. 'openvino:f16?model=FIXED.onnx'.")],
-    inputs: o.InputsOption = "",
+    data: o.Data,
     metric: Annotated[list[str] | None, typer.Option(help=_METRIC_HELP)] = None,
     labels: Annotated[
         Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz [what DATA brings].")
@@ -47,16 +48,11 @@ def command(
     match: o.MatchOption = "",
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2 budgets, a root mean square.")] = None,
     reference: o.ReferenceOption = "ort",
-    preprocess: o.PreprocessOption = "",
-    stacked: o.StackedOption = False,
-    shapes: o.ShapesOption = None,
-    samples: o.SamplesOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap, and of generated inputs.")] = 0,
     time: Annotated[str, typer.Option(help="Time for measuring latency, e.g. 20s.")] = "20s",
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
     study: o.StudyOption = None,
     format_name: o.PageFormatOption = "text",
-    memory: o.MemoryOption = "512MiB",
     allow_skipped: o.AllowSkippedOption = "0",
     quiet: o.QuietOption = False,
 ) -> int:
@@ -70,16 +66,10 @@ def command(
         model=model,
         candidate=after,
         reference=reference,
-        inputs=inputs,
-        preprocess=preprocess,
-        stacked=stacked,
-        shapes=o.shapes_of(shapes),
-        samples=samples,
-        seed=seed,
+        **asdict(data),
         budgets=o.budgets_of(budget),
         policy=policy,
         match=o.names_of(match),
-        memory=o.size_of(memory),
         allow_skipped=o.share_of(allow_skipped),
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
