@@ -17,7 +17,6 @@ __all__ = [
     "ROLES",
     "SCHEMA",
     "Budget",
-    "Comparison",
     "Diagnosis",
     "Evidence",
     "ExecutedGraph",
@@ -191,14 +190,6 @@ class Pair:
         """The value of one metric; NaN when it does not apply to this tensor."""
         found = self.measurements.get(metric)
         return float("nan") if found is None else found.value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Every tensor that both sides have, and every one that only one of them has."""
-
-    pairs: tuple[Pair, ...]
-    skipped: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

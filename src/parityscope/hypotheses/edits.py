@@ -14,14 +14,10 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["Arrays", "Behind", "EverywhereError", "StretchEdit", "form_of"]
+__all__ = ["Arrays", "Behind", "StretchEdit", "form_of"]
 
 Arrays = Sequence["np.ndarray | None"]
 Behind = tuple[tuple[str, tuple["float | np.ndarray", ...]], ...]  # operators with their constants, numbers or arrays
-
-
-class EverywhereError(Exception):
-    """An edit that has no meaning for these arrays."""
 
 
 def form_of(words: str) -> str:
