@@ -238,6 +238,11 @@ class Examination:
         return self.run
 
     @property
+    def beyond(self) -> tuple[Pair, ...]:
+        """The outputs that have something to answer for: what their budget or grade lets pass is not among them."""
+        return tuple(pair for pair in self.outputs if pair.verdict == "beyond")
+
+    @property
     def model(self) -> Model:
         """The reference's model."""
         return self.case.model

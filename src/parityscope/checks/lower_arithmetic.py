@@ -117,7 +117,7 @@ def _covers_error(name: str, pair: Pair) -> bool:
 
 def _claims_refuted(known: Examination) -> Iterator[Claim]:
     """Each arithmetic that is suspected first and is too small for the worst output, and by how much."""
-    wrong = [pair for pair in known.outputs if pair.verdict == "beyond" and np.isfinite(pair.value("rel_l2"))]
+    wrong = [pair for pair in known.beyond if np.isfinite(pair.value("rel_l2"))]
     if not wrong or known.verdict != "beyond":
         return
     worst = max(wrong, key=lambda pair: pair.value("rel_l2"))
@@ -152,7 +152,7 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     ratio = min(measured, expected) / max(measured, expected) if measured and expected else 0.0
     alone = not _is_error_elsewhere(known) and (_formats_seen_inside(known) or {named}) >= {named}
     alone = alone and (known.localization is not None or ratio >= _SAME_SIZE)
-    alone = alone and all(_covers_error(named, pair) for pair in known.outputs if pair.verdict == "beyond")
+    alone = alone and all(_covers_error(named, pair) for pair in known.beyond)
     return replace(
         seen,
         role="cause" if alone else "contributing",

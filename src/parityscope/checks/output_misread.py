@@ -158,9 +158,8 @@ def _read_top_halves(reference: np.ndarray, candidate: np.ndarray, narrow: np.dt
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    for pair in known.outputs:
-        if pair.verdict == "beyond":
-            yield _make_claim(known, bench, pair.site.tensor)
+    for pair in known.beyond:
+        yield _make_claim(known, bench, pair.site.tensor)
 
 
 def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:

@@ -53,8 +53,8 @@ _SURE = 0.8  # chosen: the last layer may compute so itself
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    for pair in known.outputs:
-        if pair.verdict == "beyond" and _begins_at_the_end(known, pair.site.tensor):
+    for pair in known.beyond:
+        if _begins_at_the_end(known, pair.site.tensor):
             yield _make_claim(known, bench, pair.site.tensor)
 
 

@@ -76,7 +76,7 @@ def _outputs_behind_sorts(known: Examination) -> list[tuple[str, ...]]:
         axis = row_axis([pair.shape])
         if pair.site.tensor in sorted_ and axis is not None and pair.shape[axis] > 1:
             groups.setdefault(pair.shape[: axis + 1], []).append(pair.site.tensor)
-    beyond = {pair.site.tensor for pair in known.outputs if pair.verdict == "beyond"}
+    beyond = {pair.site.tensor for pair in known.beyond}
     return [tuple(names) for names in groups.values() if beyond & set(names)]
 
 

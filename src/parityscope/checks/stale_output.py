@@ -56,10 +56,8 @@ _MENDS = {
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    for pair in known.outputs:
-        # Outputs that their budget or grade lets pass have nothing to answer for.
-        if pair.verdict == "beyond":
-            yield _make_claim(known, bench, pair.site.tensor)
+    for pair in known.beyond:
+        yield _make_claim(known, bench, pair.site.tensor)
 
 
 def _make_claim(known: Examination, bench: Bench, output: str) -> Claim:

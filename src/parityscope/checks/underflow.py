@@ -52,9 +52,7 @@ _ASKED = 16  # chosen: an experiment is a run of the model; those that vanish ar
 def _propose_claims(known: Examination, lab: Lab) -> Iterator[Claim]:
     if known.verdict != "beyond":
         return
-    outputs = [
-        pair.site.tensor for pair in known.outputs if pair.verdict == "beyond" and pair.site.tensor in known.tensors
-    ]
+    outputs = [pair.site.tensor for pair in known.beyond if pair.site.tensor in known.tensors]
     if not outputs:
         return
     for tensor, constant in itertools.islice(_small_constants(known), _ASKED):

@@ -66,7 +66,7 @@ def _propose_claims(known: Examination) -> Iterator[Claim]:
     bench = known.bench
     if bench is None:
         return
-    beyond = [pair for pair in known.outputs if pair.verdict == "beyond"]
+    beyond = list(known.beyond)
     if not beyond:
         return
     if bench.given is not None:
