@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import Parts
+    from parityscope.comparison.sequential import Decision
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.errors import ParityError
     from parityscope.expectation.records import Expectation
@@ -75,6 +76,23 @@ class OutputRun:
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)
     decisions: Mapping[str, Decided | None] = field(default_factory=_empty_mapping)
     unanswered: frozenset[int] = frozenset()
+    sampling: Sampling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Samples that were drawn until it was sure: `taken` are their places of `count` there were; `bad` by output missed a budget.
+
+    `decided` says whether the rate of samples that miss one is below 1 - `coverage`, above, or open, at `confidence`.
+    """
+
+    confidence: float
+    coverage: float
+    taken: tuple[int, ...]
+    count: int
+    bad: Mapping[str, int]
+    missed: int
+    decided: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

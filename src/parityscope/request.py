@@ -34,8 +34,9 @@ class Request:
     DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output) for
     `steps` calls. `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
     left for, experiments behind a cause that explains everything. Up to the share `allow_skipped`
-    of the samples may be damaged or hold NaN without that the verdict is incomplete. `workers` share the samples: a number of
-    processes, or a Ray cluster. Empty and None say nothing.
+    of the samples may be damaged or hold NaN without that the verdict is incomplete. Samples are drawn until it is sure at
+    the confidence `until_sure` (0: all are taken) that samples like these keep their budgets or do not. `workers` share the
+    samples: a number of processes, or a Ray cluster. Empty and None say nothing.
     """
 
     model: str | Path
@@ -64,6 +65,7 @@ class Request:
     thorough: bool = False
     workers: str = ""
     allow_skipped: float = 0.0
+    until_sure: float = 0.0
 
     @property
     def looks_everywhere(self) -> bool:

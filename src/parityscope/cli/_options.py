@@ -51,6 +51,10 @@ WorkersOption = Annotated[
     str, typer.Option(help="Who shares the samples: 8 processes, ray://HOST:10001, or auto (docs/many-machines.md).")
 ]
 AllowSkippedOption = Annotated[str, typer.Option(help="Share of samples that may be damaged or hold NaN, e.g. 1%.")]
+UntilSureOption = Annotated[
+    str,
+    typer.Option(help="Draw samples until it is sure, e.g. 95%, whether they keep their budgets.", show_default=False),
+]
 AllOption = Annotated[bool, typer.Option("--all", help="Print everything that was found, not the answer alone.")]
 LadderOption = Annotated[bool, typer.Option("--ladder", help="Show which tensors exceed which tolerance.")]
 PeerOption = Annotated[
@@ -116,11 +120,23 @@ def size_of(text: str) -> int:
 
 def share_of(text: str) -> float:
     """A share from 0 to 1: "1%", "0.01"."""
-    percent = text.strip().endswith("%")
-    value = plain_number(text.strip().removesuffix("%")) / (100 if percent else 1)
+    value = _share_or_nan(text)
     if not 0 <= value <= 1:
         raise ParityError(f"--allow-skipped {text!r} is no share", fix="write --allow-skipped 1%")
     return value
+
+
+def confidence_of(text: str) -> float:
+    """How sure is sure: "95%", "0.95"; 0 when empty."""
+    value = _share_or_nan(text) if text else 0.5
+    if not 0.5 <= value < 1:
+        raise ParityError(f"--until-sure {text!r} is no confidence", fix="write --until-sure 95%")
+    return value if text else 0.0
+
+
+def _share_or_nan(text: str) -> float:
+    percent = text.strip().endswith("%")
+    return plain_number(text.strip().removesuffix("%")) / (100 if percent else 1)
 
 
 def seconds_of(text: str) -> float:

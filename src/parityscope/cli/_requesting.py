@@ -47,6 +47,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "candidate_inputs": (o.OwnOption, None),
     "memory": (o.MemoryOption, "512MiB"),
     "allow_skipped": (o.AllowSkippedOption, "0"),
+    "until_sure": (o.UntilSureOption, ""),
     "keep_tensors": (o.KeepOption, False),
     "redact": (o.RedactOption, False),
     "quiet": (o.QuietOption, False),
@@ -60,6 +61,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "match": o.names_of,
     "memory": o.size_of,
     "allow_skipped": o.share_of,
+    "until_sure": o.confidence_of,
 }
 
 

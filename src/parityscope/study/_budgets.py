@@ -11,8 +11,9 @@ import numpy as np
 
 from parityscope.case.limits import keeps_limit, mistaken_limit
 from parityscope.case.policy import budgets_for
-from parityscope.comparison import measure_pair
+from parityscope.comparison import measure_all, measure_pair
 from parityscope.comparison.metric import all_metrics
+from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
 from parityscope.records import Budget
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.records import Pair, Policy, Verdict
 
-__all__ = ["judge_by_budgets", "known_metrics", "said_of_budgets", "stated_budget"]
+__all__ = ["judge_by_budgets", "known_metrics", "misses_budget", "said_of_budgets", "stated_budget"]
 
 
 @functools.cache
@@ -71,6 +72,19 @@ def judge_by_budgets(pair: Pair, policy: Policy) -> Verdict | None:
     if any(one.output and one.metric not in pair.measurements for one in budgets):
         return "incomplete"
     return "within" if verdicts else None
+
+
+def misses_budget(name: str, statistics: Statistics, pair: tuple[np.ndarray, np.ndarray], policy: Policy) -> bool:
+    """Whether one sample of an output, `pair` (reference, candidate), by itself misses a budget that applies to it."""
+    found = measure_all(statistics)
+    for budget in budgets_for(policy, name):
+        held = found.get(budget.metric)
+        if budget.tolerance is not None:
+            if count_outside(*pair, budget.tolerance).count:
+                return True
+        elif held is not None and not keeps_limit(held.value, budget, known_metrics().get(budget.metric, "lower")):
+            return True
+    return False
 
 
 def said_of_budgets(pair: Pair, policy: Policy) -> str:

@@ -19,6 +19,7 @@ from parityscope.study._grading import (
 )
 from parityscope.study._lockstep import compare_tensors
 from parityscope.study._outputs import run_outputs
+from parityscope.study._sampling import judge_sampling, skips_of_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,9 @@ def compare_outputs(known: Examination) -> Examination:
     Samples on which the candidate fails are left out of all that follows; what the others told stays.
     """
     run = run_outputs(known, inspect=known.request.goes_to("layers"), partly=True)
-    if run.unanswered:
-        left = tuple(index for index in known.case.inputs.indices if index not in run.unanswered)
+    if run.unanswered or run.sampling is not None:
+        taken = known.case.inputs.indices if run.sampling is None else sorted(run.sampling.taken)
+        left = tuple(index for index in taken if index not in run.unanswered)
         known = replace(known, case=replace(known.case, inputs=replace(known.case.inputs, indices=left)))
     executed = run.executed.executed if run.executed else ""
     computes = executed or known.candidate.precision or known.case.policy.declared
@@ -80,8 +82,8 @@ def predict_errors(known: Examination) -> Examination:
 
 def grade_outputs(known: Examination) -> Examination:
     """With every output judged, and the verdict."""
-    known = replace(known, outputs=judge_outputs(known))
-    unjudged = (*known.unjudged, *_outputs_without_reference(known.outputs))
+    known = replace(known, outputs=judge_sampling(known, judge_outputs(known)))
+    unjudged = (*known.unjudged, *_outputs_without_reference(known.outputs), *skips_of_sampling(known))
     return replace(known, verdict=verdict_of(known), unjudged=unjudged)
 
 

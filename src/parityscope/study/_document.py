@@ -20,6 +20,7 @@ from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance_of, output_row, tensor_rows
 from parityscope.study._folder import to_strict_data
 from parityscope.study._plots import graph_views, graph_wiring, plots_of
+from parityscope.study._sampling import findings_of_sampling
 from parityscope.study._verdicts import reason_for
 from parityscope.version import __version__
 
@@ -134,7 +135,8 @@ def _all_findings(known: Examination) -> tuple[Finding, ...]:
     """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
     found = known.diagnosis.findings
     told = {finding.code for finding in found}
-    return (*found, *(one for one in findings_about(known.case.inputs) if one.code not in told))
+    about = (*findings_about(known.case.inputs), *findings_of_sampling(known))
+    return (*found, *(one for one in about if one.code not in told))
 
 
 def _plain_calls(growth: Growth | None) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
 from parityscope.study._candidate_inputs import own_inputs
+from parityscope.study._sampling import draw_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,6 +89,8 @@ def open_request(request: Request) -> Iterator[Examination]:
             memory=request.memory,
             allow_skipped=request.allow_skipped,
         )
+        if request.until_sure:
+            inputs = draw_order(inputs, policy, request.seed)
         if request.images:
             inputs = with_originals(inputs, Path(request.images))
         seen = own_inputs(request.candidate_inputs, candidate, inputs)

@@ -19,6 +19,7 @@ from parityscope.study._answering import skips_of_failures
 from parityscope.study._output_parts import one_rounding_explains
 from parityscope.study._run_variation import PAIRS, part_that_changes
 from parityscope.study._sample_tasks import FIRST_SAMPLES, OTHER_SHAPE, Asking
+from parityscope.study._sampling import sampling_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +45,7 @@ def asking_of(examination: Examination, *, partly: bool) -> Asking:
         policy=examination.case.policy,
         partly=partly,
         kept=frozenset(examination.case.inputs.indices[:FIRST_SAMPLES]),
+        judged=examination.request.until_sure > 0,
     )
 
 
@@ -72,7 +74,9 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     told = found.told
     if told is None:
         raise ValueError("the sessions of both sides were not asked")
-    unanswered = frozenset(examination.case.inputs.indices) - frozenset(found.compared)
+    sampling = sampling_of(examination, found)
+    asked = examination.case.inputs.indices if sampling is None else sampling.taken
+    unanswered = frozenset(asked) - frozenset(found.compared)
     skipped = [*told.absent]
     skipped += skips_of_failures(found.failed, len(unanswered - {one.index for one in found.failed}))
     skipped += [
@@ -95,6 +99,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
         parts=found.parts,
         decisions=found.decisions,
         unanswered=unanswered,
+        sampling=sampling,
     )
 
 

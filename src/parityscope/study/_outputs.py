@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.study._output_run import COMPARING, answer_closing, asking_of, finish_run, open_sides
 from parityscope.study._sample_tasks import FIRST_SAMPLES, WORST_SAMPLES, Found, compare_samples, load_loops, tell_sides
+from parityscope.study._sampling import is_sure
 from parityscope.workers import group_samples
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
                     tell=partial(_tell_position, examination, done),
                 )
             )
-            if found.over:
+            if found.over or is_sure(examination, found):
                 break
         examination.progress(COMPARING, len(case.inputs), len(case.inputs))
         found.told = tell_sides(ours, theirs)

@@ -28,7 +28,7 @@ __all__ = ["RequestAgain", "ask_again", "question_of"]
 
 # What a study does not keep of a request: the policy that came of it stands elsewhere, and an experiment needs no peer.
 _LEFT_OUT = frozenset(
-    {"budgets", "policy", "declared", "match", "memory", "seconds", "peer", "workers", "allow_skipped"}
+    {"budgets", "policy", "declared", "match", "memory", "seconds", "peer", "workers", "allow_skipped", "until_sure"}
 )
 _PATHS = ("inputs", "preprocess", "images", "candidate_inputs", "real")
 _ASKED = tuple(field.name for field in fields(Request) if field.name not in _LEFT_OUT)

@@ -7,9 +7,11 @@ the other and many that share them come to the same numbers, bit for bit.
 
 from __future__ import annotations
 
+import heapq
 import importlib
 import time
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from parityscope.case.policy import budgets_for
@@ -20,6 +22,7 @@ from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.study._answering import IN_A_ROW, Answering, answer_sample
+from parityscope.study._budgets import misses_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,7 +63,8 @@ _KEPT = (
 class Asking:
     """How outputs are compared: `outputs` by the reference's names, `names` from these to the candidate's.
 
-    With `partly` the candidate may fail on some samples. Of the samples `kept` the reference's outputs are kept.
+    With `partly` the candidate may fail on some samples. Of the samples `kept` the reference's outputs are kept. `judged`: each
+    sample by itself is held against the budgets.
     """
 
     outputs: tuple[str, ...]
@@ -68,6 +72,7 @@ class Asking:
     policy: Policy
     partly: bool
     kept: frozenset[int]
+    judged: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +89,8 @@ class SidesTold:
 class Found:
     """What was found on samples, in their order; grows by a sample, or by what another task found on the samples behind.
 
-    Mappings are by output, as in `OutputRun`; `problems` say why an output could not be compared first. `compared` are the
+    Mappings are by output, as in `OutputRun`; `problems` say why an output could not be compared first, `misses` are
+    the samples that miss a budget, where each is judged. `compared` are the
     samples that both sides answered, `failed` those that the candidate did not; `leading` of these came before it answered
     any, and `in_a_row` are the last ones. `over`: it is not asked any more. `spread` is how far two runs of it are apart, None
     where no sample was run twice. `seconds` are the reference's and the candidate's; `told` is what the sessions say.
@@ -95,6 +101,7 @@ class Found:
     parts: dict[str, dict[int, Parts]] = field(default_factory=dict)
     outside: dict[str, OutsideTolerance] = field(default_factory=dict)
     decisions: dict[str, Decided | None] = field(default_factory=dict)
+    misses: dict[str, list[int]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     kept: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
     compared: list[int] = field(default_factory=list)
@@ -131,12 +138,13 @@ class Found:
             self.outside[name] = merge_outside(self.outside[name], counted) if name in self.outside else counted
         for name, decided in other.decisions.items():
             self.add_decisions(name, decided)
+        for name, missed in other.misses.items():
+            self.misses.setdefault(name, []).extend(missed)
         for name, errors in other.errors.items():
             held = self.errors.setdefault(name, [])
-            for index, error in errors:
-                held.append((index, error))
-                if index in other.parts.get(name, {}):
-                    self.keep_parts(name, index, other.parts[name][index])
+            held += errors
+            if name in other.parts:
+                self.keep_parts(name, other.parts[name])
 
     def add_decisions(self, name: str, decided: Decided | None) -> None:
         """Of a kind that was not sure once nothing is kept."""
@@ -145,10 +153,10 @@ class Found:
         elif (held := self.decisions[name]) is not None:
             self.decisions[name] = merge_decisions(held, decided)
 
-    def keep_parts(self, name: str, index: int, parts: Parts) -> None:
-        """Keeps the parts of a sample as long as it is among the first or the worst."""
+    def keep_parts(self, name: str, parts: Mapping[int, Parts]) -> None:
+        """Keeps the parts of samples as long as they are among the first or the worst."""
         held = self.parts.setdefault(name, {})
-        held[index] = parts
+        held |= parts
         for other in held.keys() - _looked_at(self.errors[name]):
             del held[other]
 
@@ -236,10 +244,12 @@ def _add_sample(
         found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
         found.errors.setdefault(name, []).append((sample.index, error_distance(statistics)))
         _count_outside(name, asking.policy, pair, found.outside)
+        if asking.judged and misses_budget(name, statistics, pair, asking.policy):
+            found.misses.setdefault(name, []).append(sample.index)
         if found.decisions.get(name, True) is not None:
             found.add_decisions(name, measure_decisions(*pair, name))
         if sample.index in _looked_at(found.errors[name]) and (parts := measure_parts(*pair)) is not None:
-            found.keep_parts(name, sample.index, parts)
+            found.keep_parts(name, {sample.index: parts})
 
 
 def _compare_output(
@@ -278,5 +288,5 @@ def _count_outside(
 
 def _looked_at(errors: Sequence[tuple[int, float]]) -> set[int]:
     """The samples of an output that it is looked at by part: the first, and the worst so far."""
-    worst = sorted(errors, key=lambda one: -one[1])[:WORST_SAMPLES]
+    worst = heapq.nlargest(WORST_SAMPLES, errors, key=itemgetter(1))
     return {index for index, _ in (*errors[:FIRST_SAMPLES], *worst)}

@@ -24,6 +24,7 @@ from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 from parityscope.study._answering import Failure
 from parityscope.study._output_run import COMPARING, Closed, answer_closing, asking_of, finish_run, open_sides
 from parityscope.study._sample_tasks import Asking, Found, SidesTold, compare_samples, load_loops, tell_sides
+from parityscope.study._sampling import is_sure
 from parityscope.study._scratch_folder import run_facts
 from parityscope.workers import Job, Shipped, group_samples
 from parityscope.workers.choosing import choose_run
@@ -74,7 +75,7 @@ def run_in_workers(examination: Examination, *, inspect: bool = False, partly: b
     with contextlib.closing(finish_tasks(choose_run(workers, job), job.count, folder, tell)) as tasks:
         for content in tasks:
             found.add(unpack_record(content, _RECORDS))
-            if found.over:
+            if found.over or is_sure(examination, found):
                 break
     return finish_run(examination, found, ask, inspect=inspect)
 

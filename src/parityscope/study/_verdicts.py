@@ -99,7 +99,7 @@ def _reason_of(pair: Pair, policy: Policy) -> str:
     if pair.statistics and pair.nonfinite_agreeing == pair.statistics["count"]:
         what = "all its values are NaN or infinite on both sides" if pair.nonfinite_agreeing else "it has no elements"
         return f"nothing could be compared: {what}"
-    said = said_of_budgets(pair, policy) or pair.apart
+    said = pair.apart or said_of_budgets(pair, policy)
     if said:
         return said
     if pair.nonfinite_candidate or pair.nonfinite_reference:

@@ -1,0 +1,122 @@
+"""Stopping when it is sure is wrong as seldom as was asked, however often is looked."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from command_line import exit_status
+from parityscope.comparison.sequential import decide_rate, evidence_of_rate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from parityscope.comparison.sequential import Decision
+
+
+def first_decision(stream: np.ndarray, rate: float, confidence: float, every: int) -> tuple[Decision, int]:
+    """What is said of a stream of bad samples (bool), looked at after each `every`, and after how many samples."""
+    bad = np.cumsum(stream)
+    for count in range(every, len(stream) + 1, every):
+        found = decide_rate(int(bad[count - 1]), count, rate, confidence)
+        if found != "open":
+            return found, count
+    return "open", len(stream)
+
+
+@settings(max_examples=15)
+@given(
+    rate=st.sampled_from([0.01, 0.05, 0.2]),
+    confidence=st.sampled_from([0.8, 0.9, 0.95]),
+    true=st.floats(0.2, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_error_rate_holds_on_simulated_streams(rate: float, confidence: float, true: float, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    actual = rate * true
+    wrong = "below" if actual >= rate else "above"
+    streams = generator.random((60, 400)) < actual
+    errors = sum(first_decision(one, rate, confidence, 8)[0] == wrong for one in streams)
+    # More errors than the rate allows in 60 streams: so many that it happens once in ten million times by chance.
+    allowed = 1 - confidence
+    beyond = math.ceil(60 * allowed + 5.2 * math.sqrt(60 * allowed * (1 - allowed)) + 2)
+    assert errors <= beyond
+
+
+def test_at_the_very_border_both_answers_together_are_rare() -> None:
+    generator = np.random.default_rng(1)
+    streams = generator.random((400, 600)) < 0.1
+    found = [first_decision(one, 0.1, 0.9, 1)[0] for one in streams[:150]]
+    # At the border either answer is an error; each has its 10 %.
+    assert found.count("below") <= 150 * 0.1 + 4 * math.sqrt(150 * 0.09)
+    assert found.count("above") <= 150 * 0.1 + 4 * math.sqrt(150 * 0.09)
+
+
+@pytest.mark.parametrize(("bad", "count", "rate"), [(0, 40, 0.05), (3, 40, 0.05), (7, 90, 0.2), (60, 60, 0.5)])
+def test_the_evidence_is_the_integral(bad: int, count: int, rate: float) -> None:
+    from mpmath import log, mp, mpf, quad
+
+    mp.dps = 30
+    likelihood = mpf(rate) ** bad * (1 - mpf(rate)) ** (count - bad)
+    sides = ((0, mpf(rate), mpf(rate)), (mpf(rate), 1, 1 - mpf(rate)))
+    for found, (low, high, width) in zip(evidence_of_rate(bad, count, rate), sides, strict=True):
+        exact = quad(lambda q: q**bad * (1 - q) ** (count - bad), [low, high]) / width / likelihood
+        assert found == pytest.approx(float(log(exact)), abs=1e-9)
+
+
+def test_nothing_is_sure_before_anything_was_seen() -> None:
+    assert evidence_of_rate(0, 0, 0.05) == pytest.approx((0, 0))
+    assert decide_rate(0, 87, 0.05, 0.95) == "open"
+    assert decide_rate(0, 88, 0.05, 0.95) == "below"  # 59 where was looked once (Wilks)
+    assert decide_rate(10**6, 10**6, 0.05, 0.95) == "above"
+
+
+def network(folder: Path, bad: float, count: int = 600) -> list[str]:
+    """Samples of which the share `bad` overflows in FP16, one behind the other; the words of a command that compares them."""
+    text = "(float[1, 4] x) => (float[1, 4] y) { y = Exp(x) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}'), folder / "m.onnx")
+    x = np.random.default_rng(0).random((count, 4), dtype=np.float32)
+    x[: round(bad * count)] = 12  # exp(12) is more than FP16 holds
+    np.savez(folder / "x.npz", x=x)
+    words = [
+        "compare",
+        str(folder / "m.onnx"),
+        "--candidate",
+        "sim:f16",
+        "--inputs",
+        str(folder / "x.npz"),
+        "--stacked",
+    ]
+    return [*words, "--budget", "rel_l2=1e-2", "--quiet", "--study", str(folder / "study"), "--until-sure", "95%"]
+
+
+@pytest.mark.parametrize(("bad", "expected", "said"), [(0.0, 0, "keep their budgets"), (0.3, 1, "miss a budget")])
+def test_samples_are_taken_until_it_is_sure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: float, expected: int, said: str
+) -> None:
+    assert exit_status(*network(tmp_path, bad), "--all") == expected
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
+    assert said in finding["claim"]
+    assert document["inputs"]["samples"] == finding["details"]["samples"] < 200
+    assert len(document["outputs"][0]["per_sample"]) == document["inputs"]["samples"]
+    assert "sure" in capsys.readouterr().out.lower()
+
+
+def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:
+    assert exit_status(*network(tmp_path, 0.0, count=40)) == 3
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert any("not sure" in skip["reason"] and skip["asked"] for skip in document["skipped"])
+
+
+def test_without_a_budget_nothing_can_be_sure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word for word in network(tmp_path, 0.0) if word not in {"--budget", "rel_l2=1e-2"}]
+    assert exit_status(*words) == 2
+    assert "--budget" in capsys.readouterr().err
