@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 import re
 import tarfile
 import tracemalloc
@@ -588,3 +589,11 @@ def test_a_metric_that_fails_is_one_error_with_a_fix(tmp_path: Path, capsys: pyt
     assert "the labels" in said or "the metric failed" in said
     assert "fix:" in said
     assert "Traceback" not in said
+
+
+def test_samples_can_be_sent_to_another_process(model: Model, tmp_path: Path, data: Path) -> None:
+    for kind, told in ((shards_of_rows, []), (parquet, ["class", "name"])):
+        (data / kind.__name__).mkdir()
+        found = pickle.loads(pickle.dumps(load(model, tmp_path, **kind(data / kind.__name__)).sample(1)))  # noqa: S301
+        np.testing.assert_array_equal(found.arrays["x"], SAMPLES[1]["x"])
+        assert sorted(found.truths) == told

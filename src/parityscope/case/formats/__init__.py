@@ -14,7 +14,6 @@ import tokenize
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +37,7 @@ __all__ = [
     "view_as_declared",
 ]
 
-NO_ARRAYS: Mapping[str, np.ndarray] = MappingProxyType({})
+NO_ARRAYS: Mapping[str, np.ndarray] = {}  # no read-only view, which cannot be sent to another process
 
 # What zipfile, the npy header parser, json, base64 and the file system raise on damaged files.
 UNREADABLE = (
