@@ -164,6 +164,16 @@ def test_import_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_what_compares_brings_no_check_no_hypothesis_and_no_pipeline() -> None:
+    parts = ("checks", "hypotheses", "explanation", "localization", "study._pipeline", "study._experiment_again")
+    code = (
+        "import sys, parityscope.study, parityscope.study._document, parityscope.backends.ort\n"
+        f"print([name for name in sys.modules if name.startswith(tuple('parityscope.' + part for part in {parts}))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_doctor_lists_every_backend(tmp_path: Path) -> None:
     done = in_a_process("doctor", "--format", "json", folder=tmp_path)
     assert done.returncode == 0

@@ -127,7 +127,7 @@ def _plan_parts(own: Model, inputs: Inputs, request: RecordingRequest) -> PartsP
     """One part where all fits, or where no size is known; what tensors are computed from is then of no interest."""
     limit = request.memory // 2
     try:
-        sizes = tensor_sizes(own, inputs.sample(request.samples[0]), request.tensors)
+        sizes = tensor_sizes(own, inputs.sample(request.samples[0]), request.tensors, limit)
     except ParityError:
         sizes = {}
     fits = sum(sizes.values()) <= limit

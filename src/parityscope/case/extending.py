@@ -12,6 +12,8 @@ An output without a type is completed by the runtime's own inference.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import TYPE_CHECKING
 
 from parityscope.case.intake import read_message
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["SHAPE_SUFFIX", "inferred_shapes", "with_outputs", "with_shape_outputs"]
 
 SHAPE_SUFFIX = "::shape"
-_INFERENCE_LIMIT = 1 << 28  # bytes, chosen: inference copies the file twice, which takes longer than a run beyond that
+_INFERENCE_LIMIT = 1 << 28  # bytes, chosen: reading more takes longer than a run
+_SHAPE_NUMBERS = 1 << 10  # elements, chosen: what says how a shape is made has at most a few for each dimension
+_DATA = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 
 def with_outputs(path: Path, names: Sequence[str]) -> bytes:
@@ -52,17 +56,25 @@ def inferred_shapes(path: Path, inputs: Mapping[str, tuple[int, ...]]) -> dict[s
 
     What depends on the numbers in a tensor, and what comes behind it, is left out; so is everything in a large file.
     """
+    facts = path.stat()
+    if facts.st_size > _INFERENCE_LIMIT:
+        return {}
+    return dict(_infer_shapes(path, (facts.st_ino, facts.st_size, facts.st_mtime_ns), tuple(sorted(inputs.items()))))
+
+
+@functools.lru_cache(maxsize=4)  # both sides' files, and each stage asks again
+def _infer_shapes(
+    path: Path, _facts: tuple[int, ...], inputs: tuple[tuple[str, tuple[int, ...]], ...]
+) -> Mapping[str, tuple[int, ...]]:
     import onnx
 
-    if path.stat().st_size > _INFERENCE_LIMIT:
-        return {}
     model = read_message(path)
     del model.graph.value_info[:]  # what the file declares may be symbolic, or wrong
+    _drop_weights(model.graph)
+    given = dict(inputs)
     for value in model.graph.input:
-        if value.name in inputs:
-            shape = onnx.TensorShapeProto(
-                dim=[onnx.TensorShapeProto.Dimension(dim_value=n) for n in inputs[value.name]]
-            )
+        if value.name in given:
+            shape = onnx.TensorShapeProto(dim=[onnx.TensorShapeProto.Dimension(dim_value=n) for n in given[value.name]])
             value.type.tensor_type.shape.CopyFrom(shape)
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -74,6 +86,15 @@ def inferred_shapes(path: Path, inputs: Mapping[str, tuple[int, ...]]) -> dict[s
         if tensor.HasField("shape") and all(dim.HasField("dim_value") for dim in tensor.shape.dim):
             found[value.name] = tuple(int(dim.dim_value) for dim in tensor.shape.dim)
     return found
+
+
+def _drop_weights(graph: onnx.GraphProto) -> None:
+    """Leaves of large tensors their type and shape: inference takes the message through bytes twice, and reads no weight."""
+    held = [attribute.t for node in graph.node if node.op_type == "Constant" for attribute in node.attribute]
+    for tensor in (*graph.initializer, *held):
+        if math.prod(tensor.dims) > _SHAPE_NUMBERS:
+            for field in _DATA:
+                tensor.ClearField(field)
 
 
 def _append_graph(path: Path, graph: onnx.GraphProto) -> bytes:

@@ -66,10 +66,11 @@ def catalogue_of(code: str) -> Catalogue:
     """The catalogue of the language of that code."""
     held = entries_of(code)
     patterns = [_make_pattern(own, told) for own, told in held.items() if _FIELD in own]
-    common = Counter(word for one in patterns for word in _distinctive_words(one))
+    words = [tuple(_distinctive_words(one)) for one in patterns]
+    common = Counter(itertools.chain.from_iterable(words))
     by_word: dict[str, list[SentencePattern]] = defaultdict(list)
-    for one in patterns:
-        by_word[min(_distinctive_words(one), key=lambda word: (common[word], word), default="")].append(one)
+    for one, its in zip(patterns, words, strict=True):
+        by_word[min(its, key=lambda word: (common[word], word), default="")].append(one)
     ordered = {word: tuple(sorted(found, key=lambda one: one.weight, reverse=True)) for word, found in by_word.items()}
     return Catalogue(whole={own: told for own, told in held.items() if _FIELD not in own}, patterns=ordered)
 
@@ -81,7 +82,7 @@ def _make_pattern(own: str, told: str) -> SentencePattern:
         for place, (before, behind) in enumerate(itertools.pairwise(literals))
         if before and behind and before[-1] in _OPENING and behind[0] in _CLOSING
     )
-    letters = sum(sign.isalpha() for literal in literals for sign in literal)
+    letters = sum(map(str.isalpha, itertools.chain.from_iterable(literals)))
     light = 0 < letters < _LIGHT and not literals[0]
     return SentencePattern(
         literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light

@@ -7,11 +7,12 @@ strict JSON). `open_request` makes the `Examination` of what a user asked (`Requ
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from parityscope.examination import Examination
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics, stated_budget
 from parityscope.study._examining import examine_request
-from parityscope.study._experiment_again import Repeated, experiments_of, repeat_experiment
 from parityscope.study._folder import (
     Study,
     as_written,
@@ -22,10 +23,13 @@ from parityscope.study._folder import (
     write_study,
 )
 from parityscope.study._opening import open_request
-from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
-from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 from parityscope.study._question import question_of
 from parityscope.study._scratch_folder import run_facts
+
+if TYPE_CHECKING:
+    from parityscope.study._experiment_again import Repeated, experiments_of, repeat_experiment
+    from parityscope.study._pipeline import PIPELINE_SCHEMA, examine_pipeline
+    from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 
 __all__ = [
     "PIPELINE_SCHEMA",
@@ -52,3 +56,17 @@ __all__ = [
     "stated_budget",
     "write_study",
 ]
+# What few commands use is imported where one asks for it.
+_HOMES = {
+    **dict.fromkeys(("Repeated", "experiments_of", "repeat_experiment"), "_experiment_again"),
+    **dict.fromkeys(("PIPELINE_SCHEMA", "examine_pipeline"), "_pipeline"),
+    **dict.fromkeys(("Pipeline", "Stage", "read_pipeline"), "_pipeline_file"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(name)
+    import importlib
+
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

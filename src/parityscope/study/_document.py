@@ -14,7 +14,6 @@ from parityscope.backends import backend_named
 from parityscope.backends.machine import machine_facts
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
-from parityscope.checks.generated_inputs import findings_about
 from parityscope.comparison.ladder import tolerance_ladder
 from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance_of, output_row, tensor_rows
@@ -134,6 +133,10 @@ def _skip_shared_bug(diagnosis: Diagnosis) -> list[Skip]:
 def _all_findings(known: Examination) -> tuple[Finding, ...]:
     """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
     found = known.diagnosis.findings
+    if not known.case.inputs.generated:
+        return found
+    from parityscope.checks.generated_inputs import findings_about  # and with it every record of a check
+
     told = {finding.code for finding in found}
     about = (*findings_about(known.case.inputs), *findings_of_sampling(known))
     return (*found, *(one for one in about if one.code not in told))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from statistics import median
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.case.graph import computing_nodes
@@ -22,8 +23,6 @@ from parityscope.study._verdicts import has_budget, judge_pair, pair_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
 
     from parityscope.case import Case
     from parityscope.comparison import Statistics
@@ -137,7 +136,7 @@ def _predicted_samples(examination: Examination) -> tuple[int, ...]:
     beside = dict.fromkeys(indices, 0.0)
     for found in examination.compared.per_sample.values():
         errors = [error for _, error in found]
-        usual = math.nan if any(map(math.isnan, errors)) else median(errors) if errors else 0.0
+        usual = math.nan if any(map(math.isnan, errors)) else float(np.median(errors)) if errors else 0.0
         for index, error in found:
             size = math.inf if math.isnan(error) else error
             ratio = size / usual if usual > 0 and math.isfinite(usual) else math.inf if size > 0 else 0.0
