@@ -93,7 +93,7 @@ def forecast(
     alone = not settings.layers or any(name not in model.sites for name in names)
     outputs = run_outputs(plan, progress) if alone else layers.only(names)
     seconds["outputs"] = time.perf_counter() - started - sum(seconds.values())
-    graph = model.graph()
+    graph = model.shared_graph()
     found = []
     for name in plan.targets:
         parameters = changed_parameters(graph, known_format(name))

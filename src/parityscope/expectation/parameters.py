@@ -125,15 +125,17 @@ def _change_in_format(tensor: ir.TensorProtocol, number_format: Format) -> _Chan
         magnitude = np.abs(exact)
         finite = np.isfinite(magnitude)
         kept = finite & np.isfinite(rounded)
+        whole = bool(kept.all())  # as a rule: then nothing has to be taken out
         small = magnitude < number_format.smallest_normal
-        overflowed += int((finite & ~kept).sum())
-        flushed += int((small & (rounded == 0) & (exact != 0)).sum())
-        subnormal += int((small & (rounded != 0) & kept).sum())
-        wide = exact[kept].astype(np.float64)
+        overflowed += 0 if whole else int(np.count_nonzero(finite & ~kept))
+        if small.any():
+            flushed += int(np.count_nonzero((rounded[small] == 0) & (exact[small] != 0)))
+            subnormal += int(np.count_nonzero((rounded[small] != 0) & kept[small]))
+        wide = (exact if whole else exact[kept]).astype(np.float64)
         before += float(wide @ wide)
-        moved = rounded[kept] - wide
+        moved = (rounded if whole else rounded[kept]) - wide
         distance += float(moved @ moved)
-        largest = int(np.where(finite, magnitude, -1).argmax())
+        largest = int((magnitude if whole else np.where(finite, magnitude, -1)).argmax())
         if finite[largest] and not magnitude[largest] <= abs(value):
             value = float(exact[largest])
     if not (overflowed or flushed or subnormal):
