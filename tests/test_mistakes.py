@@ -60,7 +60,11 @@ MISTAKES = [
     ("localize m.onnx --candidate trt?engine=a.plan --inputs x.npz", "there is no engine at a.plan", "give the path"),
     # inputs
     ("diagnose m.onnx --candidate sim:f16 --inputs nope.npz", "there is no nope.npz", "give a file, a folder"),
-    ("diagnose m.onnx --candidate sim:f16 --inputs folder", "there are no samples in folder", "give a folder of .npz"),
+    (
+        "diagnose m.onnx --candidate sim:f16 --inputs folder",
+        "there are no samples in folder",
+        "give a folder of images, or of .arrow, .bin, .feather, .json, .jsonl, .npz",
+    ),
     ("diagnose m.onnx --candidate sim:f16 --inputs bad.npz", "bad.npz cannot be read", "write it again"),
     (
         "diagnose m.onnx --candidate sim:f16 --inputs name.npz",
