@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, str] = {
     "diff": "Two studies: what became better or worse, since what.",
     "serve": "The studies of a folder in a browser, two compared.",
     "report": "A study rendered again, as text, HTML, JSON or an overlay.",
+    "open": "A study's network in a viewer of models, or its report.",
     "experiment": "One experiment of a study again, alone.",
     "reduce": "The smallest model that shows a finding, for a bug report.",
     "explain": "The page of a check or rule, by its code.",

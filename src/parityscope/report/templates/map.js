@@ -243,7 +243,7 @@
         element("title", {}, named(node)), element("rect", { x, y, width: BOX, height: HIGH, rx: 5 }),
         element("rect", { x, y, width: 8, height: HIGH, rx: 3, class: "flag" }),
         element("text", { x: x + 16, y: y + 20, class: "strong" }, short(operator(node) || "node", 24)),
-        element("text", { x: x + 16, y: y + 39, class: "small" }, short(named(node), 27)),
+        element("text", { x: x + 16, y: y + 39, class: "small" }, short(named(node), 25)),
       );
       const go = () => {
         select(node);

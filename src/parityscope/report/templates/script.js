@@ -36,8 +36,8 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
 (() => {
   const table = document.getElementById("all");
   if (!table) return;
-  const ROW = 42, AROUND = 10, PRINTED = 400, LETTER = 6.9;  // pixels of a letter of the table's names
-  const box = table.parentElement, body = table.tBodies[0], form = document.getElementById("filter");
+  const ROW = 42, AROUND = 10, PRINTED = 400, LETTERS = "etaoinshrdlu_/.0123456789MBNC";
+  const box = table.parentElement, body = table.tBodies[0], headers = table.tHead.rows[0].cells, form = document.getElementById("filter");
   const number = (text) => {
     if (text === "not finite" || text === "NaN") return Infinity;
     return parseFloat(text.slice(text.indexOf(":") + 1).replaceAll(",", ""));
@@ -57,6 +57,12 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
   ];
   let order = Array.from({ length: rows.count }, (_, i) => i);
   let shown = order, letters = Infinity;
+  const paper = document.createElement("canvas").getContext("2d");
+  // How many letters of a name there is room for.
+  const room = () => {
+    paper.font = getComputedStyle(table).font;
+    return Math.max(16, Math.floor((headers[1].clientWidth - 20) / (paper.measureText(LETTERS).width / LETTERS.length)));
+  };
 
   const line = (i) => {
     const row = make("tr", "", rows.classes[i] ?? "");
@@ -94,7 +100,7 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
   };
   const draw = (first = Math.max(0, Math.floor(box.scrollTop / ROW) - AROUND), many = Math.ceil((box.clientHeight || 800) / ROW) + 2 * AROUND) => {
     const last = Math.min(shown.length, first + many);
-    letters = many === PRINTED ? Infinity : Math.max(20, Math.floor((table.tHead.rows[0].cells[1].clientWidth - 16) / LETTER));
+    letters = many === PRINTED ? Infinity : room();
     body.replaceChildren(...gap(first), ...shown.slice(first, last).map(line), ...gap(shown.length - last));
     table.ariaRowCount = String(shown.length + 1);
   };
@@ -109,7 +115,6 @@ const whole = (place) => `${rows.name[place]} ${rows.node[place]} ${pointed("ope
     box.scrollTop = 0;
     draw();
   };
-  const headers = table.tHead.rows[0].cells;
   const sort = (column, descending) => {
     const { number: value, text } = cells[column], header = headers[column];
     const was = header.getAttribute("aria-sort");
