@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.from_outputs.searching import KnownOutputs, search_outputs
+from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
@@ -69,6 +71,41 @@ def diagnose(folder: Path, deployed: str, weights: dict[str, np.ndarray] | None 
 def findings(text: str) -> list[dict[str, Any]]:
     """The findings of a study."""
     return list(json.loads(text)["findings"])
+
+
+def search_of(
+    deployed: str,
+    folder: Path,
+    samples: list[dict[str, np.ndarray]] = SAMPLES,
+    weights: dict[str, np.ndarray] | None = None,
+) -> OutputsSearchResult:
+    """The search alone, of the outputs of another network."""
+    model = write_network(folder / "model.onnx", NETWORK.replace("float[6", "float[n"), WEIGHTS)
+    other = write_network(folder / "deployed.onnx", deployed.replace("float[6", "float[n"), WEIGHTS | (weights or {}))
+    run = open_session(load_model(other).graph())
+    given = [run(arrays) for arrays in samples]
+    return search_outputs(
+        KnownOutputs(model=model, feeds=samples, candidate=given, noise=dict.fromkeys(given[0], 1e-6), scale=0.1)
+    )
+
+
+def test_a_slow_machine_tries_what_a_quick_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deployed = NETWORK.replace("Tanh(t)", "Softplus(t)")
+    quick = search_of(deployed, tmp_path)
+    clock = itertools.count(0.0, 60.0)  # a minute at each look
+    for name in ("process_time", "monotonic", "perf_counter", "time"):
+        monkeypatch.setattr(time, name, lambda: next(clock))
+    slow = search_of(deployed, tmp_path)
+    assert slow.reference.meter.spent == quick.reference.meter.spent > 0
+    assert [one.edit.words for one in slow.trials.tried] == [one.edit.words for one in quick.trials.tried]
+
+
+def test_samples_of_different_batch_sizes_are_searched_together(tmp_path: Path) -> None:
+    # The first of one row, so that others have more indices; no edit explains noise, so that all are tried.
+    samples = [{"x": DRAW.normal(size=(rows, 20)).astype(np.float32)} for rows in (1, 6, 2)]
+    found = search_of(NETWORK, tmp_path, samples, {"w3": WEIGHTS["w3"] + NOISE})
+    assert not found.holds
+    assert found.trials.tried
 
 
 def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ class Sweep:
     _kept: dict[object, _Derivative | MovedAdjoints | None] = field(default_factory=dict)
     _sessions: Sessions | None = None
 
+    @property
+    def opened(self) -> int:
+        """How many derivatives were written down so far, refused ones too."""
+        return len(self._kept)
+
     def run(
         self,
         values: Callable[[str], np.ndarray | None],

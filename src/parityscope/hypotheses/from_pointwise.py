@@ -22,11 +22,18 @@ from parityscope.hypotheses.schemas import REAL, default_of, schema_of
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["PointwiseOperator", "edit_with_operator", "fitted_operator_edits", "operators_with_numbers", "starts_of"]
+__all__ = [
+    "PointwiseOperator",
+    "edit_with_operator",
+    "fitted_operator_edits",
+    "operators_with_numbers",
+    "quantiles_of",
+    "starts_of",
+]
 
 _PARTS = (0.25, 1.0, 2.5)  # of a default: where fits begin; chosen
 _NO_BOUND = 1e30  # a default beyond is none
@@ -36,6 +43,7 @@ _MANY = (
     8  # inputs: an operator of any number of them has no numbers beside its array; elements: of fewer nothing is fitted
 )
 _ELEMENTS = 2000  # that numbers are fitted to; chosen
+_LOOKED_AT = 1 << 16  # elements of an array that quantiles are taken of; chosen
 _STEPS, _STEP = 12, 1e-3  # of Gauss-Newton, and what slopes are measured over
 _WORTH = 0.5  # of the squared error that a fit must explain to be said
 
@@ -102,10 +110,16 @@ def operators_with_numbers(version: int) -> tuple[PointwiseOperator, ...]:
     return tuple(found)
 
 
+def quantiles_of(array: np.ndarray, parts: Sequence[float]) -> list[float]:
+    """Quantiles of the finite elements, of some of them where they are many; none where there are none."""
+    flat = array.reshape(-1)[:: (array.size // _LOOKED_AT) | 1]  # an odd step meets every channel
+    finite = flat[np.isfinite(flat)]
+    return [float(one) for one in np.quantile(finite, parts)] if finite.size else []
+
+
 def starts_of(operator: PointwiseOperator, results: np.ndarray) -> list[tuple[float, ...]]:
     """Where fits of its numbers begin: about the defaults, and of those without one at quantiles of what is to be given."""
-    finite = results[np.isfinite(results)]
-    ordered = [float(np.quantile(finite, part)) for part in _BOUNDS] if finite.size else list(_BOUNDS)
+    ordered = quantiles_of(results, _BOUNDS) or list(_BOUNDS)
     low, high = ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]
     sides = []
     for place, (_, default) in enumerate(operator.numbers):

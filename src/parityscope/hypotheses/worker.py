@@ -7,6 +7,7 @@ counted, and the search begun again without it.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import pickle
@@ -112,8 +113,8 @@ class Worker:
         """What searching from outputs alone gives; as `search`."""
         from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
 
-        before = _ended_seconds()
-        answer, fatal, problem = self._ask_until_answered(lambda: replace(outputs, spent=_ended_seconds() - before))
+        starts = itertools.count()
+        answer, fatal, problem = self._ask_until_answered(lambda: replace(outputs, begun=next(starts)))
         return (
             replace(answer, fatal=fatal)
             if isinstance(answer, OutputsAnswer)
@@ -172,12 +173,6 @@ def _receive_answer(child: Forked, note: mmap.mmap) -> object:
     except (EOFError, pickle.UnpicklingError):
         return None
     return found
-
-
-def _ended_seconds() -> float:
-    """What all processes that were begun here and have ended have computed."""
-    used = os.times()
-    return used.children_user + used.children_system
 
 
 def _processor_seconds(process: int) -> float:

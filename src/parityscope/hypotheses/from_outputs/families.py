@@ -16,7 +16,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice
-from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, starts_of
+from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, quantiles_of, starts_of
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
 from parityscope.operators import with_trait
 
@@ -112,7 +112,7 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         )
         if held.size > _FEW:
             sizes = np.abs(held[np.isfinite(held)])
-            grid = tuple(dict.fromkeys(float(np.quantile(sizes, part)) for part in _PARTS)) if sizes.size else ()
+            grid = tuple(dict.fromkeys(quantiles_of(sizes, _PARTS)))
             for small in (False, True):
                 step_by = _BOUND_STEP * float(sizes.max()) if sizes.size else 0.0
                 yield EditFamily(
@@ -162,8 +162,8 @@ def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     if array.dtype.kind != "f" or finite.size < 2:
         return
     low, high = float(finite.min()), float(finite.max())
-    tops = tuple(float(np.quantile(finite, part)) for part in _QUANTILES)
-    bottoms = tuple(float(np.quantile(finite, 1 - part)) for part in _QUANTILES)
+    tops = tuple(quantiles_of(finite, _QUANTILES))
+    bottoms = tuple(quantiles_of(finite, [1 - part for part in _QUANTILES]))
     step = _BOUND_STEP * (high - low)
     both = EditFamily(kind="both bounds", make=_cut_at_both, anywhere=True, step=step)
     over, under = ((tops, bottoms[3]), (bottoms, tops[3]))

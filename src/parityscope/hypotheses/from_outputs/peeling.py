@@ -10,7 +10,6 @@ asked to explain, in fewer bits than both take to say.
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,8 +56,8 @@ class GuessPair:
 class Peeling:
     """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
 
-    `seconds` are estimated ones of each stage; `sure` are bits that a claim must save beyond what it takes. `until` is when the
-    processor time is used up.
+    `seconds` are estimated ones of each stage; `sure` are bits that a claim must save beyond what it takes. `until` is where the
+    reference's meter stands when it ends.
     """
 
     trials: Trials
@@ -70,18 +69,23 @@ class Peeling:
     sure: float
     until: float
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether all that it may spend is spent."""
+        return self.trials.reference.meter.spent > self.until
+
 
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim; None where none was found in the time."""
     run = _run_pairs(peeling)
     for first, second, _ in run[:_FITTED_PAIRS]:
-        if time.process_time() > peeling.until:
+        if peeling.is_spent:
             return None
         pair = _fitted_together(peeling, first, second)
         if pair is not None and _is_claim(peeling, pair):
             return pair
     for first in _first_candidates(peeling.trials, run):
-        if time.process_time() > peeling.until:
+        if peeling.is_spent:
             return None
         for pair in _pairs_with_first(peeling, first):
             if _is_claim(peeling, pair):
@@ -92,10 +96,11 @@ def search_second_fault(peeling: Peeling) -> GuessPair | None:
 def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
     """Pairs that explain most by the sum of their responses, with what they explain of the worst sample when both are made."""
     trials = peeling.trials
-    until = time.process_time() + _ADDED * max(0.0, peeling.until - time.process_time())
+    meter = trials.reference.meter
+    until = meter.share_of(peeling.until, _ADDED)
     found = []
     for first, second, _ in rank_pairs(trials.tried, trials.wanted_sketch(), _RUN_PAIRS):
-        if time.process_time() > until:
+        if meter.spent > until:
             break
         made = ((first.guess, first.edit), (second.guess, second.edit))
         responses = _responses_together(trials, made, (trials.worst,))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,10 +26,19 @@ from parityscope.hypotheses.from_outputs.families import (
 )
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
+from parityscope.hypotheses.from_outputs.spending import (
+    APPLY_S,
+    DERIVATIVE_S,
+    ELEMENT_S,
+    LOOKED_UP_S,
+    PRODUCT_S,
+    SWEPT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual
@@ -40,8 +48,6 @@ __all__ = ["DIRECTIONS", "Guess", "Predictor"]
 
 # Random directions; with four the worst rank of the truth was ten times larger (measured). So few numbers need no chance.
 DIRECTIONS = 8
-_APPLY_S, _ELEMENT_S = 1e-4, 1.2e-8  # estimated seconds of applying an edit, and of one element of what it gives
-_LOOKED_UP_S = 2e-5  # of an elementwise function where the adjoints are gathered by value
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _LEAST_EACH = 24  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _KEPT_INDICES = 6  # of an axis' indices
@@ -109,7 +115,7 @@ class Guess:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Predictor:
-    """Sweeps over some samples. `refused` says which operators have no derivative, `until` when its processor time is used up."""
+    """Sweeps over some samples. `refused` says which operators have no derivative, `until` where the meter ends it."""
 
     reference: Reference
     residual: Residual
@@ -125,6 +131,7 @@ class Predictor:
     _signs: dict[int, np.ndarray] = field(default_factory=dict)
     _products: dict[int, np.ndarray] = field(default_factory=dict)
     _sweep: Sweep | None = None
+    _opened: int = 0
 
     def guess(
         self,
@@ -149,8 +156,8 @@ class Predictor:
             seen = 0
             for site, adjoint in self._sweep_backwards(sample, by_key):
                 if place == 0:
-                    # Each site has the same part of the processor time that is left, so that the first ones are looked at too.
-                    now = time.process_time()
+                    # Each site has the same part of what is left to be spent, so that the first ones are looked at too.
+                    now = self.reference.meter.spent
                     if now > self.until:
                         break
                     part = (self.until - now) / (max(1, ahead) * len(self.samples))
@@ -223,6 +230,7 @@ class Predictor:
         with np.errstate(all="ignore"):
             for step, own, complete in self._sweep.run(lambda site: self.reference.value(sample, site), seeds):
                 self.trying(f"the derivative of {step.key}")
+                self._charge_sweep(step)
                 if step.key not in by_key:
                     continue
                 met.add(step.key)
@@ -239,6 +247,13 @@ class Predictor:
                 yield from ((site, told) for site in by_key[step.key])
         for key in sorted(by_key.keys() - met):
             yield from ((site, None) for site in by_key[key])
+
+    def _charge_sweep(self, step: ProgramStep) -> None:
+        meter, sweep = self.reference.meter, self._sweep
+        opened = 0 if sweep is None else sweep.opened
+        meter.charge(DERIVATIVE_S * (opened - self._opened))
+        meter.charge(SWEPT * (self.directions + 1) * self.reference.seconds.get(step.index, 0.0))
+        self._opened = opened
 
     def judged(self, sketch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Scores and best amounts of changes: sketches float64, (changes, samples, signs + 1) -> (changes,) each."""
@@ -271,8 +286,7 @@ class _SiteWork:
     def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
         """Takes edits, shortest first, as far as the budget goes; what is left of it."""
         self.fitted = fitted
-        reference = predictor.reference
-        each = reference.seconds[self.site.step.index] + _APPLY_S + _ELEMENT_S * self.site.size
+        each = self.site.price
         try:
             found: list[tuple[str, StretchEdit]] = []
             for kind in kinds:
@@ -286,10 +300,10 @@ class _SiteWork:
             for family in (*families_of(self.site), *bounds_of(self.site), *operators_of(self.site)):
                 starts = [one if isinstance(one, tuple) else (one,) for one in family.grid or (family.step,)]
                 guesses[:0] = [Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in starts]
-        held = _APPLY_S + 2 * _ELEMENT_S * _size_of_constants(self.site)
+        held = APPLY_S + 2 * ELEMENT_S * _size_of_constants(self.site)
         left = seconds
         for guess in guesses:
-            cost = _LOOKED_UP_S if _is_looked_up(guess) else min(held, each) if guess.kind in _OF_CONSTANTS else each
+            cost = LOOKED_UP_S if _is_looked_up(guess) else min(held, each) if guess.kind in _OF_CONSTANTS else each
             if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
@@ -306,6 +320,7 @@ class _SiteWork:
         if adjoint is None:
             self.predicted = False
         values = predictor.reference.values[sample]
+        meter = predictor.reference.meter
         names = [name for name in self.site.step.outputs if name in values and values[name].dtype == np.float32]
         base = [values[name] for name in names]
         kept: list[Guess] = []
@@ -315,7 +330,7 @@ class _SiteWork:
         width = predictor.directions + 1
         slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
-            if place == 0 and number >= self.looked_up + _LEAST_EACH and time.process_time() > self.until:
+            if place == 0 and number >= self.looked_up + _LEAST_EACH and meter.spent > self.until:
                 left = len(self.edits) - number
                 predictor.left_out += left
                 predictor.generated -= left
@@ -324,6 +339,7 @@ class _SiteWork:
             if predictor.banned and edit.form in predictor.banned:
                 continue
             predictor.trying(edit.words)
+            meter.charge(LOOKED_UP_S)
             told = None if slopes is None or (place and number in self.odd) else slopes.of(edit)
             if told is not None and np.isfinite(told).all():
                 if place == 0 and not told.any():
@@ -357,6 +373,7 @@ class _SiteWork:
             else:
                 with np.errstate(all="ignore"):
                     row[place] = change @ adjoint
+                meter.charge(PRODUCT_S * adjoint.size)
                 is_odd = is_odd or not bool(np.isfinite(row[place]).all())
             if place == 0 and not is_odd and guess.family is None:
                 same = seen.setdefault(_round_to_key(row[0]), guess)
@@ -391,6 +408,7 @@ class _SiteWork:
         if wanted and len(names) == 1 and site.whole_step:
             inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
             predictor.trying(f"the derivative of the constants of {site.output}")
+            reference.meter.charge(reference.seconds[site.step.index] * (predictor.directions + 1))
             made = constant_adjoints(site.step, inputs, values[site.output], own, wanted)
             found = {site.step.inputs[index]: table for index, table in made.items()}
         return Slopes(site=site, sample=sample, adjoint=own, constants=found)
@@ -401,6 +419,7 @@ class _SiteWork:
             for axis in range(array.ndim):
                 table = effects_of_exchanges(array, adjoint, axis)
                 if table is not None:
+                    self.site.reference.meter.charge(PRODUCT_S / 10 * adjoint.size * array.shape[axis])
                     held = self.pairs.setdefault(
                         (name, axis), np.zeros((*table.shape[:2], self.samples, table.shape[-1]))
                     )
@@ -409,15 +428,16 @@ class _SiteWork:
     def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray) -> None:
         shaped = adjoint.reshape((*array.shape, -1))
         weighed = array[..., None] * shaped
+        self.site.reference.meter.charge(6 * PRODUCT_S * shaped.size * array.ndim)
         for axis, length in enumerate(array.shape):
             if 1 < length <= _LONGEST:
                 others = tuple(other for other in range(array.ndim) if other != axis)
                 for scales, source in ((True, weighed), (False, shaped)):
                     sums = source.sum(others, dtype=np.float64)
                     key = axis, scales
-                    if key not in self.indices:
+                    if key not in self.indices and place == 0:  # indices are those of the first sample's axes
                         self.indices[key] = np.zeros((length, self.samples, sums.shape[-1]))
-                    if self.indices[key].shape[0] == length:
+                    if key in self.indices and self.indices[key].shape[0] == length:
                         self.indices[key][:, place] = sums
 
     def guesses(self, predictor: Predictor) -> list[Guess]:

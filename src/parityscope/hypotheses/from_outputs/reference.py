@@ -19,6 +19,7 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.hypotheses.from_outputs.spending import WorkMeter
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Reference:
 
     `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
     each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone` are steps that are computed
-    otherwise than the model says, by index: `values` are then what comes of that.
+    otherwise than the model says, by index: `values` are then what comes of that. `meter` is charged for all that is computed.
     """
 
     program: Program
@@ -73,6 +74,7 @@ class Reference:
     seconds: dict[int, float] = field(default_factory=dict)
     redone: Mapping[int, Redo] = field(default_factory=dict)
     feeds: Sequence[Mapping[str, np.ndarray]] = ()
+    meter: WorkMeter = field(default_factory=WorkMeter)
 
     def value(self, sample: int, site: str) -> np.ndarray | None:
         """A tensor of the reference, or a constant."""
@@ -158,6 +160,7 @@ class Reference:
         """Computes a step again, if it reads what was changed."""
         if step.op_type in _RANDOM or not any(name in changed for name in step.reads):
             return
+        self.meter.charge(self.seconds[step.index])
         if step.index in self.redone:
             self._note_changed(sample, step, self.redone[step.index](sample, changed), changed)
             return

@@ -1,13 +1,12 @@
 """The whole search: sites, guesses, trials, and the class of what explains as much.
 
-Budgets are estimated seconds (as `explanation.budget`), so that a slow machine finds what a quick one does; where steps cost far
-more than was estimated, the search ends after `_MOST_S` of processor time, and what it has not tried is counted.
+Budgets are estimated seconds (as `explanation.budget`) and no clock's, so that a slow or busy machine finds what a quick one
+does: all that is computed is charged to the reference's meter, and what is left over when `_MOST_S` are spent is counted.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,10 +35,10 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
-_MOST_S = 30.0  # of the processor, for all stages together; chosen
-_AGAIN_S = 5.0  # of it at least, for a search that is begun again because an edit ended it; chosen
+_MOST_S = 40.0  # estimated, for all stages together; chosen
+_AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
-_TRIED = 0.5  # of the processor time, at least, is for trying what was guessed; chosen
+_TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _EARLY, _PEELED = 0.6, 0.85  # of the time for trying is used up when a stage ends, at the latest; chosen
 _SWEPT, _SWEEP_S = (
     3.0,
@@ -60,8 +59,8 @@ _SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by c
 class KnownOutputs:
     """What is known: a model, and what both sides gave on some samples, by the reference's names.
 
-    `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets. `spent` are seconds
-    of the processor that went into searches for it that an edit ended.
+    `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets. `begun` is how
+    often it was searched before and an edit ended that.
     """
 
     model: Path
@@ -69,7 +68,7 @@ class KnownOutputs:
     candidate: Sequence[Mapping[str, np.ndarray]]
     noise: Mapping[str, float]
     scale: float = 1.0
-    spent: float = 0.0
+    begun: int = 0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -115,15 +114,15 @@ def search_outputs(
         raise ParityError("no output of numbers differs by more than rounding")
     sites = sites_of(reference, residual.still())
     samples = _first_samples(residual, sum(reference.seconds.values()))
-    started = time.process_time()
-    until = started + max(_MOST_S * outputs.scale - outputs.spent, _AGAIN_S)
+    meter = reference.meter
+    until = meter.spent + _MOST_S * outputs.scale * _AGAIN**outputs.begun
     predictor = Predictor(
         reference=reference,
         residual=residual,
         samples=samples,
         trying=trying,
         banned=banned,
-        until=started + (1 - _TRIED) * (until - started),
+        until=meter.share_of(until, 1 - _TRIED),
     )
     trials = Trials(
         reference=reference,
@@ -137,10 +136,10 @@ def search_outputs(
     )
     found = OutputsSearchResult(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
     found.guesses += predictor.guess(sites, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
-    # Guessing may have taken all of its time and more, where a sweep is long: then the best guesses are tried all the same.
-    whole, guessed = until - started, time.process_time()
-    until = max(until, guessed + _TRIED * whole)
-    trials.until = guessed + _EARLY * (until - guessed)
+    # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
+    until = max(until, meter.spent + until - predictor.until)
+    trials.until = meter.share_of(until, _EARLY)
+    peeled = meter.share_of(until, _PEELED)
     trials.run(found.guesses)
     trials.until = until
     if not trials.explains:
@@ -155,7 +154,7 @@ def search_outputs(
                 seconds=_stage_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,
-                until=guessed + _PEELED * (until - guessed),
+                until=peeled,
             )
         )
     if not trials.explains and found.pair is None and not trials.is_spent:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from parityscope.errors import ParityError
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
+from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MADE_S, SITE_S
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
 
@@ -62,6 +63,7 @@ class EditSite:
         """
         if self._stretch is None:
             context = _context_of(self) if self.inner is None else _context_inside(self, self.inner)
+            self.reference.meter.charge(SITE_S * self.size * len(self.reference.values))
             self._stretch = ComputedStretch(context=context, sessions=self.reference.sessions)
         return self._stretch
 
@@ -82,6 +84,11 @@ class EditSite:
         )
 
     @property
+    def price(self) -> float:
+        """Estimated seconds of the step with an edit."""
+        return self.reference.seconds[self.step.index] + APPLY_S + ELEMENT_S * self.size
+
+    @property
     def changed_step(self) -> ProgramStep:
         """The step of which an edit here is about."""
         return self.step if self.inner is None else self.inner.step
@@ -91,6 +98,7 @@ class EditSite:
         for kind in kinds if self.whole_step else (one for one in kinds if one == _OF_RESULT):
             if kind not in self._edits:
                 self._edits[kind] = list(self._generated(kind))
+                self.reference.meter.charge(MADE_S * len(self._edits[kind]))
             yield from ((kind, edit) for edit in self._edits[kind])
 
     def _generated(self, kind: str) -> Iterator[StretchEdit]:
@@ -115,6 +123,7 @@ class EditSite:
 
         With `changed` the step reads these tensors where the reference has others.
         """
+        self.reference.meter.charge(self.price)
         try:
             with np.errstate(all="ignore"):
                 if self.inner is not None:

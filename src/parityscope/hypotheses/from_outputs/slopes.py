@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.from_outputs.spending import GATHER_S
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -67,6 +69,7 @@ class Slopes:
         if array is None or array.size != self.adjoint.shape[0] or array.dtype != np.float32:
             return None
         if source not in self._hats:
+            self.site.reference.meter.charge(GATHER_S * array.size)
             self._hats[source] = _hat_weights(array.ravel(), self.adjoint)
         nodes, weights = self._hats[source]
         with np.errstate(all="ignore"):
@@ -90,12 +93,15 @@ def _hat_weights(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np
         return nodes, adjoint.sum(0, dtype=np.float64)[None]
     left = np.clip(np.searchsorted(nodes, array, "right") - 1, 0, nodes.size - 2)
     share = ((array - nodes[left]) / (nodes[left + 1] - nodes[left])).astype(np.float32)
-    places = np.arange(array.size)
     table = csr_matrix(
-        (np.concatenate([1 - share, share]), (np.concatenate([left, left + 1]), np.concatenate([places, places]))),
-        shape=(nodes.size, array.size),
+        (
+            np.stack([1 - share, share], 1).ravel(),
+            np.stack([left, left + 1], 1).ravel(),
+            np.arange(0, 2 * array.size + 1, 2),
+        ),
+        shape=(array.size, nodes.size),
     )
-    return nodes, np.asarray(table @ adjoint, np.float64)
+    return nodes, np.asarray(table.T @ adjoint, np.float64)
 
 
 def effects_of_exchanges(array: np.ndarray, adjoint: np.ndarray, axis: int) -> np.ndarray | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import time
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
 
 if TYPE_CHECKING:
@@ -125,8 +125,8 @@ class Trials:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the processor time of the search is used up."""
-        return time.process_time() > self.until
+        """Whether all that the search may spend is spent."""
+        return self.reference.meter.spent > self.until
 
     @property
     def explains(self) -> bool:
@@ -178,6 +178,7 @@ class Trials:
         self.evaluations += 1
         for sample in samples:
             self.seconds -= self.reference.cost(guess.site.step)
+            self.reference.meter.charge(RESPONSE_S * self.residual.numbers(sample))
             try:
                 with np.errstate(all="ignore"):
                     found[sample] = self._response(sample, guess, edit)
@@ -279,8 +280,13 @@ class Trials:
         self, guess: Guess, family: EditFamily, start: tuple[float, ...]
     ) -> tuple[float, tuple[float, ...], Responses] | None:
         """The share, amounts and responses of a family's best member on the first samples."""
+        begun = False
 
         def respond(amounts: np.ndarray) -> Responses | None:
+            nonlocal begun
+            if begun and self.is_spent:  # what was found until then counts
+                return None
+            begun = True
             return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
 
         least = -math.inf if family.kind == "filter" else _PROMISING  # it begins where nothing is changed
