@@ -597,20 +597,20 @@ def test_a_layer_below_its_request_is_a_finding() -> None:
     graph = tell_types_asked(
         executed_graph([engine_layer("{ForeignNode[a...b]}", "Half", "a", "b")], "f32"), {"a": "f32"}
     )
-    scene: Any = SimpleNamespace(executed_graph=graph, outputs=(SimpleNamespace(grade="f16"),), places={})
-    (proposal,) = ask_check(known_checks()["CST002"], scene)
+    known: Any = SimpleNamespace(executed_graph=graph, outputs=(SimpleNamespace(grade="f16"),), places={}, number=1)
+    (proposal,) = ask_check(known_checks()["CST002"], known)
     found = proposal.test().finding
     assert found is not None
     assert found.role == "cause"
     assert found.details == {"layers": ["{ForeignNode[a...b]}"], "nodes": ["a", "b"]}
-    scene.outputs = (SimpleNamespace(grade="f32"),)  # the nodes inside may have been computed as asked
-    (proposal,) = ask_check(known_checks()["CST002"], scene)
+    known.outputs = (SimpleNamespace(grade="f32"),)  # the nodes inside may have been computed as asked
+    (proposal,) = ask_check(known_checks()["CST002"], known)
     quiet = proposal.test().finding
     assert quiet is not None
     assert (quiet.role, quiet.share) == ("contributing", None)
     for silent in (None, ExecutedGraph(layers=()), executed_graph([engine_layer("x", "Half", "a")], "f32")):
-        scene.executed_graph = silent
-        assert list(ask_check(known_checks()["CST002"], scene)) == []
+        known.executed_graph = silent
+        assert list(ask_check(known_checks()["CST002"], known)) == []
 
 
 def test_products_that_round_to_tf32() -> None:
