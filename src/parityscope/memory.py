@@ -3,14 +3,15 @@
 `--memory` is for tensors. Who keeps tensors asks `allowed_memory` and takes its share; what exceeds it goes to a file
 (`spilling`).
 Freed memory is not the system's again by itself: the C library keeps it for the next array, ONNX Runtime's arena for the next
-tensor, and cycles of objects keep arrays until Python looks for them. `relieve_memory` gives it back where the process holds
-much.
+tensor, and cycles of objects keep arrays until Python looks for them; pages of mapped files (weights, recorded tensors, spilled
+arrays) stay with the process once they were read. `relieve_memory` gives all of it back where the process holds much.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
 import os
 import time
 from pathlib import Path
@@ -19,7 +20,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DEFAULT", "allow_memory", "allowed_memory", "register_holder", "relieve_memory", "resident_memory"]
+__all__ = [
+    "DEFAULT",
+    "allow_memory",
+    "allowed_memory",
+    "drop_mapped_pages",
+    "register_holder",
+    "relieve_memory",
+    "resident_memory",
+]
 
 DEFAULT = 512 << 20  # bytes, as --memory is where nothing else is asked for
 _OURS = 256 << 20  # bytes, chosen: what libraries, graphs and compiled loops take before the first tensor is kept
@@ -53,18 +62,40 @@ def resident_memory() -> int:
         return 0
 
 
-def relieve_memory() -> None:
-    """Gives back memory that is not used, if this process holds much and was not relieved just before."""
+def relieve_memory(at_once: int = 0) -> None:
+    """Gives back memory that is not used, if this process holds much and was not relieved just before.
+
+    Whoever just released so many bytes, or is about to take them, says so: where it is much nothing is left for later.
+    """
     global _next  # noqa: PLW0603 - as above
     started = time.monotonic()
-    if started < _next or resident_memory() < _OURS + _budget // 4:
+    if (started < _next and at_once < _OURS) or resident_memory() < _OURS + _budget // 4:
         return
     gc.collect()
     for give_back in _holders:
         give_back()
+    drop_mapped_pages()
     _trim_allocator()
     ended = time.monotonic()
     _next = ended + _SHARE * (ended - started)
+
+
+def drop_mapped_pages() -> None:
+    """Takes the pages of files that are mapped for reading alone off this process (Linux); they come again when they are touched.
+
+    Only shared mappings: of a private one nobody knows whether it was written to before.
+    """
+    advise = getattr(ctypes.CDLL(None), "madvise", None) if hasattr(mmap, "MADV_DONTNEED") else None
+    if advise is None:
+        return
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for place, kind, _, _, inode, *_ in (line.split(maxsplit=5) for line in lines):
+        if kind == "r--s" and inode != "0":
+            start, end = (int(part, 16) for part in place.split("-"))
+            advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
 
 
 def _trim_allocator() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from parityscope.memory import allowed_memory, register_holder
+from parityscope.memory import allowed_memory, drop_mapped_pages
 
 __all__ = ["Keeper", "note_read"]
 
@@ -23,7 +23,6 @@ _ALIGNMENT = 64  # bytes: a cache line, a multiple of every element's size
 _SHARE = (
     8  # of what is allowed, one keeper holds in memory, and as much of mapped pages may be with the process; chosen
 )
-_mapped: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 _read = 0  # bytes, since pages were dropped last
 
 
@@ -60,7 +59,6 @@ class _Extent:
         self._file.truncate(size)
         self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
         self._size, self._end = size, 0
-        _mapped.add(self._map)
 
     @property
     def room(self) -> int:
@@ -90,16 +88,5 @@ def note_read(nbytes: int) -> None:
     global _read  # noqa: PLW0603 - pages are the process's, not an object's
     _read += nbytes
     if _read > allowed_memory() // _SHARE:
-        _drop_spilled_pages()
-
-
-def _drop_spilled_pages() -> None:
-    """Takes all spilled pages off this process; they are read again when they are touched."""
-    global _read  # noqa: PLW0603 - as above
-    _read = 0
-    if hasattr(mmap, "MADV_DONTNEED"):
-        for one in list(_mapped):
-            one.madvise(mmap.MADV_DONTNEED)
-
-
-register_holder(_drop_spilled_pages)
+        _read = 0
+        drop_mapped_pages()

@@ -81,7 +81,7 @@ class Session:
     """A model made ready to run. `run` takes a sample and gives arrays by name (outputs, then captured tensors).
 
     `executed` is what the engine really runs, where it tells for nothing; where that costs something, `inspect` finds out
-    (it raises ParityError) while the session is open.
+    (it raises ParityError) while the session is open. `spent` are seconds that its answers took before it was handed out.
     """
 
     run: Callable[[Sample], Mapping[str, np.ndarray]]
@@ -90,6 +90,7 @@ class Session:
     inspect: Callable[[], ExecutedGraph] | None = None
     absent: tuple[Skip, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    spent: float = 0.0
 
 
 def _give_nothing(_told: object) -> tuple[()]:

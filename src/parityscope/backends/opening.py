@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from parityscope.backends import Capture, Session, backend_named, probe_backend
 from parityscope.backends._child import open_in_child
 from parityscope.backends.command import parse_seconds
 from parityscope.backends.targets import check_target, format_target, one_of
+from parityscope.case.intake import external_files, read_message
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Target
@@ -34,18 +36,22 @@ def model_of(model: Model, target: Target) -> Model:
     return _load_model_once(Path(path)) if path else model
 
 
-_LOADED: dict[Path, tuple[tuple[int, ...], Model]] = {}  # the last one; a command asks a dozen times
+_LOADED: dict[Path, tuple[dict[Path, tuple[int, ...]], Model]] = {}  # the last one; a command asks a dozen times
 
 
 def _load_model_once(path: Path) -> Model:
-    """The model of a file, read once as long as the file is the same and holds all of its weights itself."""
-    mark = _file_mark(path)
-    if path in _LOADED and _LOADED[path][0] == mark:
-        return _LOADED[path][1]
-    model = load_model(path)
+    """The model of a file, read once as long as that and the files of its weights are the same."""
+    if path in _LOADED:
+        marks, model = _LOADED[path]
+        if all(_file_mark(one) == mark for one, mark in marks.items()):
+            return model
     _LOADED.clear()
-    if mark and model.nbytes == mark[0]:
-        _LOADED[path] = mark, model
+    started, marks = time.time_ns(), {path: _file_mark(path)}
+    model = load_model(path)
+    if marks[path] and model.nbytes != marks[path][0]:
+        marks |= {one: _file_mark(one) for one in external_files(read_message(path), path)}
+    if all(len(mark) > 1 and mark[1] < started for mark in marks.values()):  # nothing was written while it was read
+        _LOADED[path] = marks, model
     return model
 
 

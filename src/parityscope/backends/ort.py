@@ -30,6 +30,7 @@ from parityscope.case.extending import with_outputs
 from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic, arithmetic_on_gpu
+from parityscope.memory import relieve_memory
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     custom_ops = target.option("custom_ops")
     executed: ExecutedGraph | None = None
     absent: tuple[Skip, ...] = ()
+    relieve_memory(model.nbytes)
 
     def fused() -> ExecutedGraph:
         from parityscope.backends.onnxruntime_executed import executed_by_onnxruntime
@@ -126,17 +128,24 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         on_host = list(providers) == ["CPUExecutionProvider"] and not libraries_for_session(custom_ops)
         run = kept_session(model, (level, threads, deterministic, chosen.bound), opened) if on_host else opened()
 
-    def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
-        return run(sample.arrays)
+    opened_runs = [run]
+    del run
 
-    yield Session(
-        run=run_sample,
-        disturbs=f"outputs marked{' (layers)' if observe == 'layers' else ''}" if capture.tensors else "none",
-        executed=executed,
-        inspect=inspect,
-        absent=absent,
-        environment=environment,
-    )
+    def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
+        return opened_runs[0](sample.arrays)
+
+    try:
+        yield Session(
+            run=run_sample,
+            disturbs=f"outputs marked{' (layers)' if observe == 'layers' else ''}" if capture.tensors else "none",
+            executed=executed,
+            inspect=inspect,
+            absent=absent,
+            environment=environment,
+        )
+    finally:  # whoever still holds the Session does not hold the weights
+        opened_runs.clear()
+        relieve_memory(model.nbytes)
 
 
 def unregistered_operators(

@@ -2,7 +2,8 @@
 
 Nothing is opened before the first question: a diagnosis whose checks ask nothing pays nothing. The reference has one
 session for all questions. The candidate's samples are run in one session in their order, as the deployment meets them, so
-that what stays behind from one sample is seen in the next.
+that what stays behind from one sample is seen in the next. Of a large model one session is open at a time, and none while files
+are compared.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend_named, is_recording
+from parityscope.backends.both import fit_together
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.bench import Bench
@@ -117,8 +119,7 @@ class _Sessions:
         self._runs_candidate = examination.candidate
         self._names = examination.names
         self._held = held
-        self._session: Session | None = None
-        self._others: dict[Target, Session] = {}
+        self._open: dict[Target, Session] = {}
         self._answers = examination.answers or Answers()
 
     def in_time(self) -> None:
@@ -127,11 +128,9 @@ class _Sessions:
 
     def outputs(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self.in_time()
-        if self._session is None:
-            self._session = self._held.enter_context(open_target(self._case.model, self._runs_reference, Capture()))
         # The place is a judged sample's, because a session may look for what belongs to it; only the arrays are changed.
         sample = Sample(index=self._case.inputs.indices[0], name="changed inputs", arrays=arrays)
-        found = self._session.run(sample)
+        found = self._session_of(self._runs_reference).run(sample)
         return {value.name: found[value.name] for value in self._case.model.outputs if value.name in found}
 
     def reference(self, index: int) -> Mapping[str, np.ndarray]:
@@ -144,6 +143,7 @@ class _Sessions:
         known = self._answers.candidate
         if index not in known:
             self.in_time()
+            self._make_room(self._runs_candidate)
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
                 for each in self.samples:
                     known[each] = self._name_outputs(session.run(self._case.inputs.sample(each)))
@@ -166,6 +166,7 @@ class _Sessions:
                     )
                     for index in self.samples
                 ]
+                self._make_room(deployed)
                 found = compare_graphs(self._case.model, its_model, samples)
             except ParityError as error:
                 found = error
@@ -176,6 +177,7 @@ class _Sessions:
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))
+        self._make_room(self._runs_candidate)
         with open_target(self._case.model, self._runs_candidate, marked) as session:
             return self._name_outputs(session.run(self._case.inputs.sample(index)))
 
@@ -190,6 +192,7 @@ class _Sessions:
         os.environ[name] = value
         try:
             place = self._case.inputs.indices[0]
+            self._make_room(self._runs_candidate)
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
                 return self._name_outputs(session.run(Sample(index=place, name="changed inputs", arrays=arrays)))
         finally:
@@ -208,9 +211,20 @@ class _Sessions:
 
     def _run_sample(self, target: Target, sample: Sample) -> dict[str, np.ndarray]:
         self.in_time()
-        if target not in self._others:
-            self._others[target] = self._held.enter_context(open_target(self._case.model, target, Capture()))
-        return self._name_outputs(self._others[target].run(sample))
+        return self._name_outputs(self._session_of(target).run(sample))
+
+    def _session_of(self, target: Target) -> Session:
+        """The session of a target, opened once as long as there is room for it."""
+        if target not in self._open:
+            self._make_room(target)
+            self._open[target] = self._held.enter_context(open_target(self._case.model, target, Capture()))
+        return self._open[target]
+
+    def _make_room(self, coming: Target) -> None:
+        """Closes what is open, where that and what is coming would be too large together."""
+        if not all(fit_together(self._case.model, target, coming) for target in self._open):
+            self._open.clear()
+            self._held.close()
 
     def _name_outputs(self, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         outputs = [value.name for value in self._case.model.outputs]

@@ -1,7 +1,8 @@
 """Every tensor of both sides compared while both run: nothing is written to disk and nothing is localized.
 
 Both targets run chunk by chunk with the same tensors marked, so that memory holds one chunk of each; outputs of these
-runs are not judged (the undisturbed ones are). While a chunk runs and is measured, the sessions of the next one open.
+runs are not judged (the undisturbed ones are). While a chunk runs and is measured, the sessions of the next one open, unless
+both models are too large for that.
 What a chunk showed is noted before the next one runs, and an interrupted comparison goes on from there (`_chunk_notes.py`).
 """
 
@@ -12,7 +13,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend_named
-from parityscope.backends.both import open_both
+from parityscope.backends.both import fit_together, open_both
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import observable_tensors
 from parityscope.backends.sizing import plan_chunks
@@ -57,7 +58,7 @@ def compare_tensors(examination: Examination) -> tuple[dict[str, Statistics], li
         stack = ExitStack()
         partners = tuple(dict.fromkeys(pairing[name] for name in chunk))
         captures = Capture(tensors=tuple(chunk)), Capture(tensors=partners)
-        return stack, *stack.enter_context(open_both(case.model, reference, candidate, *captures))
+        return stack, *stack.enter_context(open_both(case.model, reference, candidate, case.inputs, *captures))
 
     # Nothing is to be resumed behind the last chunk.
     notes = (
@@ -67,6 +68,7 @@ def compare_tensors(examination: Examination) -> tuple[dict[str, Statistics], li
     )
     kept = {number: notes.kept(number, chunk) if notes else None for number, chunk in enumerate(chunks)}
     left = [number for number, measured in kept.items() if measured is None]
+    ahead = fit_together(case.model, reference, candidate)
     with ThreadPoolExecutor(1) as opener, ThreadPoolExecutor(_THREADS) as pool:
         following = opener.submit(opened, chunks[left[0]]) if left else None
         for position, number in enumerate(left):
@@ -75,9 +77,11 @@ def compare_tensors(examination: Examination) -> tuple[dict[str, Statistics], li
                 break
             stack, ours, theirs = following.result()
             later = left[position + 1 :]
-            following = opener.submit(opened, chunks[later[0]]) if later else None
+            following = opener.submit(opened, chunks[later[0]]) if later and ahead else None
             with stack:
                 measured = _measured_chunk(case, (ours, theirs), chunks[number], pairing, pool)
+            if later and not ahead:
+                following = opener.submit(opened, chunks[later[0]])
             if notes and later:
                 notes.keep(number, chunks[number], measured)
             kept[number] = measured

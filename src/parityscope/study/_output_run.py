@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from parityscope.backends import Session
-    from parityscope.case import Sample
+    from parityscope.case import Inputs, Sample
     from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph, Target
     from parityscope.study._sample_tasks import Found
@@ -49,11 +49,13 @@ def asking_of(examination: Examination, *, partly: bool) -> Asking:
     )
 
 
-def open_sides(examination: Examination) -> AbstractContextManager[tuple[Session, Session]]:
-    """Both sides as they are deployed, undisturbed."""
+def open_sides(
+    examination: Examination, samples: Inputs | None = None
+) -> AbstractContextManager[tuple[Session, Session]]:
+    """Both sides as they are deployed, undisturbed; `samples` are what both will be asked, where that is known."""
     case, candidate = examination.case, examination.candidate
     shapes = Capture(shapes=shapes_for(case.model, candidate, case.inputs))
-    return open_both(case.model, examination.reference, candidate, theirs=shapes)
+    return open_both(case.model, examination.reference, candidate, samples, theirs=shapes)
 
 
 def make_run(examination: Examination, found: Found) -> OutputRun:

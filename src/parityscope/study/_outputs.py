@@ -38,7 +38,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
     asking = asking_of(examination, partly=partly)
     found = Found()
     load_loops(len(case.inputs))
-    with open_sides(examination) as (ours, theirs):
+    with open_sides(examination, case.inputs) as (ours, theirs):
         for samples in group_samples(case.inputs.indices):
             done = len(found.compared) + len(found.failed)
             found.add(
@@ -56,6 +56,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
                 break
         examination.progress(COMPARING, len(case.inputs), len(case.inputs))
         found.told = tell_sides(ours, theirs)
+        found.seconds[0] += ours.spent
 
         def ask(closing: Closing, indices: Sequence[int]) -> Closed:
             return answer_closing(closing, ours, theirs, map(case.inputs.read, indices), examination.progress)

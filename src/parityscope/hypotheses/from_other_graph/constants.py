@@ -3,13 +3,14 @@
 Tried from the exact to the vague, and so from the shortest description to the longest: the same elements in another layout or
 type, rounded to a format, on the grid that the candidate's file declares, changed at a few indices of one axis only, scaled,
 shifted, cut off, reordered (`changes_of` of all hypotheses), on a grid that is fitted, nearly scaled, nearly rearranged, and last
-the size of what no rule says: retrained, or replaced.
+the size of what no rule says: retrained, or replaced. Of what is very large only a part that differs is looked at so, and
+that is said: each rule holds several copies of its elements in float64.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -22,7 +23,7 @@ from parityscope.hypotheses.from_other_graph.rearranging import find_rearrangeme
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["VAGUE", "ConstantChange", "change_of", "have_same_elements"]
+__all__ = ["VAGUE", "ConstantChange", "are_identical", "change_of", "have_same_elements"]
 
 # How words begin that say no more than a size.
 VAGUE = ("replaced", "differs", "every element")
@@ -33,6 +34,7 @@ _RETRAINED = 0.1  # relative L2, chosen: fine-tuning moves weights by 1e-4 to 1e
 _REPLACED = 0.5  # correlation below which two arrays have nothing to do with each other, chosen
 _SHOWN = 4  # elements that are told one by one
 _MOST = 1 << 18  # elements up to which every change is tried
+_LARGEST = 1 << 23  # elements of which all are looked at together, chosen: each copy of them in float64 takes 64 MiB
 _MOST_AXES = 6
 _MOST_ROWS = 64  # that are sought by likeness where none is equal
 _FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -66,6 +68,8 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
         return ConstantChange(words=_describe_reshape(before, after))
     if before.dtype.kind not in "fV" or after.dtype.kind not in "fV":
         return _change_of_integers(before, after)
+    if before.size > _LARGEST:
+        return _change_of_large(before, after, grid)
     with np.errstate(over="ignore"):
         kept = before.astype(after.dtype)
     if before.dtype != after.dtype and np.array_equal(kept, after, equal_nan=True):
@@ -92,6 +96,41 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
         or _nearest_change(reference, candidate, before.dtype)
         or _change_by_size(reference, candidate)
     )
+
+
+def _change_of_large(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None) -> ConstantChange:
+    """By indices that differ, along the axis of which the fewest do: as many as are small enough to be looked at together."""
+    touched = _touched_indices(before, after)
+    if not touched[0].size:
+        return ConstantChange(words=f"kept in {after.dtype}", group=f"types {after.dtype}", declared=True)
+    axis = min(range(before.ndim), key=lambda axis: (touched[axis].size / before.shape[axis], -before.shape[axis]))
+    length, differing = before.shape[axis], touched[axis]
+    rows = differing[: max(1, min(_LARGEST // (before.size // length), length - 1))]
+    steps = None if grid is None else np.take(np.broadcast_to(grid, before.shape), rows, axis)
+    found = change_of(np.take(before, rows, axis), np.take(after, rows, axis), steps)
+    words = found.words if differing.size == length else f"{_describe_indices(before, axis, differing)}: {found.words}"
+    told = "" if rows.size == differing.size else f" (told by {rows.size} of {differing.size} indices of axis {axis})"
+    return replace(found, words=words + told)
+
+
+def _touched_indices(before: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
+    """Of each axis the indices at which the arrays, both in the type of `after`, differ; NaN is equal to NaN."""
+    touched = [np.zeros(length, np.bool_) for length in before.shape]
+    for part in _parts_of(before):
+        with np.errstate(over="ignore"):
+            one, other = before[part].astype(after.dtype), after[part]
+        off = (one != other) & ~(np.isnan(one) & np.isnan(other))
+        for axis in range(before.ndim):
+            place = part if axis == 0 else slice(None)
+            touched[axis][place] |= off.any(tuple(each for each in range(before.ndim) if each != axis))
+    return [np.flatnonzero(each) for each in touched]
+
+
+def _parts_of(array: np.ndarray) -> list[slice]:
+    """Slices along the first axis that are small enough to be looked at together, if one index is."""
+    length = len(array) if array.ndim else 0
+    rows = max(1, _LARGEST * length // max(array.size, 1))
+    return [slice(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
 def _change_to_grid(before: np.ndarray, after: np.ndarray) -> ConstantChange | None:
@@ -140,6 +179,15 @@ def _fit_scale_and_offset(before: np.ndarray, after: np.ndarray) -> Iterator[tup
         slope = float(((before - before.mean()) * (after - after.mean())).mean() / variance)
         level = float(after.mean() - slope * before.mean())
         yield f"times {slope:.4g} plus {level:.4g}", before * slope + level
+
+
+def are_identical(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two constants are of one type and shape, and equal in every element; NaN is equal to NaN."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    nan = one.dtype.kind == "f"
+    parts = _parts_of(one) if one.size > _LARGEST else [...]
+    return all(np.array_equal(one[part], other[part], equal_nan=nan) for part in parts)
 
 
 def have_same_elements(one: np.ndarray, other: np.ndarray) -> bool:
@@ -212,12 +260,22 @@ def _are_equal(one: np.ndarray, other: np.ndarray, exact: float) -> bool:
     """Whether two arrays agree within `exact` of the largest element."""
     if one.dtype.kind not in "fV":
         return bool(np.array_equal(one, other))
+    if one.size > _LARGEST and len(one) > 1:
+        largest = max(
+            float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in map(one.__getitem__, _parts_of(one))
+        )
+        return all(_agree(one[part], other[part], exact * largest) for part in _parts_of(one))
+    reference = one.astype(np.float64)
+    return _agree(reference, other, exact * float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0)))
+
+
+def _agree(one: np.ndarray, other: np.ndarray, allowed: float) -> bool:
+    """Whether no element is further off than `allowed`, and all are finite together."""
     reference, candidate = one.astype(np.float64), other.astype(np.float64)
     finite = np.isfinite(reference)
     if not np.array_equal(finite, np.isfinite(candidate)):
         return False
-    largest = float(np.abs(reference[finite]).max(initial=0.0))
-    return bool((np.abs(reference[finite] - candidate[finite]) <= exact * largest).all())
+    return bool((np.abs(reference[finite] - candidate[finite]) <= allowed).all())
 
 
 def _describe_change(before: np.ndarray, after: np.ndarray, exact: float) -> Iterator[str]:

@@ -8,11 +8,18 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of, have_same_elements
+from parityscope.hypotheses.from_other_graph.constants import (
+    VAGUE,
+    ConstantChange,
+    are_identical,
+    change_of,
+    have_same_elements,
+)
 from parityscope.hypotheses.from_other_graph.difference import GraphDifference
 from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
 from parityscope.hypotheses.schemas import default_of, describe_value, schema_of
 from parityscope.operators import with_trait
+from parityscope.spilling import note_read
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -64,8 +71,9 @@ def _constant_differences(
         before, after = alignment.reference.constants.get(reference), alignment.candidate.constants.get(candidate)
         if before is None or after is None or before is after:
             continue
-        if before.dtype == after.dtype and np.array_equal(before, after, equal_nan=before.dtype.kind == "f"):
+        if are_identical(before, after):
             continue
+        note_read(before.nbytes + after.nbytes)
         change = change_of(before, after, alignment.candidate.grids.get(candidate))
         sibling = (
             _find_sibling_constant(alignment.reference, reference, after) if change.words.startswith(VAGUE) else ""
