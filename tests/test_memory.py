@@ -15,7 +15,7 @@ import pytest
 
 from examinations import examination_of
 from one_sample import one_sample
-from parityscope.backends import both
+from parityscope.backends import Capture, both
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import parse_target
@@ -24,12 +24,13 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph import constants
 from parityscope.memory import allow_memory, allowed_memory, drop_mapped_pages
 from parityscope.records import Policy
-from parityscope.study import _bench
+from parityscope.study._bench import open_bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
-    from parityscope.backends import Capture, Session
+    from parityscope.backends import Session
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
@@ -91,7 +92,7 @@ def test_small_models_are_open_together(model: Model, opened: list[str]) -> None
 
 @pytest.mark.usefixtures("little_memory")
 def test_large_models_are_open_one_after_the_other_and_answer_as_before(model: Model, opened: list[str]) -> None:
-    with open_target(model, SIDES[0], both.Capture()) as session:
+    with open_target(model, SIDES[0], Capture()) as session:
         expected = [session.run(sample)["y"].copy() for sample in SAMPLES]
     with open_both(model, *SIDES, iter(SAMPLES)) as (reference, candidate):
         assert opened == ["open basic", "close basic", "open disabled"]
@@ -106,7 +107,7 @@ def test_large_models_are_open_one_after_the_other_and_answer_as_before(model: M
 def test_a_reference_that_failed_fails_where_it_did(
     model: Model, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watched = both.open_target
+    watched: Callable[..., AbstractContextManager[Session]] = vars(both)["open_target"]
 
     @contextlib.contextmanager
     def failing(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
@@ -115,7 +116,8 @@ def test_a_reference_that_failed_fails_where_it_did(
             def run(sample: Sample) -> Mapping[str, np.ndarray]:
                 if sample.index == 1 and target == SIDES[0]:
                     raise ParityError("no answer", fix="none")
-                return session.run(sample)
+                found: Mapping[str, np.ndarray] = session.run(sample)
+                return found
 
             yield replace(session, run=run)
 
@@ -168,7 +170,7 @@ def test_a_model_is_read_again_where_only_the_file_of_its_weights_changed(tmp_pa
     (weight * 2).tofile(tmp_path / "w.bin")
     again = model_of(reference, target)
     assert again.sha256 != first.sha256
-    with open_target(reference, target, both.Capture()) as session:
+    with open_target(reference, target, Capture()) as session:
         assert session.run(SAMPLES[0])["y"][0, 0] == pytest.approx(WIDTH)
 
 
@@ -177,7 +179,7 @@ def test_a_model_is_read_again_where_only_the_file_of_its_weights_changed(tmp_pa
     [
         (lambda array: array * np.float32(1.25), "times 1.25 (told by"),
         (lambda array: np.where(np.arange(len(array))[:, None] == 7, 0, array), "channel 7: all zero"),
-        (lambda array: array.astype(np.float16).astype(np.float32), "rounded to f16 (told by"),
+        (lambda array: array.astype(np.float16).astype(np.float32), "rounded to float16 (told by"),
     ],
 )
 def test_what_happened_to_a_very_large_constant_is_told_of_a_part(
@@ -206,7 +208,7 @@ def test_of_large_models_one_session_of_a_bench_is_open_at_a_time(
             yield session
         open_now[0] -= 1
 
-    monkeypatch.setattr(_bench, "open_target", counted)
+    monkeypatch.setattr("parityscope.study._bench.open_target", counted)
     inputs = one_sample({"x": np.ones((2, WIDTH), np.float32)})
     case = Case(name="large", model=model, inputs=inputs, policy=Policy(declared="f32"))
     examination = examination_of(case, "ort?optimization=disabled", reference="ort?optimization=basic")
@@ -216,7 +218,7 @@ def test_of_large_models_one_session_of_a_bench_is_open_at_a_time(
         allow_memory(allowed)
         most[0] = 0
         try:
-            with _bench.open_bench(examination) as bench:
+            with open_bench(examination) as bench:
                 answer = bench.outputs(arrays)["y"]
                 assert bench.honest is not None
                 for run in (bench.honest, bench.outputs, bench.honest):

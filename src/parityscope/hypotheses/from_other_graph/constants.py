@@ -109,8 +109,9 @@ def _change_of_large(before: np.ndarray, after: np.ndarray, grid: np.ndarray | N
     steps = None if grid is None else np.take(np.broadcast_to(grid, before.shape), rows, axis)
     found = change_of(np.take(before, rows, axis), np.take(after, rows, axis), steps)
     words = found.words if differing.size == length else f"{_describe_indices(before, axis, differing)}: {found.words}"
-    told = "" if rows.size == differing.size else f" (told by {rows.size} of {differing.size} indices of axis {axis})"
-    return replace(found, words=words + told)
+    if rows.size < differing.size:
+        words = f"{words} (told by {rows.size} of {differing.size} indices of axis {axis})"
+    return replace(found, words=words)
 
 
 def _touched_indices(before: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
