@@ -63,6 +63,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
 
     from parityscope.evaluation.evaluating import run_world
     from parityscope.evaluation.machine import usable_cores
+    from parityscope.evaluation.room import check_room, nbytes_of_world
     from parityscope.evaluation.sessions import Sessions
 
     threads = threads_of(target)
@@ -73,6 +74,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     sessions = Sessions(threads=threads or usable_cores())
 
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
+        check_room(nbytes_of_world(model, world.program, sample.arrays), 1)
         return run_world(world, sample.arrays, wanted, sessions)
 
     yield Session(

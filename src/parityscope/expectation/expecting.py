@@ -121,7 +121,7 @@ def expect_error(
     if floor_on:
         noise.append(reordered_world(replace(plain, name=REORDERED), np.random.default_rng(_SEED)))
         noise.append(disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions))
-    meter = Meter(reference=reference, align=align, by_part=by_part)
+    meter = Meter(model=model, reference=reference, align=align, by_part=by_part)
     told = partial(SamplePlace, progress=progress, samples=len(samples), steps=len(program.steps))
     try:
         if floor_on and enough:
@@ -201,7 +201,7 @@ def _moved_by_reference(
         reordered_world(replace(plain, name=f"{REORDERED}{seed}"), np.random.default_rng(seed))
         for seed in range(_SEED + 1, _SEED + _ORDERS)
     ]
-    again = Meter(reference=lambda _index, _site: None, align=meter.align)
+    again = Meter(model=meter.model, reference=lambda _index, _site: None, align=meter.align)
     quiet = SamplePlace(progress=ignore_progress, place=0, samples=1, steps=1)
     for index in samples:
         again.measure([plain, *orders], inputs, index, list(far), sessions, quiet)

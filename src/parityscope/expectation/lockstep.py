@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends.sim import prepare_world
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import wide_program
+from parityscope.evaluation.room import check_room, nbytes_of_world, split_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.tallies import Tally
@@ -98,23 +99,28 @@ def _run_in_lockstep(plan: LockstepPlan, names: Sequence[str], doing: str, progr
     if not names:
         return _conclude_findings(meters)
     plain = World(name=_PLAIN, program=wide_program(plan.model)[1])
-    worlds = [plain]
+    others: list[list[World]] = []
     for name, target in plan.targets.items():
         simulated, skipped = prepare_world(plan.model, target, names)
         meters.skipped.extend(skipped)
-        worlds.append(replace(simulated, name=name))
+        others.append([replace(simulated, name=name)])
         if plan.introduced:
-            worlds.append(World(name=_REPLAYED + name, program=plain.program, follows=name))
+            others[-1].append(World(name=_REPLAYED + name, program=plain.program, follows=name))
     known = {*plain.program.steps_of, *plain.program.constants, *plain.program.inputs}
     meters.unread.update((name, "the reference did not give it back") for name in names if name not in known)
     watch = [name for name in names if name in known]
     sessions = Sessions(threads=plan.threads)
     steps = len(plain.program.steps)
     for position, sample in enumerate(plan.inputs):
-        for moment in evaluate_worlds(worlds, sample.arrays, watch, sessions):
-            index = 0 if moment.step is None else moment.step.index
-            progress(doing, position * steps + index, len(plan.inputs) * steps)
-            _measure_moment(moment, meters)
+        nbytes = nbytes_of_world(plan.model, plain.program, sample.arrays)
+        check_room(nbytes, 1 + bool(others))
+        groups = split_worlds(plain, others, nbytes)
+        for number, worlds in enumerate(groups):
+            before = (position + number / len(groups)) * steps
+            for moment in evaluate_worlds(worlds, sample.arrays, watch, sessions):
+                index = 0 if moment.step is None else moment.step.index
+                progress(doing, int(before + index / len(groups)), len(plan.inputs) * steps)
+                _measure_moment(moment, meters)
     progress(doing, 1, 1)
     return _conclude_findings(meters)
 
@@ -123,6 +129,8 @@ def _measure_moment(moment: Moment, meters: _Meters) -> None:
     sites = moment.sites
     expected = {site: moment.stored(_PLAIN, site) for site in sites}
     for name, tally in meters.formats.items():
+        if name not in moment.lanes:
+            continue  # its world is in another group
         found = _values_there({site: moment.stored(name, site) for site in sites})
         # At inputs and constants nothing is computed, and nothing introduced.
         again = {} if moment.step is None else {site: moment.computed(_REPLAYED + name, site) for site in sites}

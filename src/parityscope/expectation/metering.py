@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +11,13 @@ from parityscope.comparison import measure_replay
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, align_as_given
 from parityscope.evaluation.evaluating import evaluate_worlds
+from parityscope.evaluation.room import check_room, nbytes_of_world, split_worlds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.backends.recording import Progress
-    from parityscope.case import Inputs
+    from parityscope.case import Inputs, Model
     from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
     from parityscope.evaluation.sessions import Sessions
@@ -30,16 +31,19 @@ PLAIN, REORDERED = "plain", "reordered"  # names of worlds; of other orders than
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplePlace:
-    """Where in the pass a sample is."""
+    """Where in the pass a sample is, and a part of its worlds."""
 
     progress: Progress
     place: int
     samples: int
     steps: int
+    part: int = 0
+    parts: int = 1
 
     def at(self, step: int) -> None:
         """Tells that the pass is at a step of its sample."""
-        self.progress("predicting", self.place * self.steps + step, self.samples * self.steps)
+        done = (self.place * self.parts + self.part) * self.steps + step
+        self.progress("predicting", done, self.samples * self.parts * self.steps)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +54,7 @@ class Meter:
     the sums against the reference; `still` holds that one against the plain world too.
     """
 
+    model: Model
     reference: Reference | None
     align: Align
     by_part: bool = False
@@ -66,10 +71,31 @@ class Meter:
         sessions: Sessions,
         told: SamplePlace,
     ) -> None:
-        """Adds one sample."""
+        """Adds one sample; worlds that do not fit into the memory together run one behind the other, the first beside each.
+
+        Raises:
+            ParityError: not even two of them fit, or a node cannot be run alone.
+        """
+        arrays = inputs.sample(index).arrays
+        nbytes = nbytes_of_world(self.model, worlds[0].program, arrays)
+        check_room(nbytes, min(len(worlds), 2))
+        groups = split_worlds(worlds[0], [[world] for world in worlds[1:]], nbytes)
+        for number, group in enumerate(groups):
+            told = replace(told, part=number, parts=len(groups))
+            self._measure_together(group, arrays, index, watch, sessions, told)
+
+    def _measure_together(
+        self,
+        worlds: Sequence[World],
+        arrays: Mapping[str, np.ndarray],
+        index: int,
+        watch: Sequence[str],
+        sessions: Sessions,
+        told: SamplePlace,
+    ) -> None:
         names = [world.name for world in worlds]
         held: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
-        for moment in evaluate_worlds(worlds, inputs.sample(index).arrays, watch, sessions):
+        for moment in evaluate_worlds(worlds, arrays, watch, sessions):
             told.at(0 if moment.step is None else moment.step.index)
             for name in names:
                 for site in moment.sites:
