@@ -18,6 +18,7 @@ from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.simulating import simulated_world
 from parityscope.evaluation.worlds import World
+from parityscope.evaluation.writing import written_rows
 
 _RANDOM = np.random.default_rng(7)
 
@@ -225,6 +226,27 @@ def test_a_loop_is_looked_into_some_iterations_at_a_time(count: int, limit: floa
                     np.testing.assert_array_equal(moment.stored(world.name, site), values[site])
     assert seen == [(at, sites) for at in range(rounds) for sites in (("number",), ("after",))]
     assert len(sessions) < 8
+
+
+def test_of_what_a_world_rounds_inside_a_loop_both_are_given_and_of_all_else_one() -> None:
+    program = _program(_COUNTING)
+    plain = World(name="plain", program=program)
+    low = World(name="low", program=program, stored={"after": FloatRounding("f16")})
+    loop = next(step for step in program.steps if step.bodies)
+    for world, given in (
+        (plain, [("after", False), ("number", False)]),
+        (low, [("after", False), ("after", True), ("number", False)]),
+    ):
+        rows = written_rows(world, program, loop, ["after", "number"])
+        assert rows is not None
+        assert [(one.site, one.register) for one in rows.given] == given
+    feeds = {"count": np.array(300), "limit": np.array(1e9, np.float32), "x": _INPUT[0, :4]}
+    state = _INPUT[0, :4]
+    for moment in evaluate_worlds([plain, low], feeds, ["after"]):
+        exact = (state + np.float32(moment.iteration[0])).astype(np.float32)
+        np.testing.assert_array_equal(moment.computed("low", "after"), exact)
+        state = moment.stored("low", "after")
+        np.testing.assert_array_equal(state, exact.astype(np.float16).astype(np.float32))
 
 
 _SCANNING = """<ir_version: 8, opset_import: ["" : 19]> g (float[2] x, float[9,2] rows) => (float[2] last, float[2,9] every)

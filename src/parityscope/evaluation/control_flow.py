@@ -140,7 +140,7 @@ class _Turn:
         return shared.run_joined(joined, taken)
 
     def take_block(self, found: Sequence[Any]) -> tuple[int, list[Any]]:
-        """Takes what `block` found; gives how many iterations there were, and the rows of each site, stored and computed."""
+        """Takes what `block` found; gives how many iterations there were, and the rows of what is looked at, as it is `given`."""
         states, scans = len(self.carried), len(self.stacked)
         self.carried = list(found[:states])
         rest = list(found[states:])
@@ -150,7 +150,6 @@ class _Turn:
         if self.step.op_type == "Loop":
             conditions, rest = rest[0], rest[1:]
             self.going = bool(conditions[-1])
-            return len(conditions), rest
         return len(rest[0]), rest
 
     def results(self) -> list[Any]:
@@ -254,16 +253,40 @@ class _Blocks:
         self, active: Sequence[_Turn], found: Sequence[tuple[int, list[Any]]], iteration: tuple[int, ...], number: int
     ) -> Iterator[Moment]:
         """What worlds gave at each iteration, one after the other."""
-        lanes = [turn.lane.inside_rows(turn.body) for turn in active]
+        lanes = {turn.lane.world.name: turn.lane.inside_rows(turn.body) for turn in active}
+        views = [
+            (lane, *_values_by_row(self.joined[id(turn)], rows))
+            for turn, lane, (_, rows) in zip(active, lanes.values(), found, strict=True)
+        ]
+        least = min(count for count, _ in found)
         for row in range(max(count for count, _ in found)):
-            for lane, (count, rows) in zip(lanes, found, strict=True):
-                if row < count:
-                    at_row = [each[row] for each in rows]
-                    lane.stored = dict(zip(self.sites, at_row[::2], strict=True))
-                    lane.computed = dict(zip(self.sites, at_row[1::2], strict=True))
-            there = {lane.world.name: lane for lane, (count, _) in zip(lanes, found, strict=True) if row < count}
+            there = lanes
+            if row >= least:
+                there = {lane.world.name: lane for lane, stored, _ in views if row < len(stored)}
+            for lane, stored, computed in views:
+                if row < len(stored):
+                    lane.stored, lane.computed = stored[row], computed[row]
+            place = (*iteration, number + row)
             for step, sites in self.steps.items():
-                yield Moment(step=step, sites=sites, iteration=(*iteration, number + row), lanes=there)
+                yield Moment(step=step, sites=sites, iteration=place, lanes=there)
+
+
+def _values_by_row(joined: Joined, rows: Sequence[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What is stored, and what was computed, by site: of each iteration."""
+    given = joined.written.given
+    stored = [(one.site, list(each)) for one, each in zip(given, rows, strict=True) if not one.register]
+    exact = [(one.site, list(each)) for one, each in zip(given, rows, strict=True) if one.register]
+    kept = _by_row(stored)
+    return kept, [{**one, **other} for one, other in zip(kept, _by_row(exact), strict=True)] if exact else kept
+
+
+def _by_row(columns: Sequence[tuple[str, list[Any]]]) -> list[dict[str, Any]]:
+    """Columns as one dict a row; filled column by column, as a row may cost no more than a microsecond."""
+    found: list[dict[str, Any]] = [{} for _ in columns[0][1]]
+    for site, column in columns:
+        for row, value in zip(found, column, strict=True):
+            row[site] = value
+    return found
 
 
 def _scan_attribute(step: ProgramStep, name: str, count: int) -> list[int]:

@@ -120,7 +120,8 @@ def written_rows(world: World, program: Program, step: ProgramStep, sites: Seque
 
     Its inputs are `Taken`: of a Loop the number of iterations, the condition, what is carried and the number of iterations
     before; of a Scan what is carried and what is scanned, along the first axis and forwards. Its outputs are what is carried on,
-    the rows of each scan output, of a Loop the condition after each iteration, and for each site what is stored and computed.
+    the rows of each scan output, of a Loop the condition after each iteration, and what is `given`: for each site what is stored,
+    and behind it what was computed, where that is something else.
 
     Returns:
         None where something cannot be written, or the rank of a site in a Scan is not known.
@@ -133,14 +134,13 @@ def written_rows(world: World, program: Program, step: ProgramStep, sites: Seque
     try:
         node.input.extend(writer.slot(index, Taken(index)) for index in range(len(step.inputs)))
         before = writer.slot("before", Taken(len(step.inputs))) if is_loop else ""
-        message = writer.body(step, "body", body, step.node.attributes["body"].as_graph(), before)
-        extra = [
-            (site, name) for site in sites for name in (writer.names[site], writer.exact.get(site, writer.names[site]))
-        ]
-        condition = [message.output[0].name] if is_loop else []
-        for name, site in [*((name, "") for name in condition), *((name, site) for site, name in extra)]:
-            message.node.append(onnx.NodeProto(op_type="Identity", input=[name], output=[writer.fresh()]))
-            message.output.append(_declared_row(message.node[-1].output[0], site, body, is_loop=is_loop))
+        counted = before if body.inputs and _is_read(body.inputs[0], body, sites) else ""
+        message = writer.body(step, "body", body, step.node.attributes["body"].as_graph(), counted)
+        given = [OutsideValue(site, register=exact) for site in sites for exact in (False, True)]
+        given = [one for one in given if not one.register or one.site in writer.exact]
+        rows = [(one.site, (writer.exact if one.register else writer.names)[one.site]) for one in given]
+        for site, name in [*([("", message.output[0].name)] if is_loop else []), *rows]:
+            _add_row(message, site, name, writer, _declared_row("", site, body, is_loop=is_loop))
     except _NotWrittenError:
         return None
     node.attribute.append(onnx.helper.make_attribute("body", message))
@@ -149,7 +149,22 @@ def written_rows(world: World, program: Program, step: ProgramStep, sites: Seque
     node.output.extend(writer.fresh() for _ in message.output[1 if is_loop else 0 :])
     graph = onnx.GraphProto(name="rows", node=[node], initializer=writer.initializers.values())
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
-    return WrittenGraph(graph=graph, fed=writer.fed, given=())
+    return WrittenGraph(graph=graph, fed=writer.fed, given=tuple(given))
+
+
+def _is_read(site: str, body: Program, sites: Sequence[str]) -> bool:
+    """Whether somebody reads or looks at what a body is given as `site`."""
+    return site in sites or site in body.outputs or any(site in (*step.reads, *step.inner) for step in body.steps)
+
+
+def _add_row(message: onnx.GraphProto, site: str, name: str, writer: _Writer, declared: onnx.ValueInfoProto) -> None:
+    """Makes what is called `name` one of a body's outputs: what a node of it gives as it is, all else handed on by a node."""
+    made = {out for node in message.node for out in node.output}
+    if not site or name not in made or name in {out.name for out in message.output}:
+        message.node.append(onnx.NodeProto(op_type="Identity", input=[name], output=[writer.fresh()]))
+        name = str(message.node[-1].output[0])
+    declared.name = name
+    message.output.append(declared)
 
 
 def _declared_row(name: str, site: str, body: Program, *, is_loop: bool) -> onnx.ValueInfoProto:
