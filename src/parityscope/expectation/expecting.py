@@ -125,7 +125,7 @@ def expect_error(
     told = partial(SamplePlace, progress=progress, samples=len(samples), steps=len(program.steps))
     try:
         if floor_on and enough:
-            cheap = Meter(reference=reference, align=align, by_part=by_part)
+            cheap = Meter(model=model, reference=reference, align=align, by_part=by_part)
             world = disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions, least=True)
             for place, index in enumerate(floor_on):
                 cheap.measure([world], inputs, index, watch, sessions, told(place=place))
