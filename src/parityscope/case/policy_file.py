@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["POLICY_KEYS", "PolicyFile", "check_keys", "policy_of_table", "read_policy", "read_text"]
 
 POLICY_KEYS = ("declared", "declared_reason", "samples", "match", "budget")
-_CHECK_KEYS = ("check", "baseline")  # for `parityscope check`
+_CHECK_KEYS = ("check", "baseline", "matrix")  # for `parityscope check` and `parityscope matrix`
 _METRIC_KEYS = ("output", "metric", "limit", "reason")
 _TOLERANCE_KEYS = ("output", "atol", "rtol", "reason")
 _BUDGET_KEYS = tuple(dict.fromkeys(_METRIC_KEYS + _TOLERANCE_KEYS))

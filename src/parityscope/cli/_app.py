@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, str] = {
     "evaluate": "The faithful error of a low-precision model, on a CPU.",
     "run": "One target on the samples, as a recording.",
     "check": "Every model of a policy file, held against a baseline.",
+    "matrix": "Models x versions x targets x settings as one table.",
     "diff": "Two studies: what became better or worse, since what.",
     "serve": "The studies of a folder in a browser, two compared.",
     "report": "A study rendered again, as text, HTML, JSON or an overlay.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from parityscope.study.checking.matrix import MatrixFile
     from parityscope.study.checking.pairs import CheckFile
     from parityscope.study.checking.running import PairOutcome
 
@@ -25,7 +26,7 @@ _STATUSES = ("beyond", "worse", "error", "incomplete", "better", "within")
 
 
 def check_document(
-    file: CheckFile,
+    file: CheckFile | MatrixFile,
     outcomes: Sequence[PairOutcome],
     *,
     baseline: Path,

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from parityscope.case.policy_file import PolicyFile
 
-__all__ = ["CheckFile", "CheckedPair", "choose_pairs", "read_check_file"]
+__all__ = ["CheckFile", "CheckedPair", "choose_pairs", "pairs_of_table", "read_check_file"]
 
 _KEYS = ("name", "model", "candidate", "reference", "inputs", "preprocess", "stacked", "seed")
 _BASELINE = "parity-baseline.json"
@@ -80,7 +80,7 @@ def read_check_file(path: Path, memory: int) -> CheckFile:
     pairs = [
         pair
         for place, table in enumerate(tables, 1)
-        for pair in _pairs_of_table(table, path, f"{path}, check {table.get('name') or place}", general, memory)
+        for pair in pairs_of_table(table, path, f"{path}, check {table.get('name') or place}", general, memory)
     ]
     _refuse_repeated([one.name for one in pairs], path)
     named = read_text(held, "baseline", str(path), fix=f'write baseline = "{_BASELINE}"')
@@ -100,9 +100,14 @@ def choose_pairs(pairs: Sequence[CheckedPair], names: Sequence[str], path: Path)
     return tuple(one for one in pairs if not names or one.name in names)
 
 
-def _pairs_of_table(
+def pairs_of_table(
     table: Mapping[str, Any], path: Path, where: str, general: PolicyFile, memory: int
 ) -> Iterator[CheckedPair]:
+    """The pairs of one table of `path`; `where` is what errors call it, `general` what the file says for all.
+
+    Raises:
+        ParityError: it names what is not there, or says what has no meaning.
+    """
     check_keys(table, (*_KEYS, *POLICY_KEYS), where)
     own = policy_of_table(table, known_metrics(), path, where)
     said = {key: read_text(table, key, where, fix=f'write {key} = "..."; {_EXAMPLE}') for key in _KEYS[:2] + _KEYS[3:6]}

@@ -1,0 +1,86 @@
+"""`parityscope matrix`: models x versions x targets x settings as one table, what changed since the last run first."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parityscope.cli import _options as o
+from parityscope.cli._output import claim_report, command_line, hand_over, write_report
+from parityscope.cli._progress import progress_for
+from parityscope.errors import EXIT_OF, Exit
+
+__all__ = ["NAME", "command"]
+
+NAME = "matrix"
+
+
+def command(
+    file: Annotated[
+        Path, typer.Argument(help="A .toml file with a [matrix] table (docs/matrix.md).", show_default=False)
+    ],
+    *,
+    study: Annotated[
+        Path | None, typer.Option(help="Folder of the studies; the same goes on [parityscope-matrix-<UTC time>].")
+    ] = None,
+    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html or markdown.")] = (
+        "text"
+    ),
+    output: Annotated[
+        list[Path] | None, typer.Option("-o", "--output", help="A .html, .json, .md or .txt file; repeatable.")
+    ] = None,
+    no_causes: Annotated[bool, typer.Option("--no-causes", help="Do not diagnose what fails.")] = False,
+    memory: o.MemoryOption = "512MiB",
+    quiet: o.QuietOption = False,
+) -> int:
+    """Examines every cell and tells first what changed since the last run: verdicts, errors, causes, latencies.
+
+    Exit code 0 if all are within and none is worse than in the last run, 1 if one is not, 2 if one could not be examined, 3 if
+    one could not be judged.
+    """
+    from parityscope.report import renderer_named
+    from parityscope.report.matrix import FORMS, matrix_document
+    from parityscope.study.checking.baseline import read_baseline, write_baseline
+    from parityscope.study.checking.matrix import cell_entry, read_matrix_file
+    from parityscope.study.checking.running import CheckSettings, check_pair
+    from parityscope.version import __version__
+
+    FORMS.check(format_name)
+    held = read_matrix_file(file, o.size_of(memory))
+    last = read_baseline(held.last)
+    for path in output or []:
+        claim_report(path, "-o", FORMS)
+    settings = CheckSettings(
+        folder=study or Path(f"parityscope-matrix-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"),
+        as_html=renderer_named("html").render,
+        command=command_line(),
+        with_causes=not no_causes,
+        progress=progress_for(quiet=quiet),
+    )
+    outcomes = []
+    try:
+        for cell in held.cells:
+            outcomes.append(check_pair(cell.pair, last.get(cell.pair.name), settings))
+            if not quiet:
+                print(f"{outcomes[-1].status}: {cell.row}, {cell.column}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt as interrupt:
+        words = f"interrupted; {len(outcomes)} of {len(held.cells)} cells are done\n  fix:   the same command with "
+        words += f"--study {settings.folder} goes on from there"
+        # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
+        raise typer.Abort from KeyboardInterrupt(words).with_traceback(interrupt.__traceback__)
+    document = matrix_document(held, outcomes, last, version=__version__, command=command_line())
+    for path in output or []:
+        write_report(FORMS, document, path)
+    hand_over(FORMS, document, format_name)
+    names = {cell.pair.name for cell in held.cells}
+    kept = {name: entry for name, entry in last.items() if name in names}
+    kept |= {one.pair.name: cell_entry(one.study) for one in outcomes if one.study is not None}
+    if any(one.study is not None for one in outcomes):
+        write_baseline(held.last, kept)
+    if not quiet:
+        print(f"{document['verdict']}; the studies are in {settings.folder}", file=sys.stderr)
+    return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]

@@ -1,0 +1,112 @@
+"""`parityscope matrix`: every combination examined once, what changed since the last run first, interrupted runs gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from command_line import exit_status
+from parityscope.errors import ParityError
+from parityscope.study.checking.matrix import read_matrix_file
+from parityscope.testing.networks import write_network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[1,16] x) => (float[1,16] y) { t = Tanh(x) y = Mul(t, t) }'
+FILE = """
+declared = "f16"
+
+[matrix]
+models = ["{version}/m.onnx"]
+versions = ["v1", "v2"]
+targets = ["sim:f16", "ort?model={version}/m.onnx"]
+inputs = "samples"
+"""
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PARITYSCOPE_NO_FORK", "1")
+    for version in ("v1", "v2"):
+        (tmp_path / version).mkdir()
+        write_network(tmp_path / version / "m.onnx", TEXT, {})
+    (tmp_path / "samples").mkdir()
+    draw = np.random.default_rng(5)
+    np.savez(tmp_path / "samples" / "0.npz", x=draw.normal(size=(1, 16)).astype(np.float32))
+    (tmp_path / "fleet.toml").write_text(FILE, "utf-8")
+    return tmp_path
+
+
+def run(folder: Path, status: int, *more: str) -> dict[str, Any]:
+    assert exit_status("matrix", "fleet.toml", "--no-causes", "--quiet", "-o", "out.json", *more) == status
+    found: dict[str, Any] = json.loads((folder / "out.json").read_text("utf-8"))
+    (folder / "out.json").unlink()
+    return found
+
+
+def test_a_fleet_is_one_table_and_what_changed_comes_first(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = run(desk, 0, "--study", "one")
+    assert [(one["row"], one["column"]) for one in first["cells"]] == [
+        ("m v1", "sim:f16"),
+        ("m v1", "ort?model={version}/m.onnx"),
+        ("m v2", "sim:f16"),
+        ("m v2", "ort?model={version}/m.onnx"),
+    ]
+    assert first["differences"] == []
+    assert all(one["last"] is None and one["now"]["latency_s"] > 0 for one in first["cells"])
+    assert "There is no last run yet" in capsys.readouterr().out
+
+    # As if one cell had been beyond the night before.
+    last = json.loads((desk / "fleet-last.json").read_text("utf-8"))
+    name = first["cells"][3]["name"]
+    last["pairs"][name]["outputs"][0]["rel_l2"] = 0.5
+    last["pairs"][name] |= {"verdict": "beyond", "cause": "RNG001", "latency_s": 1e6}
+    (desk / "fleet-last.json").write_text(json.dumps(last), "utf-8")
+    second = run(desk, 0, "--study", "two", "-o", "out.md", "-o", "out.html")
+    told = {one["what"]: (one["before"], one["after"]) for one in second["differences"] if one["column"] != "sim:f16"}
+    assert told["verdict"] == ("beyond", "within")
+    assert told["cause"] == ("RNG001", "")
+    assert told["error of y"] == (0.5, 0.0)
+    assert told["latency_s"][0] == 1e6
+    shown = capsys.readouterr().out
+    assert shown.index("Since the last run") < shown.index("verdict beyond -> within") < shown.index("within\n")
+    assert "cause RNG001 -> none" in (desk / "out.md").read_text("utf-8").replace("\\", "")
+    assert "Since the last run" in (desk / "out.html").read_text("utf-8")
+
+
+def test_a_cell_that_cannot_be_examined_keeps_what_it_had_and_a_run_goes_on(desk: Path) -> None:
+    first = run(desk, 0, "--study", "one")
+    kept = json.loads((desk / "fleet-last.json").read_text("utf-8"))["pairs"]
+    shutil.rmtree(desk / "one" / first["cells"][0]["name"])
+    again = run(desk, 0, "--study", "one")
+    pairs = zip(first["cells"], again["cells"], strict=True)
+    same = [one["study"]["created"] == two["study"]["created"] for one, two in pairs]
+    assert same == [False, True, True, True]
+    (desk / "fleet.toml").write_text(FILE.replace('"sim:f16", ', '"saved?path=nowhere", "sim:f16", '), "utf-8")
+    broken = run(desk, 2, "--study", "two")
+    assert broken["counts"]["error"] == 2
+    assert set(json.loads((desk / "fleet-last.json").read_text("utf-8"))["pairs"]) == set(kept)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('declared = "f16"', "no matrix"),
+        ("[matrix]\nmodels = []\ntargets = ['ort']", "models is no list"),
+        ("[matrix]\nmodels = ['v1/m.onnx']", "targets is no list"),
+        ("[matrix]\nmodels = ['v1/m.onnx', 'v2/m.onnx']\ntargets = ['ort']", "two cells are called"),
+        ("[matrix]\nmodels = ['gone.onnx']\ntargets = ['ort']", "no model"),
+        ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\ncolour = 1", "colour"),
+        ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\nsettings = ['threads=x', 'thread=1']", "thread"),
+    ],
+)
+def test_what_is_no_matrix_is_refused(desk: Path, text: str, problem: str) -> None:
+    (desk / "fleet.toml").write_text(text, "utf-8")
+    with pytest.raises(ParityError, match=problem):
+        read_matrix_file(desk / "fleet.toml", 1 << 29)
