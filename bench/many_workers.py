@@ -81,16 +81,18 @@ def measure_overhead(count: int) -> None:
 
     job = Job(count=count, read=read, open=nothing, shipped=Shipped(files=(), open=nothing))
 
-    def spend(run: Any) -> float:
+    def spend(run: Any) -> str:
         with tempfile.TemporaryDirectory() as folder:
-            began = None
+            began, worked = None, 0.0
             for _ in finish_tasks(run, count, Path(folder) / "tasks", lambda _: None):
-                began = began or time.perf_counter()  # from the first answer on: starting is no cost of a task
-            return (time.perf_counter() - (began or 0)) / (count - 1)
+                if began is None:  # from the first answer on: starting is no cost of a task
+                    began, worked = time.perf_counter(), time.process_time()
+            wall, own = time.perf_counter() - (began or 0.0), time.process_time() - worked
+            return f"{1e3 * wall / (count - 1):.2f} ms a task, {1e3 * own / (count - 1):.2f} ms of it the driver's processor"
 
-    print(f"1 process: {1e3 * spend(functools.partial(run_in_processes, job, workers=1)):.2f} ms a task ({load()})")
+    print(f"1 process: {spend(functools.partial(run_in_processes, job, workers=1))} ({load()})")
     with cluster(1) as address:
-        print(f"1 Ray actor: {1e3 * spend(functools.partial(run_on_ray, job, address)):.2f} ms a task ({load()})")
+        print(f"1 Ray actor: {spend(functools.partial(run_on_ray, job, address))} ({load()})")
 
 
 def make_case(folder: Path, samples: int, side: int) -> None:
