@@ -21,6 +21,7 @@ from parityscope.study._folder import to_strict_data
 from parityscope.study._plots import graph_views, graph_wiring, plots_of
 from parityscope.study._sampling import findings_of_sampling
 from parityscope.study._verdicts import reason_for
+from parityscope.study._worst import findings_of_worst
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _all_findings(known: Examination) -> tuple[Finding, ...]:
     from parityscope.checks.generated_inputs import findings_about  # and with it every record of a check
 
     told = {finding.code for finding in found}
-    about = (*findings_about(known.case.inputs), *findings_of_sampling(known))
+    about = (*findings_about(known.case.inputs), *findings_of_sampling(known), *findings_of_worst(known))
     return (*found, *(one for one in about if one.code not in told))
 
 
