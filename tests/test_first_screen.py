@@ -15,6 +15,7 @@ import pytest
 from command_line import exit_status
 from golden import documents
 from parityscope import load_study
+from parityscope.report._first_screen import cut_text
 from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_first_screen
 from parityscope.report.view import view_study
@@ -227,3 +228,11 @@ def test_tf32_is_switched_off_in_the_runtime_at_hand() -> None:
     tools = {row["tool"]: row["lines"] for row in found["repairs"][0]["tools"]}
     assert tools["tensorrt"] == "config.clear_flag(trt.BuilderFlag.TF32)"
     assert "--noTF32" in tools["trtexec"]
+
+
+def test_names_give_way_before_the_words_of_an_advice() -> None:
+    name = "/model/backbone/" + "layers/" * 20 + "LayerNorm_1/Sum_1"
+    told = cut_text(f"replace the normalization that {name} belongs to by one that stays in range", 115)
+    assert told.endswith("LayerNorm_1/Sum_1 belongs to by one that stays in range")
+    assert told.startswith("replace the normalization that /model/backbone/")
+    assert cut_text("some words " * 30, 100).endswith("words …")

@@ -42,6 +42,7 @@ _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is calle
 _LONGEST, _SHORTER, _LINE = 250, 150, 84
 _WORDS = 0.7  # of a cut text that must be left when it ends with a whole word; chosen
 _NAME = 48  # characters of a name
+_INNER_NAME = 40  # of one in a sentence that is too long
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
@@ -158,6 +159,10 @@ def first_sentence(text: object) -> str:
 def cut_text(text: str, longest: int = _LONGEST) -> str:
     """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
     told = say_in_language(text)
+    if columns_of(told) <= longest:
+        return told
+    # Names give way before words do: what tells them apart stands at their ends.
+    told = " ".join(shorten_name(word, _INNER_NAME) if len(word) > _INNER_NAME else word for word in told.split(" "))
     if columns_of(told) <= longest:
         return told
     least = longest * len(told) // columns_of(told)
