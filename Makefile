@@ -24,7 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 $(DEVELOPED): $(READY) requirements-dev.lock requirements-scale.lock
-	$(INSTALL) --no-deps --require-hashes -r requirements-dev.lock -r requirements-scale.lock
+	$(INSTALL) --no-deps --no-compile --require-hashes -r requirements-dev.lock -r requirements-scale.lock
 	@touch $@
 
 demo: $(READY)
