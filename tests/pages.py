@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ENGLISH, CHINESE = ROOT / "README.md", ROOT / "README.zh-CN.md"
-PAGES = (ENGLISH, *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ENGLISH, *sorted(page for page in (ROOT / "docs").glob("*.md") if not page.name.endswith(".zh.md")))
 BLOCK = re.compile(
     r"(?:^<!-- (?P<marker>(?:file|not run|output)\b.*?) -->\n+)?^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["Entry", "lines_by_family", "whole_catalogue"]
+__all__ = ["Entry", "families", "lines_by_family", "whole_catalogue"]
 
 # The letters that a code begins with, in the order of the questions; the words are for readers.
 _FAMILIES: Mapping[str, str] = MappingProxyType(
@@ -56,16 +57,20 @@ def whole_catalogue() -> dict[str, Entry]:
     return {one.code: one for one in sorted(found, key=_place_of)}
 
 
-def lines_by_family(entries: Iterator[Entry] | list[Entry]) -> Iterator[str]:
+def families(entries: Iterable[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    """The words of each family, and its entries."""
+    for family, found in groupby(entries, key=lambda one: one.code[:3]):
+        yield _FAMILIES.get(family, family), list(found)
+
+
+def lines_by_family(entries: Iterable[Entry]) -> Iterator[str]:
     """A table: a heading a family, then code, who says it, and title."""
-    family = None
-    for one in entries:
-        if one.code[:3] != family:
-            if family is not None:
-                yield ""
-            family = one.code[:3]
-            yield _FAMILIES.get(family, family)
-        yield f"  {one.code}  {one.said_by:<5}  {one.title}"
+    for number, (heading, found) in enumerate(families(entries)):
+        if number:
+            yield ""
+        yield heading
+        for one in found:
+            yield f"  {one.code}  {one.said_by:<5}  {one.title}"
 
 
 def _entry_of(code: str, said_by: str, title: str, page: Callable[[str], str], examples: int = 0) -> Entry:

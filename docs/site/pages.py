@@ -1,0 +1,92 @@
+"""Pages of the site that are no file of docs/: one of each code, from `parityscope explain`, and those of the repository's top.
+
+`mkdocs.yml` names this file as a hook. A translation says `<!-- block 2 -->` where the second block of code of the English page stands,
+so that code is written once. Links between docs/ and the top, and to files that are no page, hold in the repository;
+here they are led to the page of that file, or become the file's name.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+__all__ = ["on_files", "on_page_markdown"]
+
+ROOT = Path(__file__).resolve().parents[2]
+FROM_THE_TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")
+PLACE = re.compile(r"^<!-- block (\d+) -->$", re.MULTILINE)
+BLOCK = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
+API = """# Python reference
+
+The verbs as functions; [Python](python.md) shows them at work.
+
+::: parityscope
+    options:
+      show_root_heading: false
+      members_order: source
+"""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """The files of docs/, and beside them those that are made here."""
+    from mkdocs.structure.files import File
+
+    made = {name: (ROOT / name).read_text(encoding="utf-8") for name in FROM_THE_TOP}
+    made |= {"api.md": API} | write_codes()
+    for path, text in made.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def write_codes() -> dict[str, str]:
+    """Path -> Markdown: a page of each code that a finding can have, and their table by family."""
+    from parityscope.cli._catalogue import families, whole_catalogue
+
+    known = whole_catalogue()
+    pages = {f"codes/{entry.code}.md": write_code(entry.code, entry.title, entry.page()) for entry in known.values()}
+    table = ["# Codes", "", "Every code that a check, a lint rule or a log can give. `parityscope explain CODE` prints its page.", ""]
+    for family, entries in families(list(known.values())):
+        table += [f"## {family}", "", "| code | said by | what |", "| --- | --- | --- |"]
+        table += [f"| [{one.code}]({one.code}.md) | {one.said_by} | {one.title} |" for one in entries]
+        table += [""]
+    return {**pages, "codes/index.md": "\n".join(table)}
+
+
+def write_code(code: str, title: str, text: str) -> str:
+    """A code's page as `explain` prints it, its sections as headings."""
+    body = re.sub(r"^((?:What|How|Sources?|Examples?)[^:\n]{0,40}):\s*", r"## \1\n\n", text, flags=re.MULTILINE)
+    return f"# {code} {title}\n\n{body}\n"
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Puts the code of the English page into its translation; leads links of the repository to the pages of this site; a link to what is no page becomes its name."""
+    at = Path(page.file.src_uri)
+    if PLACE.search(markdown):
+        english = (ROOT / "docs" / at.name.replace(".zh.md", ".md")).read_text(encoding="utf-8")
+        blocks = BLOCK.findall(english)
+        markdown = PLACE.sub(lambda found: blocks[int(found[1]) - 1], markdown)
+    top = at.name in FROM_THE_TOP or at.as_posix() in FROM_THE_TOP
+    place = (ROOT / at).parent if top else (ROOT / "docs" / at).parent
+
+    def lead(found: re.Match[str]) -> str:
+        image, words, target, anchor = found.groups()
+        if re.match(r"[a-z]+:", target):
+            return found[0]
+        file = (place / target).resolve()
+        if not file.is_relative_to(ROOT):
+            return found[0]
+        inside = file.relative_to(ROOT).as_posix()
+        uri = inside.removeprefix("docs/") if inside.startswith("docs/") else inside
+        if files.get_file_from_path(uri) is None:
+            return found[0] if not file.exists() else (words if image else f"{words} (`{inside}`)")
+        depth = "../" * (len(at.parts) - 1)
+        return f"{image}[{words}]({depth}{uri}{anchor or ''})"
+
+    return LINK.sub(lead, markdown)
