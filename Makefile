@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist lo
 # A lock names all that is needed, so that nothing is left to resolve.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup develop demo test test-core test-cluster lint stubs bench lock clean
+.PHONY: setup develop demo test test-core test-cluster lint stubs site bench lock clean
 
 # What the product and the demo need.
 setup: $(READY)
@@ -54,6 +54,10 @@ lint: $(DEVELOPED)
 stubs: $(DEVELOPED)
 	$(BIN)/python -m proving.tensorrt_replay.stubs
 
+# The documents as a site in build/site, without a network.
+site: $(DEVELOPED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(DEVELOPED)
 	$(BIN)/python bench/main_job.py
 
@@ -66,4 +70,4 @@ lock: $(DEVELOPED)
 	$(COMPILE) --extra all --group build --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean:
-	rm -rf $(VENV) demo-study .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-study build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -63,6 +63,7 @@ STORIES = (
     "test_images_option",
     "test_many_bindings",
     "test_old_runtimes",
+    "test_site",
 )
 
 

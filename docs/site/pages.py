@@ -1,7 +1,7 @@
 """Pages of the site that are no file of docs/: one of each code, from `parityscope explain`, and those of the repository's top.
 
-`mkdocs.yml` names this file as a hook. A translation says `<!-- block 2 -->` where the second block of code of the English page stands,
-so that code is written once. Links between docs/ and the top, and to files that are no page, hold in the repository;
+`mkdocs.yml` names this file as a hook. A translation says `<!-- block 2 -->` where the second block of code of the English page
+stands, so that code is written once. Links between docs/ and the top, and to files that are no page, hold in the repository;
 here they are led to the page of that file, or become the file's name.
 """
 
@@ -11,15 +11,18 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mkdocs.plugins import event_priority
+
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["on_files", "on_page_markdown", "on_post_page", "on_post_template"]
 
 ROOT = Path(__file__).resolve().parents[2]
 FROM_THE_TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")
+SHIM = "https://unpkg.com/iframe-worker/shim"
 PLACE = re.compile(r"^<!-- block (\d+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -34,15 +37,30 @@ The verbs as functions; [Python](python.md) shows them at work.
 """
 
 
+@event_priority(-100)  # after the plug-in of languages, which knows only files that lie in docs/
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The files of docs/, and beside them those that are made here."""
     from mkdocs.structure.files import File
 
     made = {name: (ROOT / name).read_text(encoding="utf-8") for name in FROM_THE_TOP}
     made |= {"api.md": API} | write_codes()
+    language = config.plugins["i18n"].current_language  # the site is built once a language
     for path, text in made.items():
-        files.append(File.generated(config, path, content=text))
+        file = File.generated(config, path, content=text)
+        if language != "en":
+            file.dest_uri = f"{language}/{file.dest_uri}"
+        files.append(file)
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The search of pages opened from a disk needs a small script that the theme would fetch: it lies beside them."""
+    return output.replace(SHIM, "../" * page.file.dest_uri.count("/") + "site/iframe-worker.js")
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """The same for the page that stands where no page is."""
+    return output_content.replace(SHIM, "/site/iframe-worker.js") if template_name == "404.html" else output_content
 
 
 def write_codes() -> dict[str, str]:
@@ -51,7 +69,12 @@ def write_codes() -> dict[str, str]:
 
     known = whole_catalogue()
     pages = {f"codes/{entry.code}.md": write_code(entry.code, entry.title, entry.page()) for entry in known.values()}
-    table = ["# Codes", "", "Every code that a check, a lint rule or a log can give. `parityscope explain CODE` prints its page.", ""]
+    table = [
+        "# Codes",
+        "",
+        "Every code that a check, a lint rule or a log can give. `parityscope explain CODE` prints its page.",
+        "",
+    ]
     for family, entries in families(list(known.values())):
         table += [f"## {family}", "", "| code | said by | what |", "| --- | --- | --- |"]
         table += [f"| [{one.code}]({one.code}.md) | {one.said_by} | {one.title} |" for one in entries]
@@ -66,7 +89,10 @@ def write_code(code: str, title: str, text: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Puts the code of the English page into its translation; leads links of the repository to the pages of this site; a link to what is no page becomes its name."""
+    """Puts the code of the English page into its translation, and leads links of the repository to pages of this site.
+
+    A link to what is no page becomes its name.
+    """
     at = Path(page.file.src_uri)
     if PLACE.search(markdown):
         english = (ROOT / "docs" / at.name.replace(".zh.md", ".md")).read_text(encoding="utf-8")
