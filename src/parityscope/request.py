@@ -31,8 +31,9 @@ class Request:
     candidate). `memory` is in bytes, `seconds` the time for experiments.
 
     `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
-    DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output) for
-    `steps` calls. `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
+    DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output,
+    or a line of `localization.feeding`) for `steps` calls; `drive` is a function (file.py:function) that does it instead.
+    `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
     left for, experiments behind a cause that explains everything. Up to the share `allow_skipped`
     of the samples may be damaged or hold NaN without that the verdict is incomplete. Samples are drawn until it is sure at
     the confidence `until_sure` (0: all are taken) that samples like these keep their budgets or do not. `workers` share the
@@ -62,6 +63,7 @@ class Request:
     real: str = ""
     states: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     steps: int = 0
+    drive: str = ""
     thorough: bool = False
     workers: str = ""
     allow_skipped: float = 0.0

@@ -11,6 +11,7 @@ taken apart exactly: what it introduces, g(c) - f(c), and what it inherits, f(c)
 over the error before the call. It grows where some call's error is more than twice the first one's, most of it inherited, and
 the last call's is not less than half of that: an error that shrinks again is forgotten by the loop and has another cause.
 The linear regime ends at the first call in which half of the error does not inherit half.
+Each call is also made on what the reference had (teacher-forced): what it errs by there it does by itself.
 An honest deployment of the declared arithmetic is called along: an error of more than four times its own is beyond.
 
 What it is confused with: a state that is reset, bound wrongly or fed back a call late: then the first calls are wrong by far
@@ -82,6 +83,9 @@ def _describe_growth(growth: Growth, first: CallStep, last: CallStep) -> str:
         said += f", {growth.factor:.3g} times as much with each"
     if growth.leaves is not None:
         said += f"; from call {growth.leaves} on it is no longer linear (a share of {CURVED:g} is curved)"
+    forced = [step.forced for step in growth.steps if not math.isnan(step.forced)]
+    if forced:
+        said += f"; on the reference's own states a call is off by at most {format_number(max(forced))}"
     if not math.isnan(last.expected):
         said += f"; an honest deployment of the declared arithmetic is off by {format_number(last.expected)} there"
     return said
@@ -90,7 +94,7 @@ def _describe_growth(growth: Growth, first: CallStep, last: CallStep) -> str:
 def _show_finding(growth: Growth, first: CallStep, worst: CallStep, seen: Shown) -> Shown:
     bad = first_beyond(growth)
     share = max(0.0, 1.0 - (first.error / worst.error) ** 2) if math.isfinite(worst.error) else 1.0
-    output = next(iter(growth.states.values()))
+    output = growth.fed[0]
     return replace(
         seen,
         role="information" if bad is None else "cause",

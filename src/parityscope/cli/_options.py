@@ -66,6 +66,7 @@ StateOption = Annotated[list[str] | None, typer.Option(help="OUTPUT=INPUT fed ba
 ThoroughOption = Annotated[
     bool, typer.Option("--thorough", help="Go on where the answer is known: every layer, suspect and experiment.")
 ]
+LoopOption = Annotated[str, typer.Option(help="How outputs are fed back: a .toml file or file.py:function.")]
 StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at least 20].", show_default=False)]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]
@@ -150,7 +151,7 @@ def seconds_of(text: str) -> float:
     return value
 
 
-def states_of(items: list[str] | None, steps: int) -> dict[str, str]:
+def states_of(items: list[str] | None, steps: int, *, driven: bool = False) -> dict[str, str]:
     """`OUTPUT=INPUT` items as input -> output.
 
     Raises:
@@ -164,11 +165,44 @@ def states_of(items: list[str] | None, steps: int) -> dict[str, str]:
         if name in found:
             raise ParityError(f"--state feeds {name!r} twice", fix="keep one of them")
         found[name] = output
-    if steps < 0 or (steps and not found):
+    if found and driven:
+        raise ParityError("--state and --loop both say what is fed back", fix="keep one of them")
+    if steps < 0 or (steps and not found and not driven):
         raise ParityError(
             f"--steps {steps} says how often and nothing says what is fed back", fix="add --state OUTPUT=INPUT"
         )
     return found
+
+
+def loop_of(text: str) -> tuple[dict[str, str], int, str]:
+    """What `--loop` says: input -> the line that feeds it, how many calls (0: not said), and the function that drives instead.
+
+    Raises:
+        ParityError: it is neither a function nor a file that says how the calls go on.
+    """
+    from parityscope.case.formats.loader import is_function
+    from parityscope.plain_documents import read_toml_file
+
+    if not text:
+        return {}, 0, ""
+    if is_function(text):
+        return {}, 0, text
+    held, example = read_toml_file(text, "the loop"), "see docs/calls.md for an example"
+    feed, steps, drive = held.get("feed", {}), held.get("steps", 0), held.get("drive", "")
+    if strange := sorted(set(held) - {"feed", "steps", "drive"}):
+        raise ParityError(f"a loop has no {strange[0]!r}", where=text, fix=f"it has feed, steps and drive; {example}")
+    if not isinstance(feed, dict) or not all(isinstance(line, str) and line for line in feed.values()):
+        raise ParityError("feed is no table of lines", where=text, fix=f'write h = "next_h" under [feed]; {example}')
+    if type(steps) is not int or steps < 0:
+        raise ParityError(f"steps is {steps!r}, not a count", where=text, fix="write steps = 40")
+    if not isinstance(drive, str) or bool(drive) == bool(feed) or (drive and not is_function(drive)):
+        raise ParityError(
+            "it says not once how the calls go on",
+            where=text,
+            fix=f'write [feed], or drive = "drive.py:next"; {example}',
+        )
+    beside = Path(text).parent / drive
+    return dict(feed), steps, str(beside) if drive and not Path(drive).is_absolute() else drive
 
 
 def mapping_of(items: list[str] | None) -> dict[str, str]:

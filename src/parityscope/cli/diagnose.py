@@ -25,17 +25,20 @@ def command(
     peer: o.PeerOption = "",
     real: o.RealOption = "",
     state: o.StateOption = None,
+    loop: o.LoopOption = "",
     steps: o.StepsOption = 0,
     thorough: o.ThoroughOption = False,
 ) -> int:
     """Says whether the candidate differs, where that begins, why, and what would repair it."""
+    fed, calls, drive = o.loop_of(loop)
     request = replace(
         request,
         seconds=o.seconds_of(time),
         peer=peer,
         real=real,
-        states=o.states_of(state, steps),
-        steps=steps,
+        states=o.states_of(state, steps, driven=bool(loop)) or fed,
+        steps=steps or calls,
+        drive=drive,
         # Which tensors exceed which tolerance is a question about all of them.
         thorough=thorough or delivery.ladder,
     )

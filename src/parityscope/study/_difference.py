@@ -89,7 +89,7 @@ def grade_outputs(known: Examination) -> Examination:
 
 def call_repeatedly(known: Examination) -> Examination:
     """With how the error grows over calls, where states are fed back: beyond where it grows beyond what is honest."""
-    if not known.request.states:
+    if not (known.request.states or known.request.drive):
         return known
     from parityscope.localization.calls import first_beyond
     from parityscope.study._repeated_calls import measure_growth

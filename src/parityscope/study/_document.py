@@ -148,7 +148,14 @@ def _plain_calls(growth: Growth | None) -> dict[str, Any] | None:
     if growth is None:
         return None
     steps = [asdict(step) for step in growth.steps]
-    return {"states": dict(growth.states), "factor": growth.factor, "leaves": growth.leaves, "steps": steps}
+    parting = growth.parting and {**asdict(growth.parting), "tie": growth.parting.is_tie}
+    return {
+        "states": dict(growth.states),
+        "factor": growth.factor,
+        "leaves": growth.leaves,
+        "parting": parting,
+        "steps": steps,
+    }
 
 
 def _plain_finding(finding: Finding) -> dict[str, Any]:

@@ -26,9 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["RequestAgain", "ask_again", "question_of"]
 
-# What a study does not keep of a request: the policy that came of it stands elsewhere, and an experiment needs no peer.
+# What a study does not keep of a request: the policy that came of it stands elsewhere, and an experiment needs no peer;
+# what drives calls is code.
 _LEFT_OUT = frozenset(
-    {"budgets", "policy", "declared", "match", "memory", "seconds", "peer", "workers", "allow_skipped", "until_sure"}
+    {
+        "budgets",
+        "policy",
+        "declared",
+        "match",
+        "memory",
+        "seconds",
+        "peer",
+        "workers",
+        "allow_skipped",
+        "until_sure",
+        "drive",
+    }
 )
 _PATHS = ("inputs", "preprocess", "images", "candidate_inputs", "real")
 _ASKED = tuple(field.name for field in fields(Request) if field.name not in _LEFT_OUT)

@@ -8,13 +8,16 @@ format, or for FP32 the reference with its optimizer off, on its own states.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, is_recording
 from parityscope.backends.opening import open_target
 from parityscope.case import Sample
+from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
 from parityscope.errors import ParityError
 from parityscope.localization.calls import growth_of
+from parityscope.localization.feeding import read_feed
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 
     from parityscope.backends import Session
     from parityscope.case import Case
+    from parityscope.case.formats.loader import UserFunction
     from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
+    from parityscope.localization.feeding import Feed
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -42,7 +47,9 @@ def measure_growth(examination: Examination) -> Growth:
     """
     case, reference, candidate = examination.case, examination.reference, examination.candidate
     names, states, progress = examination.names, examination.request.states, examination.progress
-    _check_states(case, (reference, candidate), states)
+    feeds = _read_feeds(case, (reference, candidate), states)
+    driven = examination.request.drive
+    function = find_function(driven) if driven else None
     indices = case.inputs.indices
     count = examination.request.steps or max(_STEPS, len(indices))
     sequence = [case.inputs.sample(indices[min(call, len(indices) - 1)]).arrays for call in range(count)]
@@ -60,32 +67,68 @@ def measure_growth(examination: Examination) -> Growth:
 
         def counted(arrays: Arrays) -> Arrays:
             nonlocal done
-            progress("calling again", done, count)
+            progress("calling again", min(done // 2, count), count)
             done += 1
             return _caller_of(theirs, case, names)(arrays)
 
         try:
-            return growth_of(_caller_of(ours, case, {}), counted, sequence, states, honest=_caller_of(other, case, {}))
+            growth = growth_of(
+                _caller_of(ours, case, {}),
+                counted,
+                sequence,
+                states or dict.fromkeys((value.name for value in case.model.inputs), driven),
+                honest=_caller_of(other, case, {}),
+                feeds=feeds,
+                drive=None if function is None else partial(_drive_on, function, case),
+                forced=True,
+            )
         except ValueError as error:
             raise ParityError(str(error), where=str(case.model.path), fix="see --state OUTPUT=INPUT") from error
+    progress("calling again", count, count)
+    return growth
 
 
-def _check_states(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -> None:
-    inputs = {value.name: value for value in case.model.inputs}
-    outputs = {value.name: value for value in case.model.outputs}
-    for name, output in states.items():
-        if name not in inputs or output not in outputs:
-            wrong, known, kind = (name, inputs, "input") if name not in inputs else (output, outputs, "output")
+def _read_feeds(case: Case, targets: tuple[Target, ...], states: Mapping[str, str]) -> dict[str, Feed]:
+    inputs = [value.name for value in case.model.inputs]
+    outputs = [value.name for value in case.model.outputs]
+    feeds = {}
+    for name, line in states.items():
+        if name not in inputs:
             raise ParityError(
-                f"--state {output}={name}: the model has no {kind} {wrong!r}",
+                f"--state {line}={name}: the model has no input {name!r}",
                 where=str(case.model.path),
-                fix=f"write --state OUTPUT=INPUT with one of: {', '.join(known)}",
+                fix=f"write --state OUTPUT=INPUT with one of: {', '.join(inputs)}",
             )
+        try:
+            feeds[name] = read_feed(name, line, inputs, outputs)
+        except ValueError as error:
+            raise ParityError(
+                f"--state {line}={name}: {error}",
+                where=str(case.model.path),
+                fix=f"write --state OUTPUT=INPUT with one of: {', '.join(outputs)}",
+            ) from error
     if any(map(is_recording, targets)):
         raise ParityError(
             "a recording cannot be called again with its own state",
             fix="give a target that runs (command?run=..., ort, openvino), or leave --state out",
         )
+    return feeds
+
+
+def _drive_on(function: UserFunction, case: Case, call: int, inputs: Arrays, outputs: Arrays) -> Arrays:
+    """What the user's function gives for the next call: arrays by the names of inputs."""
+    made = call_user_code(
+        function, function.function, call, dict(inputs), dict(outputs), doing=f"making the inputs of call {call + 1}"
+    )
+    found = as_arrays(made, function, f"call {call + 1}")
+    known = {value.name for value in case.model.inputs}
+    if not found or set(found) - known:
+        raise ParityError(
+            f"the inputs are {', '.join(sorted(known))}, and call {call + 1} was given {', '.join(found) or 'none'}",
+            where=function.text,
+            fix="let it give arrays by the names of the inputs that are fed",
+        )
+    return found
 
 
 def _caller_of(session: Session, case: Case, names: Mapping[str, str]) -> Callable[[Arrays], Arrays]:
