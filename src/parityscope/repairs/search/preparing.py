@@ -8,6 +8,7 @@ import math
 import platform
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from parityscope.backends.sizing import tensor_shapes
 from parityscope.case.repeats import repeats_of
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
+from parityscope.memory import allowed_memory, relieve_memory
 from parityscope.records import Skip
 from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
@@ -36,6 +38,8 @@ from parityscope.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import numpy as np
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.backends.onnxruntime_running import Run
@@ -156,8 +160,18 @@ def drop_repeated_samples(search: Inputs, held_out: Inputs) -> tuple[Inputs, Inp
 
 
 def reference_of(task: RepairTask) -> Run:
-    """The reference: the model's own file in ONNX Runtime."""
-    return open_path(task.model.path, outputs=[value.name for value in task.model.outputs], threads=task.threads)
+    """The reference: the model's own file in ONNX Runtime; a large one is open only while it runs."""
+    outputs = [value.name for value in task.model.outputs]
+    opened = partial(open_path, task.model.path, outputs=outputs, threads=task.threads)
+    if task.model.nbytes <= allowed_memory():
+        return opened()
+
+    def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = opened()(arrays)
+        relieve_memory(task.model.nbytes)
+        return found
+
+    return run
 
 
 def outcome_of(work: SearchWork, verdict: Verdict, statement: str) -> RepairOutcome:
