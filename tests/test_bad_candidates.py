@@ -143,14 +143,17 @@ def test_the_side_whose_preprocessing_raises_is_named(place: Path, capfd: pytest
     assert "prepare.py:raises" in error
 
 
-def test_an_image_that_cannot_be_read_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_image_that_cannot_be_read_is_left_out_and_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     images = _images(place / "images", 3)
     (images / "000003.png").write_bytes(b"\x89PNG\r\n\x1a\nand no more")
     words = ("--inputs", str(images), "--preprocess", f"{place / 'prepare.py'}:good")
-    assert _diagnosed(place, "ort", *words) == 2
-    error = capfd.readouterr().err
-    assert "000003.png cannot be read" in error
-    assert "fix:" in error
+    assert _diagnosed(place, "ort", *words) == 3
+    document = json.loads(capfd.readouterr().out)
+    (skip,) = [one for one in document["skipped"] if "000003.png" in one["what"] + one["reason"]]
+    assert skip["asked"]
+    assert "cannot be read" in skip["reason"]
+    assert skip["fix"]
+    assert [output["samples"] for output in document["outputs"]] == [3, 3]
 
 
 def test_an_original_that_cannot_be_read_leaves_other_causes_to_be_found(
