@@ -134,12 +134,12 @@ def _skip_shared_bug(diagnosis: Diagnosis) -> list[Skip]:
 def _all_findings(known: Examination) -> tuple[Finding, ...]:
     """Those of the diagnosis, and what is known of the samples where nothing was diagnosed."""
     found = known.diagnosis.findings
-    if not known.case.inputs.generated:
-        return found
-    from parityscope.checks.generated_inputs import findings_about  # and with it every record of a check
+    about = (*findings_of_sampling(known), *findings_of_worst(known))
+    if known.case.inputs.generated:
+        from parityscope.checks.generated_inputs import findings_about  # and with it every record of a check
 
+        about = (*findings_about(known.case.inputs), *about)
     told = {finding.code for finding in found}
-    about = (*findings_about(known.case.inputs), *findings_of_sampling(known), *findings_of_worst(known))
     return (*found, *(one for one in about if one.code not in told))
 
 
