@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends.targets import count_of, with_option
+from parityscope.backends.targets import threads_of, with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic
 from parityscope.private_folders import scratch_folder
@@ -57,7 +57,7 @@ def _open(model: Model, target: Target, capture: Capture) -> Iterator[Session]:
     with scratch_folder("mnn") as folder, _to_stderr():
         engine = _converted(model, folder / "model.mnn")
         settings: dict[str, Any] = {"backend": "CPU", "precision": _PRECISIONS[target.precision]}
-        settings["numThread"] = count_of(target, "threads") or 1
+        settings["numThread"] = threads_of(target) or 1
         if capture.tensors:
             settings["saveTensors"] = tuple(capture.tensors)
         opened = engine.createSession(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -13,10 +14,13 @@ from parityscope.plugins import find_plugin
 from parityscope.records import Target
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from parityscope.backends import Backend
 
 __all__ = [
     "COMMON_OPTIONS",
+    "FORMER",
     "RECORDED",
     "check_target",
     "format_target",
@@ -34,6 +38,11 @@ _SIMULATED = "sim"
 _PLAIN = "ort"  # runs the model as it is
 _STUDY = "study.json"  # what makes a folder a study
 _NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
+
+# What outside backends of an older form import -> what they write now (plugins.py tells them).
+FORMER: Mapping[str, str] = MappingProxyType(
+    {"count_of": "import threads_of(target) for `threads`; any other number is read from target.option(NAME)"}
+)
 
 # Options that every backend takes; `open_target` acts on them.
 COMMON_OPTIONS = {
