@@ -10,6 +10,9 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx_ir as ir
+
 from parityscope.case.extending import inferred_shapes
 from parityscope.errors import ParityError
 from parityscope.memory import allowed_memory
@@ -17,8 +20,6 @@ from parityscope.memory import allowed_memory
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    import numpy as np
 
     from parityscope.case import Model
     from parityscope.evaluation.program import Program
@@ -28,6 +29,7 @@ __all__ = ["check_room", "live_nbytes", "nbytes_of_world", "split_worlds"]
 
 _BESIDE = 128 << 20  # bytes that a command may hold beside `--memory`, chosen: of 300 MB libraries take the rest
 _UNTYPED = 4  # bytes of an element whose type nobody tells
+_REFERENCE = np.dtype(object).itemsize
 
 
 def nbytes_of_world(model: Model, program: Program, feeds: Mapping[str, np.ndarray]) -> int:
@@ -55,7 +57,7 @@ def live_nbytes(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> int:
         if shape is None:
             continue
         kind = program.types.get(site)
-        nbytes = math.prod(shape) * (_UNTYPED if kind is None else max(1, kind.bitwidth // 8))
+        nbytes = math.prod(shape) * _element_nbytes(kind)
         made = program.steps_of.get(site)
         start = 0 if made is None else made.index
         change[start] += nbytes
@@ -65,6 +67,13 @@ def live_nbytes(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> int:
         held += each
         most = max(most, held)
     return most
+
+
+def _element_nbytes(kind: ir.DataType | None) -> int:
+    """Bytes of one element; of a text, whose length no type tells, those of the reference to it in an array of objects."""
+    if kind is None or kind is ir.DataType.UNDEFINED:
+        return _UNTYPED
+    return _REFERENCE if kind is ir.DataType.STRING else max(1, kind.bitwidth // 8)
 
 
 def check_room(nbytes: int, worlds: int = 2) -> None:
