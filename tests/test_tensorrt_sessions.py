@@ -11,10 +11,10 @@ import pytest
 from onnx import parser
 
 from parityscope.backends import Capture
+from parityscope.backends.gpu import find_driver
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt.options import TensorrtOptions
-from parityscope.backends.tensorrt.packages import Package, gpu_problem
 from parityscope.backends.tensorrt.plan_cache import cache_folder
 from parityscope.backends.tensorrt.sessions import Wish, engine_key, engine_of, open_built, open_existing
 from parityscope.case import Model, Sample, load_model
@@ -23,6 +23,8 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from parityscope.backends.tensorrt.packages import Package
 
 pytest.importorskip("tensorrt_rtx", reason="no wheel of TensorRT-RTX for this machine")
 
@@ -98,8 +100,8 @@ def test_a_refused_model_is_an_error(wish: Wish, tmp_path: Path) -> None:
     assert "parityscope network" in caught.value.fix
 
 
-def test_without_a_gpu_it_ends_where_the_engine_is_read(wish: Wish, package: Package) -> None:
-    if not gpu_problem(package):
+def test_without_a_gpu_it_ends_where_the_engine_is_read(wish: Wish) -> None:
+    if find_driver().gpus:
         pytest.skip("this machine has a GPU")
     known = replace(wish, capture=Capture(shapes=({"x": (2, 4)},)))
     with pytest.raises(ParityError, match="TensorRT cannot use the GPU") as caught, open_built(known):
