@@ -8,6 +8,8 @@ import json
 import os
 import socket
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +29,6 @@ from parityscope.workers.packing import pack_record, unpack_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
 
     from parityscope.workers import Do
 
@@ -69,36 +70,46 @@ def auto(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @contextlib.contextmanager
-def squares(factor: int, places: Mapping[str, Path]) -> Iterator[Do]:
-    """Squares what is read for a task, with what a shipped file holds."""
+def squares(factor: int, meeting: str, places: Mapping[str, Path]) -> Iterator[Do]:
+    """Squares what is read for a task, with what a shipped file holds; no task ends before two workers have met."""
     (place,) = places.values()
+    import ray
+
     added = int((place / "inside" / "number.txt").read_text("utf-8"))
 
     def square(number: int, given: Iterable[int]) -> bytes:
         if number == 7 and factor < 0:
             os._exit(3)
+        if meeting:
+            (Path(meeting) / str(os.getpid())).write_text(ray.get_runtime_context().get_node_id(), encoding="utf-8")
+            while len(list(Path(meeting).iterdir())) < 2:
+                time.sleep(0.05)
         return pack_record((number, factor * sum(given) + added, os.getpid()))
 
     yield square
 
 
-def job(folder: Path, factor: int = 3, *, gpus: int = 0) -> Job:
+def job(folder: Path, factor: int = 3, *, gpus: int = 0, meeting: str = "") -> Job:
     (folder / "shipped" / "inside").mkdir(parents=True, exist_ok=True)
     (folder / "shipped" / "inside" / "number.txt").write_text("5", encoding="utf-8")
     files = files_of_targets([parse_target(f"saved?path={folder / 'shipped'}")])
-    shipped = Shipped(files=files, open=functools.partial(squares, factor), gpus=gpus)
-    return Job(count=COUNT, read=lambda number: [number, number], open=lambda: squares(factor, {}), shipped=shipped)
+    shipped = Shipped(files=files, open=functools.partial(squares, factor, meeting), gpus=gpus)
+    return Job(count=COUNT, read=lambda number: [number, number], open=lambda: squares(factor, "", {}), shipped=shipped)
 
 
 def test_a_node_that_is_killed_in_the_middle_loses_no_task_and_none_counts_twice(
     cluster: Any, auto: str, tmp_path: Path
 ) -> None:
-    answers = finish_tasks(functools.partial(run_on_ray, job(tmp_path), auto), COUNT, None, lambda _: None)
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    work = job(tmp_path, meeting=str(meeting))
+    answers = finish_tasks(functools.partial(run_on_ray, work, auto), COUNT, None, lambda _: None)
     found = [unpack_record(next(answers), ())]
-    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+    at_work = {file.read_text("utf-8") for file in meeting.iterdir()}
+    assert len(at_work) > 1
+    cluster.remove_node(next(node for node in cluster.worker_nodes if node.node_id in at_work), allow_graceful=False)
     found += [unpack_record(content, ()) for content in answers]
     assert [one[:2] for one in found] == [(number, 6 * number + 5) for number in range(COUNT)]
-    assert len({one[2] for one in found}) > 1
 
 
 def test_a_task_that_ends_every_actor_is_given_up(auto: str, tmp_path: Path) -> None:
