@@ -26,7 +26,7 @@ from parityscope.case.inputs import load_inputs
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER
-from parityscope.study import prepare_folder
+from parityscope.study import Request, open_request, prepare_folder, run_facts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -402,3 +402,17 @@ def test_no_link_is_followed_to_somebody_elses_files(tmp_path: Path) -> None:
     with pytest.raises(ParityError), prepare_folder(tmp_path / "s", None):
         pass
     assert [one.read_text(encoding="utf-8") for one in theirs.iterdir()] == ["years of work"]
+
+
+@pytest.mark.parametrize("candidate", ["python?call={}:infer", "command?run=python%20{}"])
+def test_code_that_was_changed_makes_another_run(tmp_path: Path, candidate: str) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    code = tmp_path / "deploy.py"
+    request = Request(model=tmp_path / "m.onnx", candidate=candidate.format(code))
+    facts = []
+    for factor in (1, 1, 20):
+        code.write_text(f"def infer(feeds):\n    return -{factor} * feeds['x']\n", "utf-8")
+        with open_request(request) as opened:
+            facts.append(run_facts(opened))
+    assert facts[0] == facts[1] != facts[2]

@@ -25,6 +25,7 @@ from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
 from parityscope.running_note import RUNNING_NOTE
 from parityscope.study._file_marks import digest_of_files
+from parityscope.study._named_files import marks_of_target
 from parityscope.study._search_log import TRIED
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole
@@ -181,11 +182,12 @@ def _empty_folder(scratch: Path) -> None:
 
 
 def _side_facts(target: Target) -> dict[str, Any]:
-    """A target, the digests of the files and folders that its options name, and the version of its runtime."""
+    """A target, the digests of the files, folders and code that its options name, and the version of its runtime."""
     probe = probe_backend(backend_named(target.backend))
     return {
         "target": format_target(target),
         "files": {key: _digest_of(Path(value)) for key, value in target.options if _is_there(value)},
+        "code": marks_of_target("code", target),  # as of deploy.py in call=deploy.py:infer
         "runtime": probe.version,
         "facts": dict(probe.facts),
     }
