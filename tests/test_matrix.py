@@ -112,3 +112,15 @@ def test_what_is_no_matrix_is_refused(desk: Path, text: str, problem: str) -> No
     (desk / "fleet.toml").write_text(text, "utf-8")
     with pytest.raises(ParityError, match=problem):
         read_matrix_file(desk / "fleet.toml", 1 << 29)
+
+
+def test_a_version_that_also_stands_elsewhere_in_a_target_keeps_its_column(desk: Path) -> None:
+    text = (
+        FILE.replace("v1", "1").replace("v2", "2").replace('"sim:f16", ', "")
+        + 'settings = ["threads=1", "threads=2"]\n'
+    )
+    (desk / "v1").rename(desk / "1")
+    (desk / "v2").rename(desk / "2")
+    (desk / "fleet.toml").write_text(text, "utf-8")
+    columns = [one.column for one in read_matrix_file(desk / "fleet.toml", 1 << 29).cells]
+    assert columns == [f"ort?model={{version}}/m.onnx&threads={one}" for one in (1, 2)] * 2

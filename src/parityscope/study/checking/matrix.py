@@ -89,7 +89,7 @@ def read_matrix_file(path: Path, memory: int) -> MatrixFile:
         said = {key: one.replace(_PLACE, version) if isinstance(one, str) else one for key, one in said.items()}
         stem = model.replace(_PLACE, version).rpartition("/")[2].removesuffix(".onnx")
         row = f"{stem} {version}" if version else stem
-        column = said["candidate"].replace(version, _PLACE) if version and _PLACE in chosen else said["candidate"]
+        column = chosen if version else said["candidate"]
         said["name"] = f"{row} {column}"
         (pair,) = pairs_of_table(said, path, f"{path}, {row}, {column}", general, memory)
         cells.append(MatrixCell(row=row, column=column, pair=pair))
