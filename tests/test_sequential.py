@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.comparison.sequential import decide_rate, evidence_of_rate
+from parityscope.study._answering import Failure
+from parityscope.study._sample_tasks import Found
+from parityscope.study._sampling import judge_sampling, sampling_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,3 +124,54 @@ def test_without_a_budget_nothing_can_be_sure(tmp_path: Path, capsys: pytest.Cap
     words = [word for word in network(tmp_path, 0.0) if word not in {"--budget", "rel_l2=1e-2"}]
     assert exit_status(*words) == 2
     assert "--budget" in capsys.readouterr().err
+
+
+def test_a_sample_that_cannot_be_compared_keeps_no_budget(tmp_path: Path) -> None:
+    text = "(float[1, 4] x) => (float[1, 4] y) { y = Identity(x) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}'), tmp_path / "m.onnx")
+    x = np.zeros((300, 4), np.float32)
+    x[::4] = 1
+    np.savez(tmp_path / "x.npz", x=x)
+    code = "def infer(feeds):\n    x = feeds['x']\n    return x[:, :3] if x.any() else x\n"
+    (tmp_path / "deploy.py").write_text(code, "utf-8")
+    words = ["--candidate", f"python?call={tmp_path}/deploy.py:infer", "--inputs", str(tmp_path / "x.npz"), "--stacked"]
+    words += ["--budget", "max_abs=1e-2", "--quiet", "--study", str(tmp_path / "study"), "--until-sure", "95%"]
+    assert exit_status("compare", str(tmp_path / "m.onnx"), *words) == 1
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
+    assert "Fewer than 95 % of samples like these keep their budgets" in finding["claim"]
+
+
+def test_a_sample_that_the_candidate_fails_on_keeps_no_budget() -> None:
+    failed = [
+        Failure(sample=str(one), index=one, problem="none", where="", fix="", over=False) for one in range(0, 100, 5)
+    ]
+    compared = [one for one in range(100) if one % 5]
+    known: Any = SimpleNamespace(
+        request=SimpleNamespace(until_sure=0.95),
+        case=SimpleNamespace(inputs=SimpleNamespace(indices=tuple(range(100)))),
+    )
+    found = sampling_of(known, Found(compared=compared, failed=failed))
+    assert found is not None
+    assert (found.missed, found.decided) == (20, "above")
+    # Of no output it is known that it misses: all that were given are good.
+    judged: Any = SimpleNamespace(compared=SimpleNamespace(sampling=found))
+    assert judge_sampling(judged, ()) == ()
+
+
+def test_what_is_sure_of_all_budgets_is_not_said_of_one_output(tmp_path: Path) -> None:
+    text = "(float[1, 4] x) => (float[1, 4] y, float[1, 4] z) { y = Identity(x) z = Neg(x) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {text}'), tmp_path / "m.onnx")
+    x = np.full((600, 4), 1000, np.float32)  # so large that all samples together are within
+    x[::10], x[1::10] = 1, 2
+    np.savez(tmp_path / "x.npz", x=x)
+    code = "def infer(feeds):\n    x = feeds['x']\n    first = x[0, 0]\n"
+    code += "    return {'y': x * (1.1 if first == 1 else 1), 'z': -x * (1.1 if first == 2 else 1)}\n"
+    (tmp_path / "deploy.py").write_text(code.replace("1.1", "x.dtype.type(1.1)"), "utf-8")
+    words = ["--candidate", f"python?call={tmp_path}/deploy.py:infer", "--inputs", str(tmp_path / "x.npz"), "--stacked"]
+    words += ["--budget", "rel_l2=1e-2", "--quiet", "--study", str(tmp_path / "study"), "--until-sure", "95%"]
+    assert exit_status("compare", str(tmp_path / "m.onnx"), *words) == 1
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    (details,) = [one["details"] for one in document["findings"] if one["code"] == "SURE"]
+    (beyond,) = [one for one in document["outputs"] if one["verdict"] == "beyond"]
+    assert f"{details['missed']} of {details['samples']} samples miss a budget" in json.dumps(beyond)

@@ -238,6 +238,8 @@ def _add_sample(
         compared = _compare_output(name, asking.names.get(name, name), expected, given)
         if isinstance(compared, str):
             found.problems.setdefault(name, f"{compared} (sample {sample.name})")
+            if asking.judged and budgets_for(asking.policy, name):  # what nobody can judge keeps nothing
+                found.misses.setdefault(name, []).append(sample.index)
             continue
         statistics, pair = compared
         held = found.statistics.get(name)

@@ -1,8 +1,8 @@
 """Samples drawn until it is sure whether samples like these keep their budgets (`comparison.sequential`): `--until-sure`.
 
-A sample is bad if an output misses a budget on it alone. Samples are taken in an order drawn with the seed, task by task, and
-after each task is looked; whoever does the tasks, the same are taken. A task is read from front to back, which is what files
-are made for.
+A sample is bad if an output misses a budget on it alone, cannot be compared, or is not given. Samples are taken in an order
+drawn with the seed, task by task, and after each task is looked; whoever does the tasks, the same are taken. A task is read
+from front to back, which is what files are made for.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def sampling_of(examination: Examination, found: Found) -> Sampling | None:
     confidence = examination.request.until_sure
     if not confidence:
         return None
-    missed = len({index for missed in found.misses.values() for index in missed})
-    count = len(found.compared)
-    answered = {*found.compared, *(one.index for one in found.failed)}
+    failed = {one.index for one in found.failed}
+    missed = len(failed.union(*found.misses.values()))
+    answered = failed.union(found.compared)
     return Sampling(
         confidence=confidence,
         coverage=COVERAGE,
@@ -65,19 +65,19 @@ def sampling_of(examination: Examination, found: Found) -> Sampling | None:
         count=len(examination.case.inputs.indices),
         bad={name: len(missed) for name, missed in found.misses.items()},
         missed=missed,
-        decided=decide_rate(missed, count, 1 - COVERAGE, confidence),
+        decided=decide_rate(missed, len(answered), 1 - COVERAGE, confidence),
     )
 
 
 def judge_sampling(known: Examination, outputs: tuple[Pair, ...]) -> tuple[Pair, ...]:
     """The outputs, of which the one that most samples missed is beyond if too many do for sure."""
     sampling = known.compared.sampling
-    if sampling is None or sampling.decided != "above":
+    if sampling is None or sampling.decided != "above" or not sampling.bad:
         return outputs
     worst = max(sampling.bad, key=lambda name: sampling.bad[name])
     apart = (
-        f"{sampling.bad[worst]} of {len(sampling.taken)} samples miss a budget: sure at {100 * sampling.confidence:g} % "
-        f"that fewer than {100 * sampling.coverage:g} % of samples like these keep it"
+        f"{sampling.missed} of {len(sampling.taken)} samples miss a budget: sure at {100 * sampling.confidence:g} % "
+        f"that fewer than {100 * sampling.coverage:g} % of samples like these keep their budgets"
     )
     return tuple(
         replace(pair, verdict="beyond", apart=apart) if pair.site.tensor == worst and pair.verdict == "within" else pair
