@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import pickle
@@ -228,6 +229,15 @@ def test_folders_of_images_are_classes(tmp_path: Path, data: Path) -> None:
     assert inputs.sample(2).original == data / "cat/2.png"
 
 
+def test_an_input_may_be_called_images(tmp_path: Path, data: Path) -> None:
+    made = parsed(tmp_path, "(float[1, 3, 64, 128] images) => (float[1, 3, 64, 128] y) { y = Relu(images) }")
+    content = base64.b64encode(as_npy(np.ones((1, 3, 64, 128), np.float32))).decode()
+    told = [{"images": {"array": content, "polygraphy_class": "ndarray"}}]
+    (data / "inputs.json").write_text(json.dumps(told), encoding="utf-8")
+    (sample,) = load(made, tmp_path, data=data / "inputs.json")
+    assert sample.arrays["images"].sum() == 3 * 64 * 128
+
+
 def test_images_of_cocos_annotations_bring_their_boxes(tmp_path: Path, data: Path) -> None:
     made = parsed(tmp_path, ONE_IMAGE)
     (tmp_path / "prepare.toml").write_text(RECIPE, encoding="utf-8")
@@ -257,6 +267,10 @@ def test_images_of_cocos_annotations_bring_their_boxes(tmp_path: Path, data: Pat
     document["images"][0]["file_name"] = "../../b.png"  # type: ignore[index]
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ParityError, match="leads out of the folder"):
+        load(made, tmp_path, data=path, preprocess=str(tmp_path / "prepare.toml"))
+    document["annotations"][0]["category_id"] = 1 << 70  # type: ignore[index]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(ParityError, match="no COCO file of objects"):
         load(made, tmp_path, data=path, preprocess=str(tmp_path / "prepare.toml"))
 
 
@@ -369,6 +383,16 @@ def by_extension(archive: tarfile.TarFile) -> None:
     archive.addfile(member)
 
 
+def shared(archive: tarfile.TarFile) -> None:
+    """What is said of all members, thousands of times over: each member gets a copy of it."""
+    told = "".join(f"10 k{number:04d}=\n" for number in range(256)).encode()
+    assert archive.fileobj is not None
+    for _ in range(2):
+        member = tarfile.TarInfo("all")
+        member.type, member.size = tarfile.XGLTYPE, len(told)
+        archive.fileobj.write(member.tobuf(tarfile.USTAR_FORMAT) + told)
+
+
 HOSTILE: Mapping[str, tuple[Callable[[tarfile.TarFile], None], str]] = {
     "symbolic": (lambda archive: linked(archive, tarfile.SYMTYPE), "which is a link"),
     "hard": (lambda archive: linked(archive, tarfile.LNKTYPE), "which is a link"),
@@ -379,6 +403,7 @@ HOSTILE: Mapping[str, tuple[Callable[[tarfile.TarFile], None], str]] = {
     "parents": (lambda archive: add(archive, "in/../../a.x.npy", b"1"), "leads out of it"),
     "extension": (by_extension, "leads out of it"),
     "header": (announced, "an extended header of 1073741824 bytes"),
+    "shared": (shared, "an extended header of 5120 bytes"),
 }
 
 
@@ -557,6 +582,25 @@ def test_a_damaged_shard_is_lost_and_told(model: Model, tmp_path: Path, data: Pa
         load(model, tmp_path, data=data)
 
 
+def test_a_shard_that_is_cut_in_a_header_or_lies_of_a_size_is_told(model: Model, tmp_path: Path, data: Path) -> None:
+    place = 0
+    with tarfile.open(data / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        for index in range(2):
+            content = io.BytesIO()
+            np.savez(content, **SAMPLES[index])  # type: ignore[arg-type]
+            add(archive, f"{index}.npz", content.getvalue())
+            place = archive.offset if index == 0 else place
+        member = tarfile.TarInfo("2.npz")
+        member.pax_headers = {"size": "-1536"}
+        archive.addfile(member)
+        add(archive, "3.npz", content.getvalue())
+    inputs = load(model, tmp_path, data=data)
+    assert (len(inputs), inputs.not_judged[0].reason) == (2, "2.npz is cut short")
+    (data / "a.tar").write_bytes((data / "a.tar").read_bytes()[: place + 100])
+    inputs = load(model, tmp_path, data=data)
+    assert (len(inputs), inputs.not_judged[0].reason) == (1, f"at byte {place}: truncated header")
+
+
 def test_a_damaged_member_costs_its_sample_alone(model: Model, tmp_path: Path, data: Path) -> None:
     with tarfile.open(data / "a.tar", "w") as archive:
         for index in range(3):
@@ -576,6 +620,24 @@ def test_a_gap_in_a_row_costs_the_row_alone(model: Model, tmp_path: Path, data: 
     values[3][0] = None
     pq.write_table(table.set_column(0, "x", pa.array(values, pa.list_(pa.float32()))), data / "a.parquet")
     assert load(model, tmp_path, data=data).indices == (0, 1, 4)
+
+
+def test_a_text_that_is_no_text_costs_its_row_alone(model: Model, tmp_path: Path, data: Path) -> None:
+    texts = pa.StringArray.from_buffers(5, pa.py_buffer(np.arange(6, dtype=np.int32)), pa.py_buffer(b"ab\xffde"))
+    pq.write_table(rows().append_column("text", texts), data / "a.parquet")
+    assert load(model, tmp_path, data=data).indices == (0, 1, 3, 4)
+
+
+def test_an_arrow_file_whose_offsets_lead_elsewhere_is_refused(model: Model, tmp_path: Path, data: Path) -> None:
+    table = rows().append_column("text", pa.array(["ab", "cd", "efg", "h", "i"]))
+    with pa.OSFile(str(data / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    content, known = (data / "a.arrow").read_bytes(), np.array([0, 2, 4, 7, 8, 9], np.int32).tobytes()
+    assert content.count(known) == 1
+    for lying in ([0, 2, 4, 7, 8, 2_000_000_000], [0, 2_000_000_000, 4, 7, 8, 9]):
+        (data / "a.arrow").write_bytes(content.replace(known, np.array(lying, np.int32).tobytes()))
+        with pytest.raises(ParityError, match=r"a\.arrow cannot be read|sample"):
+            load(model, tmp_path, data=data)
 
 
 def test_a_metric_that_fails_is_one_error_with_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,8 +26,10 @@ from parityscope.errors import ParityError
 from parityscope.report.studies import list_page, trends_page
 from parityscope.running_note import keep_running_note, note_running_step, read_running_note
 from parityscope.server.answering import Served, make_server
+from parityscope.server.finding import FoundStudy
 from parityscope.server.guarding import Guard, owner_of_peer
 from parityscope.server.index import StudyIndex, list_series, list_studies, open_index
+from parityscope.server.summary import summarize_study
 from parityscope.server.uploading import Comparisons, SentFile, start_comparison
 from parityscope.testing.networks import write_network
 
@@ -192,6 +194,12 @@ def test_what_is_no_study_is_a_line_that_says_why(tmp_path: Path) -> None:
     assert "\x1b" not in str([row["headline"] for row in rows])
 
 
+def test_a_time_that_no_calendar_has_stops_nothing(tmp_path: Path) -> None:
+    root = os.fsencode(write_study(tmp_path / "root" / "s", small_study(created="")).parent)
+    found = FoundStudy(identity="1", place=b"s", changed=1e12)  # what some file systems keep of a broken clock
+    assert (summarize_study(root, found).model, summarize_study(root, found).created) == ("m", "")
+
+
 # Names and places
 
 
@@ -227,6 +235,23 @@ def test_hostile_names_are_text_and_nothing_outside_is_read(tmp_path: Path) -> N
         for place in (f"/study/{known[moved]}", f"/study/{known[moved]}/study.json"):
             answer = client.get(place)
             assert (answer.status_code, "SECRET" in answer.text) == (422, False)
+        # Nor is a document that has become one.
+        (root / "x..." / "study.json").unlink()
+        (root / "x..." / "study.json").symlink_to(secret / "study.json")
+        for place in (f"/study/{known['x...']}", f"/study/{known['x...']}/study.json"):
+            answer = client.get(place)
+            assert (answer.status_code, "SECRET" in answer.text) == (422, False)
+
+
+def test_a_study_that_was_made_again_is_shown_as_it_is_now(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "root" / "s", documents.within())
+    with serving(tmp_path / "root", tmp_path) as (address, served), Client(base_url=address) as client:
+        place = f"/study/{identities(served.index)['s']}"
+        assert "made-again" not in client.get(place).text
+        again = documents.within()
+        again["model"]["name"] = "made-again"
+        (folder / "study.json").write_text(json.dumps(again), "utf-8")
+        assert "made-again" in client.get(place).text
 
 
 @pytest.mark.parametrize(
@@ -440,6 +465,13 @@ def archive(members: Mapping[str, bytes], *, link: str = "") -> io.BytesIO:
     return held
 
 
+def damaged() -> io.BytesIO:
+    """An archive whose directory is whole, and whose member was not copied well."""
+    held = archive({"a.npy": bytes(range(256)) * 8})
+    held.getbuffer()[40:60] = b"\xff" * 20
+    return held
+
+
 @pytest.mark.parametrize(
     ("members", "told"),
     [
@@ -475,6 +507,7 @@ def test_what_was_sent_must_be_something(tmp_path: Path) -> None:
         ({"model": model, "candidate": SentFile(name="x.pkl", content=io.BytesIO(b""))}, "f32", "no recording"),
         ({"model": model, "candidate": SentFile(name="x.npz", content=io.BytesIO(b""))}, "f32", "holds none"),
         ({"model": model, "candidate": SentFile(name="x.zip", content=io.BytesIO(b"no"))}, "f32", "cannot be unpacked"),
+        ({"model": model, "candidate": SentFile(name="x.zip", content=damaged())}, "f32", "cannot be unpacked"),
         ({"model": model, "candidate": model}, "--help", "no arithmetic"),
         ({"model": model, "candidate": SentFile(name="x.zip", content=archive({}, link="/etc"))}, "f32", "holds none"),
     ]

@@ -26,7 +26,7 @@ from parityscope.report.studies import (
     with_way_back,
 )
 from parityscope.running_note import read_running_note
-from parityscope.server.finding import open_inside
+from parityscope.server.finding import mark_of, open_document
 from parityscope.server.guarding import guard_app
 from parityscope.server.index import list_series, list_studies, points_of_series, study_by_identity
 from parityscope.server.uploading import DECLARED, SentFile, start_comparison
@@ -143,7 +143,8 @@ def _show_series(served: Served, request: Any) -> Any:
 
 def _show_study(served: Served, request: Any) -> Any:
     row = _known_study(served, request.path_params["identity"])
-    return _answer(study_page(row["identity"], lambda: _drawn_study(str(_folder_of(served, row)), row["mark"])))
+    folder, mark = _folder_of(served, row)
+    return _answer(study_page(row["identity"], lambda: _drawn_study(str(folder), mark)))
 
 
 def _send_document(served: Served, request: Any) -> Any:
@@ -152,7 +153,8 @@ def _send_document(served: Served, request: Any) -> Any:
     row = _known_study(served, request.path_params["identity"])
     # A file to keep, and nothing that a browser opens as a page.
     headers = {"Content-Disposition": 'attachment; filename="study.json"'}
-    return FileResponse(_folder_of(served, row) / "study.json", media_type="application/json", headers=headers)
+    folder, _ = _folder_of(served, row)
+    return FileResponse(folder / "study.json", media_type="application/json", headers=headers)
 
 
 def _show_changes(served: Served, request: Any) -> Any:
@@ -163,7 +165,7 @@ def _show_changes(served: Served, request: Any) -> Any:
     asked = _asked_of(request)
     if not (asked.get("before") and asked.get("after")):
         raise ParityError("two studies are compared", fix="choose an earlier and a later one in the list")
-    folders = [_folder_of(served, _known_study(served, asked[side])) for side in ("before", "after")]
+    folders = [_folder_of(served, _known_study(served, asked[side]))[0] for side in ("before", "after")]
     first, second = (load_study(folder).document for folder in folders)
     with as_written():
         found = compare_studies(first, second)
@@ -249,13 +251,17 @@ def _known_study(served: Served, identity: str) -> dict[str, Any]:
     return row
 
 
-def _folder_of(served: Served, row: Mapping[str, Any]) -> Path:
-    """The folder of a study, which is still there and below the root."""
+def _folder_of(served: Served, row: Mapping[str, Any]) -> tuple[Path, str]:
+    """The folder of a study, which is still there and below the root, and the mark of its document as it is now."""
     try:
-        os.close(open_inside(served.index.root, row["place"]))
+        document = open_document(served.index.root, row["place"])
     except OSError as error:
         raise ParityError("the folder of this study has gone", fix="go back to the list") from error
-    return Path(os.fsdecode(os.path.join(served.index.root, row["place"])))  # noqa: PTH118 - of bytes
+    try:
+        mark = mark_of(os.fstat(document))
+    finally:
+        os.close(document)
+    return Path(os.fsdecode(os.path.join(served.index.root, row["place"]))), mark  # noqa: PTH118 - of bytes
 
 
 def _asked_of(request: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FoundStudy", "find_places", "identity_of", "open_inside"]
+__all__ = ["FoundStudy", "find_places", "identity_of", "mark_of", "open_document"]
 
 _DEEPEST = 6  # folders below the root; chosen
 _MOST = 1_000_000  # entries that are looked at; chosen: a hundred times 10,000 studies with their files
@@ -73,11 +73,28 @@ def _study_among(place: bytes, entries: list[os.DirEntry[bytes]]) -> FoundStudy 
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    mark = f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
-    return FoundStudy(identity=identity_of(place), place=place, mark=mark, changed=found.st_mtime)
+    return FoundStudy(identity=identity_of(place), place=place, mark=mark_of(found), changed=found.st_mtime)
 
 
-def open_inside(root: bytes, place: bytes) -> int:
+def mark_of(found: os.stat_result) -> str:
+    """What tells a document from an earlier one of its name."""
+    return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+
+
+def open_document(root: bytes, place: bytes) -> int:
+    """The descriptor of the document of a study below `root`, reached without following a link.
+
+    Raises:
+        OSError: it is not there any more, or something on the way is a link.
+    """
+    folder = _open_inside(root, place)
+    try:
+        return os.open(_STUDY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _open_inside(root: bytes, place: bytes) -> int:
     """The descriptor of a folder below `root`, reached without following a link.
 
     Raises:

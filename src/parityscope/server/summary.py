@@ -17,7 +17,7 @@ from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
 from parityscope.plain_numbers import as_number
 from parityscope.records import SCHEMA
-from parityscope.server.finding import open_inside
+from parityscope.server.finding import open_document
 from parityscope.visible import make_visible
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class StudySummary:
 
 def summarize_study(root: bytes, found: FoundStudy) -> StudySummary:
     """Reads one study as far as a list needs it."""
-    when = datetime.fromtimestamp(found.changed, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    when = _time_of(found.changed)
     name = _text(os.fsdecode(found.place).rpartition("/")[2])
     base = StudySummary(identity=found.identity, place=found.place, mark=found.mark, created=when)
     try:
@@ -86,11 +86,7 @@ def summarize_study(root: bytes, found: FoundStudy) -> StudySummary:
 
 
 def _read_document(root: bytes, place: bytes) -> dict[str, Any]:
-    folder = open_inside(root, place)
-    try:
-        file = os.open(b"study.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    finally:
-        os.close(folder)
+    file = open_document(root, place)
     try:
         held = read_json_file(Path(f"/proc/self/fd/{file}"), "the study", limit=_LARGEST)
     finally:
@@ -114,6 +110,14 @@ def _worst_output(rows: object) -> tuple[str, float | None]:
             if worst[1] is None or error > worst[1]:
                 worst = _text(held.get("name")), error
     return worst
+
+
+def _time_of(seconds: float) -> str:
+    """A time of the file system as studies write it; empty where that is no year of four digits."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -8,15 +8,18 @@ that its commands can be repeated. What runs is `parityscope compare`, as somebo
 from __future__ import annotations
 
 import contextlib
+import lzma
 import os
 import re
 import secrets
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import threading
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -39,6 +42,7 @@ _MEMBERS = 100_000
 _BLOCK = 1 << 20
 _TOLD = 4000  # signs of an error that are told
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
+_DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError, EOFError)
 _ENDS = (".npz", ".safetensors", ".json")
 
 
@@ -198,7 +202,7 @@ def _unpack(content: IO[bytes], place: Path, largest: int) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source:
                     left = _copy_bounded(source, target, left)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
+    except _DAMAGED as error:
         raise ParityError(f"the archive cannot be unpacked: {error}", fix="pack it again as a plain .zip") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise ParityError("the archive has two members of one name", fix="pack it again") from error

@@ -77,7 +77,11 @@ def read_rows(path: Path, start: int, memory: int) -> Iterator[Row]:
         skipped, batch = found
         getters = {name: _getter_of(batch.column(place), path, memory) for place, name in enumerate(batch.schema.names)}
         for row in range(skipped, batch.num_rows):
-            yield {name: get(row) for name, get in getters.items() if get is not None}
+            try:
+                fields = {name: get(row) for name, get in getters.items() if get is not None}
+            except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+                raise unreadable_error(path, error) from error
+            yield fields
 
 
 def decode_media(content: bytes, name: str, memory: int) -> Any:
@@ -147,18 +151,21 @@ def _arrow_rows(path: Path, start: int) -> Iterator[tuple[int, Any]]:
 
 
 def _arrow_batches(path: Path, *, mapped: bool) -> Iterator[Any]:
-    """The batches of an Arrow file or stream; mapped, their bytes are not read."""
+    """The batches of an Arrow file or stream, whose offsets lead nowhere else; mapped, their bytes are not read."""
     import pyarrow as pa
 
     with open_regular_file(path, path.name) as file:
         whole = file.read(len(_ARROW_FILE)) == _ARROW_FILE
     with (pa.memory_map if mapped else pa.OSFile)(str(path)) as source:
+        batches: Iterator[Any]
         if not whole:
-            yield from pa.ipc.open_stream(source)
-            return
-        reader = pa.ipc.open_file(source)
-        for place in range(reader.num_record_batches):
-            yield reader.get_batch(place)
+            batches = iter(pa.ipc.open_stream(source))
+        else:
+            reader = pa.ipc.open_file(source)
+            batches = (reader.get_batch(place) for place in range(reader.num_record_batches))
+        for batch in batches:
+            batch.validate(full=not mapped)  # pyarrow itself believes what a file says, and reads there
+            yield batch
 
 
 def _getter_of(column: Any, path: Path, memory: int) -> Callable[[int], Any] | None:

@@ -26,6 +26,7 @@ __all__ = ["Listing", "Member", "Members", "list_samples", "read_member"]
 
 _BLOCK = tarfile.BLOCKSIZE
 _EXTENSION_NBYTES = 64 << 10  # of one extended header; chosen: names and times take some hundreds
+_SHARED_NBYTES = 4 << 10  # of those for all members, which each member gets a copy of; chosen: git writes 52
 _EXTENDED = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME})
 _TAKEN = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE})
 
@@ -62,7 +63,9 @@ def list_samples(path: Path) -> Listing:
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
                 for member in archive:
-                    if member.offset_data + member.size > whole:
+                    archive.members = []  # type: ignore[attr-defined]  # nothing is kept of what was looked at
+                    if member.size < 0 or member.offset_data + member.size > whole:  # by an extended header
+                        short = short or f"{member.name} is cut short"
                         break
                     if member.isreg():
                         _add_member(found, member, path)
@@ -102,7 +105,7 @@ def _check_headers(file: IO[bytes], path: Path) -> tuple[int, str]:
         ParityError: it holds something that no archive of samples holds.
     """
     size = os.fstat(file.fileno()).st_size
-    place = 0
+    place = shared = 0
     while place + _BLOCK <= size:
         file.seek(place)
         block = file.read(_BLOCK)
@@ -112,18 +115,20 @@ def _check_headers(file: IO[bytes], path: Path) -> tuple[int, str]:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.TarError as error:
             return place, f"at byte {place}: {error}"
-        _check_header(header, path)
+        shared += header.size if header.type == tarfile.XGLTYPE else 0
+        _check_header(header, path, shared)
         following = place + _BLOCK + -(-header.size // _BLOCK) * _BLOCK
         if header.size < 0 or place + _BLOCK + header.size > size:
             return place, f"{header.name} is cut short"
         place = following
-    return min(place, size), ""
+    return min(place, size), f"at byte {place}: truncated header" if place < size else ""
 
 
-def _check_header(header: tarfile.TarInfo, path: Path) -> None:
+def _check_header(header: tarfile.TarInfo, path: Path, shared: int) -> None:
     name = PurePosixPath(header.name)
     if header.type in _EXTENDED:
-        bad = f"an extended header of {header.size} bytes" if header.size > _EXTENSION_NBYTES else ""
+        large = header.size > _EXTENSION_NBYTES or shared > _SHARED_NBYTES
+        bad = f"an extended header of {max(header.size, shared)} bytes" if large else ""
     elif header.type not in _TAKEN:
         kind = "a link" if header.type in {tarfile.SYMTYPE, tarfile.LNKTYPE} else "no plain file"
         bad = f"{header.name!r}, which is {kind}"

@@ -9,6 +9,7 @@ Source: COCO's "Data format" (cocodataset.org/#format-data), object detection.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["SOURCE"]
 
 _HEAD = 1 << 16  # bytes in which the keys are looked for: information and licences stand before them
+_LISTS = re.compile(rb'"(?:images|annotations)"\s*:\s*\[')  # an input may be called so, too, and is no list
 _MOST_NBYTES = 1 << 30
 
 
@@ -39,7 +41,7 @@ def _claims(path: Path) -> bool:
         return False
     with open_regular_file(path, path.name) as file:
         head = file.read(_HEAD)
-    return b"polygraphy" not in head and (b'"images"' in head or b'"annotations"' in head)
+    return b"polygraphy" not in head and _LISTS.search(head) is not None
 
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:
@@ -48,7 +50,7 @@ def _open(named: Named, reading: ReadingOptions) -> Indexed:
     try:
         images = [(int(one["id"]), str(one["file_name"])) for one in document["images"]]
         truths = _truths_by_image(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise unreadable_error(path, f"it is no COCO file of objects ({error!r})") from error
     refuse_unprepared(named, reading, f"{len(images)} images", "(height, width, 3) uint8 RGB")
     folder = _folder_of_images(path, [name for _, name in images])
