@@ -142,6 +142,42 @@ def test_a_lost_worker_loses_no_task_and_none_counts_twice(tmp_path: Path) -> No
     assert told == list(range(41))  # progress, task by task
 
 
+def test_a_lost_worker_is_replaced_also_where_its_child_lives_on(tmp_path: Path) -> None:
+    waited, ends = os.pipe()
+    late = []
+
+    def end_child(*_: object) -> None:
+        late.append(True)
+        os.close(ends)
+
+    @contextlib.contextmanager
+    def opened() -> Iterator[Do]:
+        def do(number: int, _: Iterable[int]) -> bytes:
+            if number == 1 and not (tmp_path / "killed").exists():
+                (tmp_path / "killed").touch()
+                if os.fork() == 0:  # has its parent's pipes, as the processes of a pool do
+                    os.close(ends)
+                    os.read(waited, 1)
+                    os._exit(0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return pack_record(number)
+
+        yield do
+
+    before = signal.signal(signal.SIGALRM, end_child)
+    signal.alarm(120)  # whoever waits for the child's end waits until then
+    try:
+        job = Job(count=3, read=lambda _: (), open=opened)
+        assert values(job, 1, None) == [0, 1, 2]
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+        os.close(waited)
+        if not late:
+            os.close(ends)
+    assert not late
+
+
 def test_what_is_finished_is_not_done_again(tmp_path: Path) -> None:
     job = squares(tmp_path)
     tasks = tmp_path / "tasks"

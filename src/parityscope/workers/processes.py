@@ -138,11 +138,13 @@ def _read_answer(worker: _Worker) -> bytes | ParityError | None:
     Raises:
         RuntimeError: it broke.
     """
-    head = worker.answers.read(_ANSWER.size)
+    if _has_ended(worker):  # all that it wrote is there, and no end comes where something else holds the pipe open
+        os.set_blocking(worker.answers.fileno(), False)
+    head = worker.answers.read(_ANSWER.size) or b""
     if len(head) < _ANSWER.size:
         return None
     _, kind, length = _ANSWER.unpack(head)
-    content = worker.answers.read(length)
+    content = (worker.answers.read(length) or b"") if length else b""
     if len(content) < length:
         return None
     return read_answer(kind, content)
