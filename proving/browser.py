@@ -1,4 +1,4 @@
-"""Pages in headless Chromium, driven over a pipe as its DevTools protocol has it: loaded, asked, typed into, and pictured.
+"""Pages in headless Chromium, driven over a pipe as its DevTools protocol has it: loaded, asked, typed into, pictured, checked.
 
 Nothing beside Chromium is needed, and no port is opened. A browser is started once for many pages; each page is a window of its
 own, of the size and the colours that are asked for.
@@ -16,17 +16,42 @@ import subprocess
 import tempfile
 from collections import deque
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BROWSER", "Browser", "Page", "open_browser", "open_page", "press_key", "run_script", "take_picture"]
+__all__ = [
+    "AXE",
+    "BROWSER",
+    "Browser",
+    "Page",
+    "choose_file",
+    "find_violations",
+    "follow_link",
+    "open_address",
+    "open_browser",
+    "open_page",
+    "open_window",
+    "press_key",
+    "run_script",
+    "set_window",
+    "take_picture",
+]
 
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+# axe-core is larger than the whole report and no part of it: a package of the development tools brings it, or AXE_CORE=FILE. The
+# package's folder is looked up and not imported: it imports a driver of browsers that is not needed here.
+_BROUGHT = find_spec("axe_playwright_python")
+_PLACES = [
+    *([Path(os.environ["AXE_CORE"])] if "AXE_CORE" in os.environ else []),
+    *(Path(folder) / "axe.min.js" for folder in (_BROUGHT and _BROUGHT.submodule_search_locations) or ()),
+]
+AXE = next((place for place in _PLACES if place.is_file()), None)
 _PATIENCE = (
     240.0  # seconds for an answer: a machine that does much else is slow, and a browser that has died never answers
 )
@@ -120,27 +145,74 @@ def open_page(
     """
     file = browser.folder / f"page-{browser.count}.html"
     file.write_text(text, encoding="utf-8")
+    try:
+        with open_window(browser) as page:
+            set_window(page, width=width, height=height, dark=dark, media=media)
+            if before:
+                _ask(browser, "Page.addScriptToEvaluateOnNewDocument", page.session, source=before)
+            open_address(page, f"{file.as_uri()}{query}")
+            yield page
+    finally:
+        file.unlink()
+
+
+@contextlib.contextmanager
+def open_window(browser: Browser) -> Iterator[Page]:
+    """An empty window, for addresses."""
     target = _ask(browser, "Target.createTarget", url="about:blank")["targetId"]
     session = _ask(browser, "Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-    page = Page(browser=browser, target=target, session=session)
     try:
-        colours = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        still = {"name": "prefers-reduced-motion", "value": "reduce"}
         _ask(browser, "Page.enable", session)
-        _ask(
-            browser, "Emulation.setDeviceMetricsOverride", session,
-            width=width, height=height, deviceScaleFactor=1, mobile=False,
-        )  # fmt: skip
-        _ask(browser, "Emulation.setEmulatedMedia", session, media=media, features=[colours, still])
         _ask(browser, "Emulation.setFocusEmulationEnabled", session, enabled=True)
-        if before:
-            _ask(browser, "Page.addScriptToEvaluateOnNewDocument", session, source=before)
-        _ask(browser, "Page.navigate", session, url=f"{file.as_uri()}{query}")
-        _await_event(browser, "Page.loadEventFired", session)
-        yield page
+        yield Page(browser=browser, target=target, session=session)
     finally:
         _ask(browser, "Target.closeTarget", targetId=target)
-        file.unlink()
+
+
+def set_window(page: Page, *, width: int, height: int, dark: bool = False, media: str = "") -> None:
+    """How large the window is, whether its colours are dark, and whether it is paper ("print")."""
+    colours = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    still = {"name": "prefers-reduced-motion", "value": "reduce"}
+    _ask(
+        page.browser, "Emulation.setDeviceMetricsOverride", page.session,
+        width=width, height=height, deviceScaleFactor=1, mobile=False,
+    )  # fmt: skip
+    _ask(page.browser, "Emulation.setEmulatedMedia", page.session, media=media, features=[colours, still])
+
+
+def open_address(page: Page, address: str) -> None:
+    """Opens an address, and ends when it has loaded."""
+    _forget_loads(page)
+    _ask(page.browser, "Page.navigate", page.session, url=address)
+    _await_event(page.browser, "Page.loadEventFired", page.session)
+
+
+def follow_link(page: Page, script: str) -> None:
+    """Does what opens another page, and ends when that has loaded."""
+    _forget_loads(page)
+    run_script(page, script)
+    _await_event(page.browser, "Page.loadEventFired", page.session)
+
+
+def choose_file(page: Page, selector: str, *files: Path) -> None:
+    """Puts files into the file field that a selector finds."""
+    root = _ask(page.browser, "DOM.getDocument", page.session)["root"]["nodeId"]
+    node = _ask(page.browser, "DOM.querySelector", page.session, nodeId=root, selector=selector)["nodeId"]
+    _ask(page.browser, "DOM.setFileInputFiles", page.session, nodeId=node, files=[str(file) for file in files])
+
+
+def find_violations(page: Page) -> list[Any]:
+    """What axe-core finds to mend on the page: each rule with the elements that break it.
+
+    Raises:
+        FileNotFoundError: there is no axe-core.
+    """
+    if AXE is None:
+        raise FileNotFoundError("no axe-core: make develop, or AXE_CORE=path/to/axe.min.js")
+    run_script(page, f"{AXE.read_text(encoding='utf-8')}; 0")  # beside the page's own policy
+    told = "one => [one.id, one.nodes.map(node => node.html.slice(0, 160))]"
+    asked = f"axe.run(document, {{resultTypes: ['violations']}}).then(found => found.violations.map({told}))"
+    return list(run_script(page, asked))
 
 
 def run_script(page: Page, script: str) -> Any:
@@ -203,6 +275,12 @@ def _await_event(browser: Browser, method: str, session: str) -> None:
         found = browser.events.popleft() if browser.events else _next_message(browser)
         if found.get("method") == method and found.get("sessionId") == session:
             return
+
+
+def _forget_loads(page: Page) -> None:
+    kept = [one for one in page.browser.events if one.get("method") != "Page.loadEventFired"]
+    page.browser.events.clear()
+    page.browser.events.extend(kept)
 
 
 def _next_message(browser: Browser) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import browser
 from golden import documents
 from parityscope.cli import run_command
 from parityscope.errors import ParityError
@@ -32,6 +31,18 @@ from parityscope.server.index import StudyIndex, list_series, list_studies, open
 from parityscope.server.summary import summarize_study
 from parityscope.server.uploading import Comparisons, SentFile, start_comparison
 from parityscope.testing.networks import write_network
+from proving.browser import (
+    AXE,
+    BROWSER,
+    choose_file,
+    find_violations,
+    follow_link,
+    open_address,
+    open_browser,
+    open_window,
+    run_script,
+    set_window,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -522,7 +533,7 @@ def test_what_was_sent_must_be_something(tmp_path: Path) -> None:
 # In a browser
 
 
-@pytest.mark.skipif(browser.BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
 def test_studies_are_found_compared_and_uploaded_in_a_browser(tmp_path: Path) -> None:
     root = tmp_path / "studies"
     for number in range(3):
@@ -539,50 +550,54 @@ def test_studies_are_found_compared_and_uploaded_in_a_browser(tmp_path: Path) ->
         np.savez(buffer, **arrays)
         buffers[f"recording/{name}"] = buffer.getvalue()
     (tmp_path / "recording.zip").write_bytes(archive(buffers).getvalue())
-    with serving(root, tmp_path) as (address, served), browser.opened_tab(tmp_path / "profile") as tab:
+    with serving(root, tmp_path) as (address, served), open_browser() as browser, open_window(browser) as page:
         places = [address, f"{address}/trends", f"{address}/upload", f"{address}/nothing"]
         known = identities(served.index)
         places += [f"{address}/study/{known['s1']}", f"{address}/trend?model=resnet&target=ort"]
         for width, dark in ((1200, False), (400, True)):
-            tab.look(width=width, height=900, dark=dark)
+            set_window(page, width=width, height=900, dark=dark)
             for place in places if dark else places[:1]:
-                tab.open(place)
-                assert tab.value("document.documentElement.scrollWidth") <= width, place
-                assert tab.value("document.getElementById('language').textContent") == "中文"  # our script ran
-                if browser.AXE is not None and dark:
-                    assert tab.violations() == [], place
+                open_address(page, place)
+                assert run_script(page, "document.documentElement.scrollWidth") <= width, place
+                assert run_script(page, "document.getElementById('language').textContent") == "中文"  # our script ran
+                if AXE is not None and dark:
+                    assert find_violations(page) == [], place
         # No name became markup, and what does not come from us does not run.
-        tab.open(f"{address}/study/{known['s0']}")
-        assert tab.value("window.owned") is None
-        tab.value("document.body.append(Object.assign(document.createElement('script'), {text: 'window.foreign = 1'}))")
-        assert tab.value("window.foreign") is None
+        open_address(page, f"{address}/study/{known['s0']}")
+        assert run_script(page, "window.owned") is None
+        run_script(
+            page, "document.body.append(Object.assign(document.createElement('script'), {text: 'window.foreign = 1'}))"
+        )
+        assert run_script(page, "window.foreign") is None
         # What is being made comes to the page by itself, in the language that was chosen.
-        tab.open(address)
+        open_address(page, address)
         with keep_running_note(root / ".running.part"):
             note_running_step("where: conv_1", lasting=True)
             served.index.ask_refresh()
-            tab.value(text_comes("#doing li", "conv_1"))
-            tab.value("document.getElementById('language').click()")
-            assert tab.value("document.documentElement.lang") == "zh"
-            tab.value("document.getElementById('language').click()")
+            run_script(page, text_comes("#doing li", "conv_1"))
+            run_script(page, "document.getElementById('language').click()")
+            assert run_script(page, "document.documentElement.lang") == "zh"
+            run_script(page, "document.getElementById('language').click()")
         # Two are compared.
-        tab.value(f"document.querySelector('[name=before][value=\"{known['s1']}\"]').click()")
-        tab.value(f"document.querySelector('[name=after][value=\"{known['s2']}\"]').click()")
-        tab.follow("document.querySelector('.compare button').click()")
-        assert "nothing changed beyond noise" in tab.value("document.querySelector('.verdict').textContent")
+        run_script(page, f"document.querySelector('[name=before][value=\"{known['s1']}\"]').click()")
+        run_script(page, f"document.querySelector('[name=after][value=\"{known['s2']}\"]').click()")
+        follow_link(page, "document.querySelector('.compare button').click()")
+        assert "nothing changed beyond noise" in run_script(page, "document.querySelector('.verdict').textContent")
         # A recording is uploaded, and its study comes to the list.
-        tab.open(f"{address}/upload")
-        tab.choose_file("#model", tmp_path / "net.onnx")
-        tab.choose_file("#candidate", tmp_path / "recording.zip")
-        tab.follow("document.querySelector('form button').click()")
-        assert tab.value("location.pathname") == "/"
+        open_address(page, f"{address}/upload")
+        choose_file(page, "#model", tmp_path / "net.onnx")
+        choose_file(page, "#candidate", tmp_path / "recording.zip")
+        follow_link(page, "document.querySelector('form button').click()")
+        assert run_script(page, "location.pathname") == "/"
         until(lambda: all(one.ended for one in served.comparisons.held))
         assert [one.told for one in served.comparisons.held] == [""]
         served.index.ask_refresh()
-        tab.value(text_comes("#reading a", ""))
-        tab.follow("document.querySelector('#reading a').click()")
-        tab.follow("[...document.querySelectorAll('.studies tbody a')].find(one => one.textContent == 'net').click()")
-        assert tab.value("document.querySelector('.top').className") == "top beyond"
+        run_script(page, text_comes("#reading a", ""))
+        follow_link(page, "document.querySelector('#reading a').click()")
+        follow_link(
+            page, "[...document.querySelectorAll('.studies tbody a')].find(one => one.textContent == 'net').click()"
+        )
+        assert run_script(page, "document.querySelector('.top').className") == "top beyond"
 
 
 def text_comes(selector: str, text: str) -> str:

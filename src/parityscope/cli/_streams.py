@@ -45,7 +45,8 @@ class _Shown(io.TextIOBase):
         return True
 
     def isatty(self) -> bool:
-        return self._under is not None and self._under.isatty()
+        # It may be closed already: hooks that run at the end of the process ask too.
+        return self._under is not None and not self._under.closed and self._under.isatty()
 
     def fileno(self) -> int:
         return super().fileno() if self._under is None else self._under.fileno()
