@@ -24,6 +24,7 @@ from parityscope.case import inputs as inputs_module
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats import npz
 from parityscope.case.sources import data_sources
+from parityscope.cli._options import share_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -659,3 +660,7 @@ def test_samples_can_be_sent_to_another_process(model: Model, tmp_path: Path, da
         found = pickle.loads(pickle.dumps(load(model, tmp_path, **kind(data / kind.__name__)).sample(1)))  # noqa: S301
         np.testing.assert_array_equal(found.arrays["x"], SAMPLES[1]["x"])
         assert sorted(found.truths) == told
+
+
+def test_a_share_in_percent_is_the_share_of_so_many_samples() -> None:
+    assert all(share_of(f"{number / 10:g}%") == number / 1000 for number in range(1001))

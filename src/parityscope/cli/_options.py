@@ -137,7 +137,8 @@ def confidence_of(text: str) -> float:
 
 def _share_or_nan(text: str) -> float:
     percent = text.strip().endswith("%")
-    return plain_number(text.strip().removesuffix("%")) / (100 if percent else 1)
+    value = plain_number(text.strip().removesuffix("%"))
+    return float(f"{value / 100:.15g}") if percent else value  # 0.7 % is what 7 of 1000 are, to the last bit
 
 
 def seconds_of(text: str) -> float:
