@@ -325,6 +325,13 @@ def test_texts_go_through_a_tokenizer_that_is_data(tmp_path: Path, data: Path) -
     opened = "(int64[1, T] input_ids) => (int64[1, T] y) { y = Neg(input_ids) }"
     inputs = load(parsed(tmp_path, opened), tmp_path, data=data, preprocess=str(tokenizer))  # a file a sample
     assert inputs.sample(0).arrays["input_ids"].shape == (1, 10)
+    (data / "a.jsonl").write_text('{"t": "so"}\n{"t": "cut \\ud83d"}\n{"t": "goes"}\n', encoding="utf-8")
+    found = load(parsed(tmp_path, opened), tmp_path, data=data / "a.jsonl", preprocess=str(tokenizer))
+    assert found.indices == (0, 2)
+    (data / "a.jsonl").unlink()
+    (tokenizer / "tokenizer_config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ParityError, match="says no padding token"):
+        load(parsed(tmp_path, fixed), tmp_path, data=data, preprocess=str(tokenizer))
     strange = "(int64[1, T] tokens) => (int64[1, T] y) { y = Neg(tokens) }"
     with pytest.raises(ParityError, match="the model takes 'tokens'"):
         load(parsed(tmp_path, strange), tmp_path, data=data, preprocess=str(tokenizer))
@@ -357,6 +364,9 @@ def test_an_image_processor_is_read_as_data(tmp_path: Path, data: Path) -> None:
     np.testing.assert_allclose(found, expected.transpose(2, 0, 1), atol=1e-6)
     (folder / "preprocessor_config.json").write_text(json.dumps({**told, "do_pad": True}), encoding="utf-8")
     with pytest.raises(ParityError, match="asks for 'do_pad'"):
+        load(made, tmp_path, data=data, preprocess=str(folder))
+    (folder / "preprocessor_config.json").write_text(json.dumps({**told, "rescale_factor": 10**400}), encoding="utf-8")
+    with pytest.raises(ParityError, match="does not say"):
         load(made, tmp_path, data=data, preprocess=str(folder))
 
 
@@ -639,6 +649,15 @@ def test_an_arrow_file_whose_offsets_lead_elsewhere_is_refused(model: Model, tmp
         (data / "a.arrow").write_bytes(content.replace(known, np.array(lying, np.int32).tobytes()))
         with pytest.raises(ParityError, match=r"a\.arrow cannot be read|sample"):
             load(model, tmp_path, data=data)
+
+
+def test_lists_of_several_lengths_are_no_truth_and_no_input(tmp_path: Path, data: Path) -> None:
+    made = parsed(tmp_path, "(float[1, 2] x) => (float[1, 2] y) { y = Relu(x) }")
+    (data / "a.jsonl").write_text('{"x": [1.0, 2.0], "words": [[1], [2, 3]], "n": 1}\n', encoding="utf-8")
+    assert load(made, tmp_path, data=data / "a.jsonl").truths(0).keys() == {"n"}
+    (data / "a.jsonl").write_text('{"x": [[1.0], [2.0, 3.0]]}\n', encoding="utf-8")
+    with pytest.raises(ParityError, match="an array of Python objects"):
+        load(made, tmp_path, data=data / "a.jsonl")
 
 
 def test_a_metric_that_fails_is_one_error_with_a_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

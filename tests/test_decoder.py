@@ -63,6 +63,8 @@ def test_each_line_feeds_what_it_says() -> None:
         ("past", "present until 3", "feeds none"),
         ("past", "present from nothing", "no number and no zeros"),
         ("past", "present from zeros(99999, 99999)", "no number and no zeros"),
+        ("past", f"present from zeros({'9' * 400})", "no number and no zeros"),
+        ("ids", f"{'append(ids, ' * 2000}logits{')' * 2000}", "does not say"),
     ],
 )
 def test_a_line_that_says_nothing_is_refused(name: str, line: str, told: str) -> None:

@@ -157,7 +157,7 @@ def _take_fields(example: RawSample, inputs: Sequence[ValueInfo]) -> Streamed:
                 raise UnreadableError(
                     f"{value.name!r} is empty", where=example.label, fix="fill the gap, or leave the sample out"
                 )
-            found[value.name] = fit_to_declared(np.asarray(given), value.shape)
+            found[value.name] = fit_to_declared(_as_array(given), value.shape)
     if not found and len(inputs) == 1:
         arrays = {name: each for name, each in example.fields.items() if isinstance(each, np.ndarray) and each.ndim}
         if len(arrays) == 1:
@@ -173,12 +173,20 @@ def _take_fields(example: RawSample, inputs: Sequence[ValueInfo]) -> Streamed:
     return _finish(example, found)
 
 
+def _as_array(value: Any) -> np.ndarray:
+    """Lists of several lengths are an array of objects, which no input and no truth is."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return np.asarray(value, dtype=object)
+
+
 def _finish(example: RawSample, arrays: Mapping[str, np.ndarray]) -> Streamed:
     truths = dict(example.truths)
     for name, value in example.fields.items():
         if name in arrays or value is None or isinstance(value, bytes) or any(value is one for one in example.alone):
             continue
-        array = np.asarray(value)
+        array = _as_array(value)
         if array.dtype.kind in "biufU" and not (array.dtype == np.uint8 and array.ndim == _RGB):
             truths[name] = array
     return Streamed(label=example.label, arrays=arrays, original=example.original, truths=truths)

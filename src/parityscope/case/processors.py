@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.case.formats import UnreadableError
 from parityscope.case.imaging.kernels import MOST_PIXELS
 from parityscope.case.imaging.recipe import Placing, Recipe
 from parityscope.errors import ParityError
@@ -95,7 +96,10 @@ def _read_tokenizer(folder: Path, inputs: Sequence[ValueInfo]) -> Callable[[str]
 
 
 def _tokenize(tokenizer: Any, inputs: Sequence[ValueInfo], text: str) -> dict[str, np.ndarray]:
-    encoded = tokenizer.encode(text)
+    try:
+        encoded = tokenizer.encode(text)
+    except Exception as error:  # the package raises Exception itself
+        raise UnreadableError(f"a text cannot be read: {error}", fix=_FUNCTION) from error
     return {value.name: np.array([getattr(encoded, _PARTS[value.name])], dtype=value.dtype) for value in inputs}
 
 
@@ -109,7 +113,8 @@ def _padding_of(folder: Path, tokenizer: Any) -> tuple[str, int]:
     if tokenizer.padding:
         return str(tokenizer.padding["pad_token"]), int(tokenizer.padding["pad_id"])
     path = folder / "tokenizer_config.json"
-    told = read_json_file(path, path.name, limit=_MOST_NBYTES).get("pad_token") if path.is_file() else None
+    settings = read_json_file(path, path.name, limit=_MOST_NBYTES) if path.is_file() else None
+    told = settings.get("pad_token") if isinstance(settings, dict) else None
     token = told.get("content", "") if isinstance(told, dict) else told
     number = tokenizer.token_to_id(token) if isinstance(token, str) else None
     if number is None:
@@ -138,7 +143,7 @@ def _read_image_processor(path: Path, inputs: Sequence[ValueInfo]) -> Recipe:
         normalized = found.get("do_normalize", True)
         mean = tuple(map(float, found["image_mean"])) if normalized else (0.0,)
         deviation = tuple(map(float, found["image_std"])) if normalized else (1.0,)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ParityError(f"{path.name} does not say {error}", where=str(path), fix=_FUNCTION) from error
     return Recipe(input=inputs[0].name, placing=placing, scale=scale, mean=mean, deviation=deviation)
 

@@ -30,7 +30,7 @@ _LINE = re.compile(r"(?P<what>.+?)(?:\s+from\s+(?P<start>.+?))?(?:\s+until\s+(?P
 _TOKEN = re.compile(r"argmax\((.+)\)")
 _APPEND = re.compile(r"append\(([^,]+),\s*(.+)\)")
 _SUM = re.compile(r"(.+?)\s*\+\s*(-?[\d.]+)")
-_ZEROS = re.compile(r"zeros\(\s*(\d+(?:\s*,\s*\d+)*)\s*\)")
+_ZEROS = re.compile(r"zeros\(\s*(\d{1,10}(?:\s*,\s*\d{1,10})*)\s*\)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _LARGEST = 1 << 28  # elements of zeros; chosen: what is larger is given as data
 
@@ -143,8 +143,8 @@ def _read_what(name: str, line: str, what: str, inputs: Collection[str], outputs
         told = found.group(2).strip()
         if _NUMBER.fullmatch(told):
             return Feed(added=float(told), append=True)
-        inner = _read_what(name, line, told, inputs, outputs)
-        if inner.added is None and not inner.append:
+        if told in outputs or not (_SUM.fullmatch(told) or _APPEND.fullmatch(told)):
+            inner = _read_what(name, line, told, inputs, outputs)
             return Feed(tensor=inner.tensor, token=inner.token, append=True)
     known = ", ".join(outputs)
     if re.fullmatch(r"[\w./:-]+", what):
