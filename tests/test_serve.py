@@ -59,6 +59,7 @@ HOSTILE = "<script>window.owned = 1</script>"
 TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[1,16] x) => (float[1,16] y) { t = Tanh(x) y = Mul(t, t) }'
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - with a token
 RIGHT = "a token of some length"
+PACKINGS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 AWAY = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
 
 
@@ -463,9 +464,9 @@ def test_what_is_being_made_is_told_and_what_was_killed_is_not_alive(tmp_path: P
 # Uploads
 
 
-def archive(members: Mapping[str, bytes], *, link: str = "") -> io.BytesIO:
+def archive(members: Mapping[str, bytes], *, link: str = "", packing: int = zipfile.ZIP_DEFLATED) -> io.BytesIO:
     held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as written:
+    with zipfile.ZipFile(held, "w", packing) as written:
         for name, content in members.items():
             written.writestr(name, content)
         if link:
@@ -476,9 +477,9 @@ def archive(members: Mapping[str, bytes], *, link: str = "") -> io.BytesIO:
     return held
 
 
-def damaged() -> io.BytesIO:
+def damaged(packing: int) -> io.BytesIO:
     """An archive whose directory is whole, and whose member was not copied well."""
-    held = archive({"a.npy": bytes(range(256)) * 8})
+    held = archive({"a.npy": bytes(range(256)) * 8}, packing=packing)
     held.getbuffer()[40:60] = b"\xff" * 20
     return held
 
@@ -518,7 +519,10 @@ def test_what_was_sent_must_be_something(tmp_path: Path) -> None:
         ({"model": model, "candidate": SentFile(name="x.pkl", content=io.BytesIO(b""))}, "f32", "no recording"),
         ({"model": model, "candidate": SentFile(name="x.npz", content=io.BytesIO(b""))}, "f32", "holds none"),
         ({"model": model, "candidate": SentFile(name="x.zip", content=io.BytesIO(b"no"))}, "f32", "cannot be unpacked"),
-        ({"model": model, "candidate": SentFile(name="x.zip", content=damaged())}, "f32", "cannot be unpacked"),
+        *(
+            ({"model": model, "candidate": SentFile(name="x.zip", content=content)}, "f32", "cannot be unpacked")
+            for content in (*map(damaged, PACKINGS), archive({f"{'a' * 300}.npy": b"x"}))
+        ),
         ({"model": model, "candidate": model}, "--help", "no arithmetic"),
         ({"model": model, "candidate": SentFile(name="x.zip", content=archive({}, link="/etc"))}, "f32", "holds none"),
     ]
@@ -528,6 +532,16 @@ def test_what_was_sent_must_be_something(tmp_path: Path) -> None:
         with pytest.raises(ParityError, match=told):
             start_comparison(held, sent, declared)
     assert list(tmp_path.glob("uploads/*")) == []
+
+
+def test_a_folder_that_macos_packed_is_that_folder(tmp_path: Path) -> None:
+    held = Comparisons(root=tmp_path, largest=1 << 20)
+    packed = archive({"rec/outputs/0.npz": b"x", "rec/inputs/0.npz": b"x", "__MACOSX/rec/._outputs": b"x"})
+    model = SentFile(name="m.onnx", content=io.BytesIO(b"no model"))
+    started = start_comparison(held, {"model": model, "candidate": SentFile(name="r.zip", content=packed)}, "f32")
+    until(lambda: started.ended)
+    (folder,) = tmp_path.glob("uploads/*/candidate")
+    assert {path.name for path in folder.iterdir()} == {"inputs", "outputs"}
 
 
 # In a browser

@@ -8,6 +8,7 @@ that its commands can be repeated. What runs is `parityscope compare`, as somebo
 from __future__ import annotations
 
 import contextlib
+import errno
 import lzma
 import os
 import re
@@ -43,6 +44,7 @@ _BLOCK = 1 << 20
 _TOLD = 4000  # signs of an error that are told
 _SIGNS = re.compile(r"[^A-Za-z0-9._-]+")
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, ValueError, EOFError)
+_BESIDE = "__MACOSX"  # where macOS packs what its files have beside their bytes
 _ENDS = (".npz", ".safetensors", ".json")
 
 
@@ -198,7 +200,10 @@ def _unpack(content: IO[bytes], place: Path, largest: int) -> None:
                 kind = stat.S_IFMT(member.external_attr >> 16)
                 if member.is_dir() or kind not in {0, stat.S_IFREG}:
                     continue
-                target = place / _inner_place(member.filename)
+                inner = _inner_place(member.filename)
+                if inner.parts[0] == _BESIDE:
+                    continue
+                target = place / inner
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(member) as source:
                     left = _copy_bounded(source, target, left)
@@ -206,6 +211,11 @@ def _unpack(content: IO[bytes], place: Path, largest: int) -> None:
         raise ParityError(f"the archive cannot be unpacked: {error}", fix="pack it again as a plain .zip") from error
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise ParityError("the archive has two members of one name", fix="pack it again") from error
+    except OSError as error:
+        if error.errno not in {None, errno.ENAMETOOLONG}:  # bz2 says that data are damaged so, without a number
+            raise
+        said = error.strerror or str(error)
+        raise ParityError(f"the archive cannot be unpacked: {said}", fix="pack it again as a plain .zip") from error
 
 
 def _inner_place(name: str) -> PurePosixPath:
