@@ -35,8 +35,9 @@ RESOURCE = "parityscope-"  # what a node declares where only some have a runtime
 _TOLD, _PREPARED = -1, -2  # answers that are of no task
 _QUEUED = 2  # tasks of an actor: the one that it does, and the next
 _LOOK_S = 5.0  # how often the size of the cluster is asked for
-# A client's server is a process of its own, for which Ray waits half a minute: on a busy head that is too little.
-_SLOW_START, _TRIES = "Starting Ray client server failed", 3
+# A client's server is a process of its own, for which Ray waits half a minute: on a busy head that is too little. The head starts
+# it by a fork beside threads of its own, which fails now and then.
+_SLOW_START, _TRIES = ("Starting Ray client server failed", "Initialization failure from server"), 3
 _END_S = 30.0  # for an actor to close what it has open; chosen
 _LITTLE = 0.001  # of a runtime's resource: it says where to run, not how often
 
@@ -274,8 +275,9 @@ def _connected(address: str) -> Iterator[Any]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             break
         except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
-            if _SLOW_START not in str(error) or not left:
+            if not left or not any(words in str(error) for words in _SLOW_START):
                 raise _refused_connection(address, error) from error
+            ray.shutdown()  # what is left of the try
     try:
         yield ray
     finally:
