@@ -11,12 +11,12 @@ import json
 import os
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_json_file
+from parityscope.times import format_time
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _notes: list[_OwnNote] = []  # of the studies that this process makes, one withi
 def keep_running_note(scratch: Path) -> Iterator[None]:
     """While the block runs, progress is written down in `scratch`; what cannot be written changes nothing."""
     note = _OwnNote(path=scratch / RUNNING_NOTE, held={"process": os.getpid(), "started": _start_of(os.getpid())})
-    note.held["began"] = _now()
+    note.held["began"] = format_time()
     _notes.append(note)
     _write_note(note)
     try:
@@ -96,7 +96,7 @@ def read_running_note(folder: Path) -> RunningStudy | None:
 
 
 def _write_note(note: _OwnNote) -> None:
-    held = {**note.held, "told": note.told, "seen": _now()}
+    held = {**note.held, "told": note.told, "seen": format_time()}
     with contextlib.suppress(OSError):
         write_whole(note.path, json.dumps(held))
 
@@ -107,7 +107,3 @@ def _start_of(process: int) -> str:
         return Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

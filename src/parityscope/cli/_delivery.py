@@ -59,7 +59,7 @@ def finish_study(
     wanted = renderer_named(delivery.format_name)
     writer = None if delivery.output is None else renderer_for(delivery.output.name)
     claim_file(delivery.output, "-o")
-    folder = folder_for(model, delivery.study)
+    folder = folder_for(model.stem, delivery.study)
     try:
         with prepare_folder(folder, facts, numbered=delivery.study is None) as scratch:
             folder = folder_of(scratch)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from parityscope.backends import backend_named
 from parityscope.backends.targets import check_target, format_target, named_code, parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.errors import ParityError
+from parityscope.times import stamp_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -151,7 +151,7 @@ def words_of_call(name: str, given: Mapping[str, Any], bounds: CallBounds) -> tu
                 arguments.append(word)
     study = ""
     if tool.study:
-        study = f"parityscope-{name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}-{next(_NUMBERS)}"
+        study = f"parityscope-{name}-{stamp_now()}-{os.getpid()}-{next(_NUMBERS)}"
         options.append(f"--study={study}")
     return [name, *options, "--", *arguments], study
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ import typer
 from parityscope.errors import ParityError
 from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
+from parityscope.times import stamp_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -274,7 +274,6 @@ def spool_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def folder_for(model: Path, study: Path | None) -> Path:
-    """Where the study goes; of two in one second, `prepare_folder` gives the later one a number."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return study or Path(f"parityscope-{model.stem}-{stamp}")
+def folder_for(name: str, study: Path | None) -> Path:
+    """Where what is written of a model or by a verb goes; of two in one second, `prepare_folder` gives the later one a number."""
+    return study or Path(f"parityscope-{name}-{stamp_now()}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +56,7 @@ def command(
     from parityscope.report import renderer_named
     from parityscope.report.check import FORMS, check_document
     from parityscope.report.check.text import summary_as_text
-    from parityscope.study.checking.baseline import read_baseline
+    from parityscope.study.checking.baseline import read_baseline, update_baseline
     from parityscope.study.checking.pairs import choose_pairs, read_check_file
     from parityscope.study.checking.running import CheckSettings
     from parityscope.version import __version__
@@ -72,7 +71,7 @@ def command(
     for path in output or []:
         claim_report(path, "-o", FORMS)
     settings = CheckSettings(
-        folder=study or Path(f"parityscope-check-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"),
+        folder=o.folder_for("check", study),
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,
@@ -91,7 +90,7 @@ def command(
     else:
         hand_over(FORMS, document, format_name)
     if updated:
-        _update_baseline(place, [one.name for one in held.pairs], outcomes)
+        update_baseline(place, [one.name for one in held.pairs], outcomes)
     if not quiet:
         written = f"; the baseline is written to {place}" if updated else ""
         print(f"{document['verdict']}; the studies are in {settings.folder}{written}", file=sys.stderr)
@@ -135,12 +134,3 @@ def _check_writable(place: Path, reports: Sequence[Path]) -> None:
     else:
         return
     raise ParityError(f"the baseline cannot be written: {why}", where=str(place), fix="choose another --baseline")
-
-
-def _update_baseline(place: Path, known: Sequence[str], outcomes: Sequence[PairOutcome]) -> None:
-    """Writes the entries of what was examined; those of other checks that the file still names stay as they are now."""
-    from parityscope.study.checking.baseline import baseline_entry, read_baseline, write_baseline
-
-    kept = {name: entry for name, entry in read_baseline(place).items() if name in known}
-    kept |= {one.pair.name: baseline_entry(one.study) for one in outcomes if one.study is not None}
-    write_baseline(place, kept)

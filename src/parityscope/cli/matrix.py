@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -44,7 +43,7 @@ def command(
     """
     from parityscope.report import renderer_named
     from parityscope.report.matrix import FORMS, matrix_document
-    from parityscope.study.checking.baseline import read_baseline, write_baseline
+    from parityscope.study.checking.baseline import read_baseline, update_baseline
     from parityscope.study.checking.matrix import cell_entry, read_matrix_file
     from parityscope.study.checking.running import CheckSettings, check_pair
     from parityscope.version import __version__
@@ -55,7 +54,7 @@ def command(
     for path in output or []:
         claim_report(path, "-o", FORMS)
     settings = CheckSettings(
-        folder=study or Path(f"parityscope-matrix-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"),
+        folder=o.folder_for("matrix", study),
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,
@@ -76,11 +75,8 @@ def command(
     for path in output or []:
         write_report(FORMS, document, path)
     hand_over(FORMS, document, format_name)
-    names = {cell.pair.name for cell in held.cells}
-    kept = {name: entry for name, entry in last.items() if name in names}
-    kept |= {one.pair.name: cell_entry(one.study) for one in outcomes if one.study is not None}
     if any(one.study is not None for one in outcomes):
-        write_baseline(held.last, kept)
+        update_baseline(held.last, {cell.pair.name for cell in held.cells}, outcomes, cell_entry)
     if not quiet:
         print(f"{document['verdict']}; the studies are in {settings.folder}", file=sys.stderr)
     return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]

@@ -41,7 +41,7 @@ def command(
         raise ParityError(f"pipeline has no format {format_name!r}", fix="use --format text|json")
     pipeline = read_pipeline(file)
     seconds, budget = o.seconds_of(time), o.size_of(memory)
-    with prepare_folder(o.folder_for(file, study), numbered=study is None) as scratch:
+    with prepare_folder(o.folder_for(file.stem, study), numbered=study is None) as scratch:
         folder = folder_of(scratch)
         document, found = examine_pipeline(
             pipeline,

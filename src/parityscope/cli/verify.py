@@ -76,7 +76,7 @@ def command(
     settings = VerificationSettings(
         metrics=tuple(map(_choose_metric, metric or [])), seed=seed, timing=timing, floor=floor
     )
-    folder = o.folder_for(model, study)
+    folder = o.folder_for(model.stem, study)
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
             folder = folder_of(scratch)

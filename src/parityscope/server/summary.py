@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from parityscope.plain_documents import read_json_file
 from parityscope.plain_numbers import as_number
 from parityscope.records import SCHEMA
 from parityscope.server.finding import open_document
+from parityscope.times import format_time
 from parityscope.visible import make_visible
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _worst_output(rows: object) -> tuple[str, float | None]:
 def _time_of(seconds: float) -> str:
     """A time of the file system as studies write it; empty where that is no year of four digits."""
     try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return format_time(seconds)
     except (ValueError, OverflowError, OSError):
         return ""
 

@@ -22,11 +22,11 @@ import threading
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.times import stamp_now
 from parityscope.visible import make_visible
 
 if TYPE_CHECKING:
@@ -114,8 +114,7 @@ def start_comparison(held: Comparisons, sent: Mapping[str, SentFile], declared: 
     if declared not in DECLARED:
         raise ParityError(f"{declared[:40]!r} is no arithmetic", fix=f"choose one of: {', '.join(DECLARED)}")
     stem = _safe_name(sent["model"].name.removesuffix(".onnx"), "model")
-    when = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    folder = held.root / UPLOADS / f"{when}-{secrets.token_hex(3)}"
+    folder = held.root / UPLOADS / f"{stamp_now()}-{secrets.token_hex(3)}"
     study = folder / "study"
     one = UploadedComparison(name=stem, study=os.fsencode(study.relative_to(held.root)))
     held.enter(one)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from parityscope.study._plots import graph_views, graph_wiring, plots_of
 from parityscope.study._sampling import findings_of_sampling
 from parityscope.study._verdicts import reason_for
 from parityscope.study._worst import findings_of_worst
+from parityscope.times import format_time
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def document_of(known: Examination) -> dict[str, Any]:
         {
             "schema": SCHEMA,
             "tool": {"name": "parityscope", "version": __version__},
-            "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "created": format_time(),
             "command": known.command,
             "verdict": known.verdict,
             "headline": _headline_of(known),

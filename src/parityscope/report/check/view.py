@@ -11,7 +11,7 @@ from parityscope.report.words import as_number, clean, format_percent, format_se
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["describe_pair", "describe_summary", "view_check", "view_pair"]
+__all__ = ["describe_pair", "describe_summary", "view_check", "view_pair", "view_status"]
 
 _SYMBOLS = {"beyond": "✕", "worse": "✕", "error": "✕", "incomplete": "?", "better": "✓", "within": "✓"}
 _STYLES = {"beyond": "beyond", "worse": "beyond", "error": "beyond", "incomplete": "incomplete"}
@@ -22,8 +22,7 @@ def view_check(document: Mapping[str, Any]) -> dict[str, Any]:
     """All that was checked, worded."""
     verdict = str(document["verdict"])
     return {
-        "symbol": _SYMBOLS.get(verdict, "✓"),
-        "css": _STYLES.get(verdict, "within"),
+        **view_status(verdict),
         "title": describe_summary(document),
         "file": clean(document["file"]),
         "pairs": [view_pair(one) for one in document["pairs"]],
@@ -36,14 +35,18 @@ def view_check(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def view_status(status: str) -> dict[str, str]:
+    """How what became of a pair, or of all, looks: its sign and its style."""
+    return {"symbol": _SYMBOLS.get(status, "✓"), "css": _STYLES.get(status, "within")}
+
+
 def view_pair(pair: Mapping[str, Any]) -> dict[str, Any]:
     """A pair worded: `failed` says whether it makes the check fail."""
     status = str(pair["status"])
     return {
         "name": clean(pair["name"]),
         "status": status,
-        "symbol": _SYMBOLS[status],
-        "css": _STYLES.get(status, "within"),
+        **view_status(status),
         "failed": status in {"beyond", "worse", "error"},
         "told": describe_pair(pair),
         "seconds": format_seconds(pair["seconds"]),

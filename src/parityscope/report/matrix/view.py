@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.check.view import describe_summary, view_pair
+from parityscope.report.check.view import describe_summary, view_pair, view_status
 from parityscope.report.words import as_number, clean, format_figure, format_percent
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ def view_matrix(document: Mapping[str, Any]) -> dict[str, Any]:
     pairs = [view_pair(one) for one in document["cells"]]
     known = any(one["last"] is not None for one in document["cells"])
     return {
-        "symbol": {"within": "✓", "incomplete": "?"}.get(document["verdict"], "✕"),
-        "css": {"within": "within", "incomplete": "incomplete"}.get(document["verdict"], "beyond"),
+        **view_status(document["verdict"]),
         "title": describe_summary(document),
         "since": "Since the last run" if known else "There is no last run yet",
         "differences": [_describe_difference(one) for one in document["differences"]],

@@ -17,10 +17,12 @@ from parityscope.study.changes.comparing import compare_studies
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["BASELINE_SCHEMA", "baseline_entry", "read_baseline", "write_baseline"]
+    from parityscope.study.checking.running import PairOutcome
+
+__all__ = ["BASELINE_SCHEMA", "baseline_entry", "read_baseline", "update_baseline", "write_baseline"]
 
 BASELINE_SCHEMA = "parityscope-baseline/1"
 _LARGEST = 16 << 20  # bytes; chosen: an entry takes some 2 KB
@@ -79,6 +81,18 @@ def _check_entry(name: str, entry: Mapping[str, Any], path: Path) -> None:
             where=str(path),
             fix=f"write it again: rm {path}, then parityscope check --update",
         ) from error
+
+
+def update_baseline(
+    path: Path,
+    names: Collection[str],
+    outcomes: Iterable[PairOutcome],
+    entry_of: Callable[[Mapping[str, Any]], dict[str, Any]] = baseline_entry,
+) -> None:
+    """Writes the entries of what was examined; those of other pairs that the file still names stay as they are now."""
+    kept = {name: entry for name, entry in read_baseline(path).items() if name in names}
+    kept |= {one.pair.name: entry_of(one.study) for one in outcomes if one.study is not None}
+    write_baseline(path, kept)
 
 
 def write_baseline(path: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:

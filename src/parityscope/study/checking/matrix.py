@@ -24,7 +24,7 @@ from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
 from parityscope.study._budgets import known_metrics
 from parityscope.study.checking.baseline import baseline_entry
-from parityscope.study.checking.pairs import pairs_of_table
+from parityscope.study.checking.pairs import find_repeated, pairs_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +93,8 @@ def read_matrix_file(path: Path, memory: int) -> MatrixFile:
         said["name"] = f"{row} {column}"
         (pair,) = pairs_of_table(said, path, f"{path}, {row}, {column}", general, memory)
         cells.append(MatrixCell(row=row, column=column, pair=pair))
-    names = [one.pair.name for one in cells]
-    for name in names:
-        if names.count(name) > 1:
-            raise ParityError(f"two cells are called {name!r}", where=str(path), fix="give models of different names")
+    if (name := find_repeated(one.pair.name for one in cells)) is not None:
+        raise ParityError(f"two cells are called {name!r}", where=str(path), fix="give models of different names")
     return MatrixFile(path=path, last=path.with_name(f"{path.stem}-last.json"), cells=tuple(cells))
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +37,11 @@ from parityscope.study._budgets import known_metrics
 from parityscope.study._pipeline_file import locate_path, locate_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from parityscope.case.policy_file import PolicyFile
 
-__all__ = ["CheckFile", "CheckedPair", "choose_pairs", "pairs_of_table", "read_check_file"]
+__all__ = ["CheckFile", "CheckedPair", "choose_pairs", "find_repeated", "pairs_of_table", "read_check_file"]
 
 _KEYS = ("name", "model", "candidate", "reference", "inputs", "preprocess", "stacked", "seed")
 _BASELINE = "parity-baseline.json"
@@ -82,7 +83,8 @@ def read_check_file(path: Path, memory: int) -> CheckFile:
         for place, table in enumerate(tables, 1)
         for pair in pairs_of_table(table, path, f"{path}, check {table.get('name') or place}", general, memory)
     ]
-    _refuse_repeated([one.name for one in pairs], path)
+    if (name := find_repeated(one.name for one in pairs)) is not None:
+        raise ParityError(f"two checks are called {name!r}", where=str(path), fix='give each a name = "..."')
     named = read_text(held, "baseline", str(path), fix=f'write baseline = "{_BASELINE}"')
     return CheckFile(path=path, baseline=path.parent / (named or _BASELINE), pairs=tuple(pairs))
 
@@ -179,7 +181,7 @@ def _read_seed(table: Mapping[str, Any], where: str) -> int:
     return value
 
 
-def _refuse_repeated(names: Sequence[str], path: Path) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise ParityError(f"two checks are called {name!r}", where=str(path), fix='give each a name = "..."')
+def find_repeated(names: Iterable[str]) -> str | None:
+    """The first name that stands twice."""
+    counted = Counter(names)  # in the order in which they came
+    return next((name for name, count in counted.items() if count > 1), None)
