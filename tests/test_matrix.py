@@ -80,7 +80,9 @@ def test_a_fleet_is_one_table_and_what_changed_comes_first(desk: Path, capsys: p
     assert "Since the last run" in (desk / "out.html").read_text("utf-8")
 
 
-def test_a_cell_that_cannot_be_examined_keeps_what_it_had_and_a_run_goes_on(desk: Path) -> None:
+def test_a_cell_that_cannot_be_examined_keeps_what_it_had_and_a_run_goes_on(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = run(desk, 0, "--study", "one")
     kept = json.loads((desk / "fleet-last.json").read_text("utf-8"))["pairs"]
     studies = [desk / "one" / cell["name"] / "study.json" for cell in first["cells"]]
@@ -93,6 +95,9 @@ def test_a_cell_that_cannot_be_examined_keeps_what_it_had_and_a_run_goes_on(desk
     (desk / "fleet.toml").write_text(FILE.replace('"sim:f16", ', '"saved?path=nowhere", "sim:f16", '), "utf-8")
     broken = run(desk, 2, "--study", "two")
     assert broken["counts"]["error"] == 2
+    error = broken["cells"][0]["error"]
+    assert error["fix"]
+    assert f"{error['problem']}; {error['fix']}" in capsys.readouterr().out
     assert set(json.loads((desk / "fleet-last.json").read_text("utf-8"))["pairs"]) == set(kept)
 
 

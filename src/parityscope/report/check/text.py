@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["pair_as_text", "print_check", "summary_as_text"]
+__all__ = ["pair_as_text", "print_check", "print_pair", "summary_as_text"]
 
 
 def pair_as_text(pair: Mapping[str, Any], *, color: bool = False) -> str:
     """The line of one pair."""
-    return write_to_console(_print_pair, view_pair(pair), width=100, color=color)
+    return write_to_console(print_pair, view_pair(pair), width=100, color=color)
 
 
 def summary_as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
@@ -29,11 +29,11 @@ def summary_as_text(document: Mapping[str, Any], *, width: int = 100, color: boo
 def print_check(console: Console, model: Mapping[str, Any]) -> None:
     """Writes a line a pair, and the summary."""
     for pair in model["pairs"]:
-        _print_pair(console, pair)
+        print_pair(console, pair)
     _print_summary(console, model)
 
 
-def _print_pair(console: Console, view: Mapping[str, Any]) -> None:
+def print_pair(console: Console, view: Mapping[str, Any]) -> None:
     """Never wrapped: the line is there to be searched for."""
     from rich.text import Text
 

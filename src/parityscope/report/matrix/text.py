@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.languages import say_in_language
 from parityscope.report._console import VERDICT_STYLES, print_paragraph
 from parityscope.report._markup import escape_markup, fence_lines, markdown_table
+from parityscope.report.check.text import print_pair
 from parityscope.report.matrix.view import view_matrix
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _NOTHING_NEW = "Nothing is otherwise than in the last run"
 
 
 def print_matrix(console: Console, model: Mapping[str, Any]) -> None:
-    """Writes the differences, a line a cell under its row, and the summary."""
+    """Writes the differences, a line a cell under its row, what is wrong with each that fails, and the summary."""
     from rich.text import Text
 
     print_paragraph(console, _NOTHING_NEW if model["same"] else model["since"], "bold")
@@ -32,6 +33,8 @@ def print_matrix(console: Console, model: Mapping[str, Any]) -> None:
         for column, told in zip(model["columns"], cells, strict=True):
             if told:
                 console.print(Text(f"  {told}  {column}"), soft_wrap=True)
+    for one in model["failed"]:
+        print_pair(console, one)
     print_paragraph(console, model["title"], VERDICT_STYLES[model["css"]])
 
 
