@@ -80,7 +80,7 @@ def test_two_commands_in_one_second(
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
     np.savez(tmp_path / "x.npz", x=np.zeros((1, 4), np.float32))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("parityscope.cli._options.datetime", Stopped)
+    monkeypatch.setattr("parityscope.times.datetime", Stopped)
     for name in ("parityscope-m-20260102T030405Z", "parityscope-m-20260102T030405Z-2"):
         with pytest.raises(SystemExit) as ended:
             main(["compare", "m.onnx", "--candidate", "ort", "--inputs", "x.npz"])
