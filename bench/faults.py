@@ -3,7 +3,8 @@
     python bench/faults.py results.jsonl [--sample N] [--processes N] [--page]
 
 N cases of every fault, each with its clean twin; outcomes are added to the file as they come, and what it holds is not run again.
-With --page the page is written from all outcomes in the file, however many there are.
+With --page the tables are written anew from all outcomes in the file, however many there are. What stands before and behind them
+was written by hand and is kept, with the line that says at which commit and on what machine they were made.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from proving.faults import Fault, Outcome
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "faults.md"
-ROUNDS = "## Rounds on fresh models"
+FIGURES, ROUNDS = "## Figures\n", "## Rounds on fresh models\n"
 ROWS = {
     "first": "right cause first",
     "three": "right cause among the first three",
@@ -35,44 +36,6 @@ ROWS = {
     "false causes": "clean twins blamed for a cause",
     "false verdicts": "clean twins blamed, or called beyond",
 }
-HEAD = """# Planted faults
-
-How often a diagnosis is right is measured on deployments whose fault is known: a clean model and an injected cause, with what
-a user would have, and nothing else: a recording, another ONNX file, a precision, a program with a bug. Each has a clean twin,
-the same model and inputs deployed honestly in FP32, TF32, FP16 or BF16.
-
-```console
-$ python -m proving.faults --list
-$ python -m proving.faults inputs_exchanged --small
-```
-
-<!-- not run: it takes hours -->
-```console
-$ python -m proving.faults --sample 5 --processes 2 --results results.jsonl
-```
-
-`--family BND` runs a family, `--part tuning` or `--part held-out` a part. A case is drawn from a generator that its own name
-seeds, so that it can be run alone. Outcomes are added to the file of `--results`, and what that holds is not run again.
-
-**A fault is one file** of `proving/faults/planted/`: what really happens in such a deployment, the code that has to come
-first and others that would be right too, stated before anything is run, and a function that plants it. One that moves the
-outputs by less than four times what honest arithmetic does, or than 1e-5, is drawn again: nobody could find it.
-
-**Judged** by these rules. *Cause first*: the first finding that is no mere information has the expected code or one stated to be
-right too. For faults that are no cause (data that are no data) the fact is told, and nothing is called a cause. *Region
-first*: the tensor that the first finding names, or the first suspect where it names none, is one at which the fault can be
-seen first. *Repair first*: the repair that was stated beforehand is offered with the first finding.
-Where the candidate runs a file of its own, what that file says (EXP005) is right too, at the place of the fault (or, of a fault
-that lies in no layer, in the words that were stated), and the repair is then to put back what the original has, tried on the
-candidate, with outputs that are within. *Blamed*: a finding of the role "cause" in a clean twin.
-A diagnosis that crashes counts as wrong; one that refuses to begin is listed at the end.
-
-**Kept apart.** A third of the models and a third of the parameters are kept apart by a hash of their names while checks are
-tuned. The models are
-{held}.
-
-Made by `bench/faults.py`.
-"""
 
 
 def main() -> None:
@@ -88,15 +51,16 @@ def main() -> None:
         run_all(chosen, known, path=arguments.results, processes=arguments.processes, told=_tell)
     if arguments.page:
         # The rounds on fresh models are no outcomes of this suite: their section is kept.
-        rounds = PAGE.read_text(encoding="utf-8").partition(ROUNDS)
-        text = "\n".join(page(read_outcomes(arguments.results), known)) + "\n"
-        PAGE.write_text(f"{text}\n{rounds[1]}{rounds[2]}" if rounds[1] else text, encoding="utf-8")
+        head, begun, tables = PAGE.read_text(encoding="utf-8").partition(FIGURES)
+        rounds = "".join(tables.partition(ROUNDS)[1:])
+        if not (begun and rounds):
+            raise SystemExit(f"{PAGE} has no line {FIGURES!r} or no line {ROUNDS!r}: put them back")
+        text = "\n".join(page(read_outcomes(arguments.results), known))
+        PAGE.write_text(f"{head}{text}\n\n{rounds}", encoding="utf-8")
 
 
 def page(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[str]:
-    """The lines of the page."""
-    held = sorted({one.case.subject for one in outcomes if one.case.held == "model"})
-    yield HEAD.format(held=", ".join(f"`{name}`" for name in held))
+    """The lines of the page's tables."""
     yield from _figures(figures(outcomes))
     yield from _families(outcomes)
     yield from _matrix(outcomes, known)
@@ -106,7 +70,7 @@ def page(outcomes: Sequence[Outcome], known: Mapping[str, Fault]) -> Iterator[st
 
 
 def _figures(found: Mapping[str, Any]) -> Iterator[str]:
-    yield "## Figures\n"
+    yield FIGURES
     yield f"|  | {' | '.join(PARTS)} |"
     yield "| --- |" + " --- |" * len(PARTS)
     counts = [f"{found[part]['faulty']} and {found[part]['clean']}" for part in PARTS]
