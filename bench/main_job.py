@@ -76,7 +76,7 @@ def inner(model_path: str, page: str, scratch: str) -> None:
 def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of the package
     from parityscope.localization import LocalizationOptions, localize
     from parityscope.records import Target
-    from parityscope.study._layers import _compare_traces
+    from parityscope.study.layers import _compare_traces
     from parityscope.trace import Trace, read_safetensors
 
     def trace(label: str) -> Trace:

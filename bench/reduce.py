@@ -33,7 +33,7 @@ from parityscope.case.graph import computing_nodes
 from parityscope.errors import ParityError
 from parityscope.records import Target
 from parityscope.study import Request, examine_request, open_request
-from parityscope.study._difference import pair_tensors
+from parityscope.study.difference import pair_tensors
 from parityscope.study.reduction import reduce_examination
 from parityscope.study.reduction.pattern import pattern_of, what_shows
 from proving.faults import faults

@@ -87,7 +87,7 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupervised(work: Callable[[], int]) -> int:
         return work()
 
-    monkeypatch.setattr("parityscope.cli._supervise.supervise_work", unsupervised)
+    monkeypatch.setattr("parityscope.cli.shell.supervise.supervise_work", unsupervised)
 
 
 @pytest.fixture(scope="session")

@@ -20,13 +20,13 @@ from parityscope.backends.recording import RecordingRequest, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._orders import count_runs, search_order
-from parityscope.checks._readings import FAMILIES, misreadings_of
-from parityscope.checks._remains import remains_of
+from parityscope.checks.misreading.orders import count_runs, search_order
+from parityscope.checks.misreading.readings import FAMILIES, misreadings_of
+from parityscope.checks.misreading.remains import remains_of
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.study import examine_request
-from parityscope.study._bench import open_bench
+from parityscope.study.bench import open_bench
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.samples import sample_of

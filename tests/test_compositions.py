@@ -18,7 +18,7 @@ from parityscope.checks.preprocessing.images import image_of, image_steps
 from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
 from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
 from parityscope.checks.preprocessing.steps import ORIGINAL, STORED, describe_steps
-from parityscope.study._search_log import TRIED, TriedRuns
+from parityscope.study.search_log import TRIED, TriedRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

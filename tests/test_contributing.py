@@ -18,9 +18,9 @@ import pytest
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.fusion.patterns import fused_by
+from parityscope.catalogue import whole_catalogue
 from parityscope.checks import Check, Example, known_checks
 from parityscope.checks.asking import ask_check
-from parityscope.cli._catalogue import whole_catalogue
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
 from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect

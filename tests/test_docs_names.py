@@ -15,7 +15,7 @@ import pytest
 from parityscope.backends import known_backends
 from parityscope.backends.targets import COMMON_OPTIONS
 from parityscope.checks import known_checks
-from parityscope.cli._app import command
+from parityscope.cli.shell.app import command
 from parityscope.lint import known_rules
 from parityscope.logs.pages import log_codes
 

@@ -14,7 +14,7 @@ from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import align_as_given
 from parityscope.expectation.drawing import drawn_outputs
 from parityscope.expectation.records import Expectation
-from parityscope.study._more_draws import redraw_doubtful
+from parityscope.study.more_draws import redraw_doubtful
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:

@@ -101,7 +101,7 @@ def test_an_interruption_stays_one(desk: Path) -> None:
 
 
 STAGES = {
-    "localization": "parityscope.study._layers.observe_layers",
+    "localization": "parityscope.study.layers.observe_layers",
     "causes": "parityscope.study._causes.test_causes",
     "expected error": "parityscope.expectation.expecting.expect_error",
 }
@@ -299,9 +299,7 @@ def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:
 
 def test_where_memory_is_scarce_nothing_starts_threads() -> None:
     """Of several threads one may get no memory, and ONNX Runtime then waits for ever: a command gets one core instead."""
-    script = (
-        "import sys; from parityscope.cli._supervise import supervise_work; from parityscope.evaluation.machine import "
-    )
+    script = "import sys; from parityscope.cli.shell.supervise import supervise_work; from parityscope.evaluation.machine import "
     script += "usable_cores; sys.exit(supervise_work(usable_cores))"
     limited = f"ulimit -v {1 << 20}; exec {sys.executable} -c '{script}'"
     done = subprocess.run(["bash", "-c", limited], capture_output=True, text=True, check=False)

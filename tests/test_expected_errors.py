@@ -18,7 +18,7 @@ from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation.expecting import expect_error
 from parityscope.expectation.forecasting import forecast
 from parityscope.expectation.grades import FLOAT32_ROUNDING, graded_error
-from parityscope.study._output_parts import covers_parts
+from parityscope.study.output_parts import covers_parts
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:

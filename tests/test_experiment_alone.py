@@ -63,7 +63,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["diagnose", "model.onnx", "--candidate", "ort?model=deployed.onnx", "--inputs", "inputs", "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
-        patch.setattr("parityscope.cli._supervise.supervise_work", lambda work: work())
+        patch.setattr("parityscope.cli.shell.supervise.supervise_work", lambda work: work())
         assert exit_status(*words, "--study", str(folder / "study")) == 1
     return folder
 

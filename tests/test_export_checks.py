@@ -18,7 +18,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example, known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.records import Policy
-from parityscope.study._bench import open_bench
+from parityscope.study.bench import open_bench
 from parityscope.testing.check_contract import findings_of
 from parityscope.testing.networks import write_network
 

@@ -17,13 +17,13 @@ from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example
-from parityscope.checks._statistics import ks_distance, noise_of
 from parityscope.checks.few_samples import upper_bound
 from parityscope.checks.near_zero import outside_of
 from parityscope.checks.outlier import outliers_of
+from parityscope.checks.statistics import ks_distance, noise_of
 from parityscope.records import Policy, Target, Tolerance
-from parityscope.study._neighbour_targets import peers_of, switched_of
-from parityscope.study._unoptimized_run import second_run
+from parityscope.study.neighbour_targets import peers_of, switched_of
+from parityscope.study.unoptimized_run import second_run
 from parityscope.testing.check_contract import findings_of
 from parityscope.testing.networks import write_network
 

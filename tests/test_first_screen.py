@@ -15,9 +15,9 @@ import pytest
 from command_line import exit_status
 from golden import documents
 from parityscope import load_study
-from parityscope.report._first_screen import cut_text
 from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_first_screen
+from parityscope.report.first_screen import cut_text
 from parityscope.report.view import view_study
 from parityscope.study import prepare_folder, write_study
 

@@ -398,7 +398,7 @@ def test_polygraphy_is_no_container(tmp_path: Path) -> None:
 def test_log_is_read_however_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, lines: int
 ) -> None:
-    monkeypatch.setattr("parityscope.logs._opening.BLOCK", 1001)  # odd: in the middle of a letter of UTF-16
+    monkeypatch.setattr("parityscope.logs.opening.BLOCK", 1001)  # odd: in the middle of a letter of UTF-16
     text = CUT + "".join(f"[V] ConvReluFusion: Fusing größe{i} with b{i}\n" for i in range(lines))
     ways = {
         "crlf": lambda: text.replace("\n", "\r\n").encode(),
@@ -436,14 +436,14 @@ def test_several_builds_in_one_log_are_told(built: dict[str, Path], tmp_path: Pa
 
 
 def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parityscope.logs._taking.MOST", 3)
+    monkeypatch.setattr("parityscope.logs.taking.MOST", 3)
     log = read_log(written(tmp_path, "".join(f"[V] ConvReluFusion: Fusing a{i} with b{i}\n" for i in range(5))))
     assert len(log.fusions) == 3
     assert any(skip.what == "fusions" and "left out" in skip.reason for skip in log.skipped)
 
 
 def test_line_longer_than_a_block_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parityscope.logs._opening.BLOCK", 64)
+    monkeypatch.setattr("parityscope.logs.opening.BLOCK", 64)
     monkeypatch.setattr("parityscope.logs.lines._LONGEST", 64)
     text = f"[V] ConvReluFusion: Fusing a with {'b' * 1000}\n[V] ConvReluFusion: Fusing c with d\n"
     log = read_log(written(tmp_path, text))

@@ -148,7 +148,7 @@ def test_a_crash_of_a_runtime_is_one_error(tmp_path: Path) -> None:
     script = tmp_path / "crash.py"
     script.write_text(
         "import os, signal, sys\n"
-        "from parityscope.cli._supervise import supervise_work\n"
+        "from parityscope.cli.shell.supervise import supervise_work\n"
         "sys.exit(supervise_work(lambda: os.kill(os.getpid(), signal.SIGSEGV)))\n",
         encoding="utf-8",
     )
@@ -167,7 +167,7 @@ def test_import_is_light() -> None:
 def test_what_compares_brings_no_check_no_hypothesis_and_no_pipeline() -> None:
     parts = ("checks", "hypotheses", "explanation", "localization", "study._pipeline", "study._experiment_again")
     code = (
-        "import sys, parityscope.study, parityscope.study._document, parityscope.backends.ort\n"
+        "import sys, parityscope.study, parityscope.study.document, parityscope.backends.ort\n"
         f"print([name for name in sys.modules if name.startswith(tuple('parityscope.' + part for part in {parts}))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

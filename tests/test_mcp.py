@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parityscope.cli._mcp_tools import CallBounds, known_tools, schema_of_tool, words_of_call
+from parityscope.cli.shell.tools import CallBounds, known_tools, schema_of_tool, words_of_call
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
 
@@ -146,7 +146,7 @@ def test_no_value_is_taken_for_an_option(bounds: CallBounds) -> None:
 
 
 def test_every_tool_is_a_command_with_the_options_that_it_names() -> None:
-    from parityscope.cli._app import command
+    from parityscope.cli.shell.app import command
 
     known: Any = command().commands  # type: ignore[attr-defined]
     for name, tool in known_tools().items():

@@ -24,7 +24,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph import constants
 from parityscope.memory import allow_memory, allowed_memory, drop_mapped_pages
 from parityscope.records import Policy
-from parityscope.study._bench import open_bench
+from parityscope.study.bench import open_bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -208,7 +208,7 @@ def test_of_large_models_one_session_of_a_bench_is_open_at_a_time(
             yield session
         open_now[0] -= 1
 
-    monkeypatch.setattr("parityscope.study._bench.open_target", counted)
+    monkeypatch.setattr("parityscope.study.bench.open_target", counted)
     inputs = one_sample({"x": np.ones((2, WIDTH), np.float32)})
     case = Case(name="large", model=model, inputs=inputs, policy=Policy(declared="f32"))
     examination = examination_of(case, "ort?optimization=disabled", reference="ort?optimization=basic")

@@ -12,7 +12,7 @@ import pytest
 from command_line import exit_status
 from parityscope.checks import known_checks
 from parityscope.cli import main
-from parityscope.cli._app import command
+from parityscope.cli.shell.app import command
 from parityscope.lint import known_rules
 from parityscope.logs.pages import log_codes
 

@@ -23,7 +23,7 @@ from parityscope.backends.contract import check_backend
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.cli import main
-from parityscope.cli._scaffolding import KINDS, folder_of, module_path, text_of
+from parityscope.cli.scaffolding import KINDS, folder_of, module_path, text_of
 from parityscope.comparison import Metric
 from parityscope.comparison.metric import all_metrics
 from parityscope.lint.contract import check_examples as check_rule
@@ -184,7 +184,7 @@ def test_linter_in_our_own_folder(kind: str, name: str) -> None:
 def test_what_is_printed_registers_all_of_them(outside: Outside, tmp_path: Path) -> None:
     installed(tmp_path, outside.entry_points(*KINDS))
     code = (
-        "import json; from parityscope.cli._scaffolding import CATALOGUES; "
+        "import json; from parityscope.cli.scaffolding import CATALOGUES; "
         "print(json.dumps({kind: list(names()) for kind, names in CATALOGUES.items()}))"
     )
     path = os.pathsep.join([str(outside.folder.parent), str(tmp_path)])

@@ -19,7 +19,7 @@ import pytest
 from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._barriers import find_fewest_barriers, list_neighbour_tensors
+from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors
 from parityscope.testing.networks import write_network
 from proving.old_runtimes import require_interpreter
 

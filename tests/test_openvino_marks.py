@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.backends._openvino_trial import CompilingHelper, death_of_compiling, find_bearable_marks
+from parityscope.backends.openvino_trial import CompilingHelper, death_of_compiling, find_bearable_marks
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model

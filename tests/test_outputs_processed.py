@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parityscope.checks import Example
-from parityscope.checks._permuted import find_permutation
-from parityscope.checks._processing import explain_processing
+from parityscope.checks.misreading.permuted import find_permutation
+from parityscope.checks.misreading.processing import explain_processing
 from parityscope.testing.check_contract import findings_of
 
 if TYPE_CHECKING:

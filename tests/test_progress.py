@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from parityscope.cli._progress import describe_step, progress_for
-from parityscope.cli._streams import standard_streams
+from parityscope.cli.shell.progress import describe_step, progress_for
+from parityscope.cli.shell.streams import standard_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable

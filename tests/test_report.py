@@ -33,7 +33,7 @@ from parityscope.report import (
     renderer_named,
     svg,
 )
-from parityscope.report._offered import view_repairs
+from parityscope.report.offered import view_repairs
 from parityscope.report.view import view_study
 from parityscope.report.words import (
     as_number,

@@ -14,8 +14,8 @@ from golden import documents
 from parityscope.cli import main
 from parityscope.report import as_html, as_text
 from parityscope.report._advice import lines_of
-from parityscope.report._draw_depth import draw_depth
 from parityscope.report._skips import view_skips
+from parityscope.report.draw_depth import draw_depth
 from parityscope.report.view import view_study
 from parityscope.report.words import format_bytes, format_percent
 

@@ -344,7 +344,7 @@ def test_a_candidate_that_fails_late_goes_on_where_it_failed(folder: Path, tmp_p
         "import sys; from parityscope.study import _examining\n"
         "from parityscope.errors import ParityError\n"
         "def fail(*_, **__): raise ParityError('no room', fix='make room')\n"
-        "import parityscope.study._document as one; one.document_of = fail\n"
+        "import parityscope.study.document as one; one.document_of = fail\n"
         "for module in list(sys.modules.values()):\n"
         "    if getattr(module, '__name__', '').startswith('parityscope.study') and hasattr(module, 'document_of'):\n"
         "        module.document_of = fail\n"

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.comparison.sequential import decide_rate, evidence_of_rate
-from parityscope.study._answering import Failure
-from parityscope.study._sample_tasks import Found
-from parityscope.study._sampling import judge_sampling, sampling_of
+from parityscope.study.answering import Failure
+from parityscope.study.sample_tasks import Found
+from parityscope.study.sampling import judge_sampling, sampling_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks._readings import misreadings_of
+from parityscope.checks.misreading.readings import misreadings_of
 from parityscope.checks.output_misread import explain_misreading
 
 if TYPE_CHECKING:

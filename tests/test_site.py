@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pages import ROOT
-from parityscope.cli._catalogue import whole_catalogue
+from parityscope.catalogue import whole_catalogue
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["diagnose", "model.onnx", "--candidate", "sim:f16", "--inputs", "inputs", "--study", "study", "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("parityscope.cli._supervise.supervise_work", lambda work: work())
+        patch.setattr("parityscope.cli.shell.supervise.supervise_work", lambda work: work())
         assert exit_status(*words) == 1
     return folder
 

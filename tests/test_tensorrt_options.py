@@ -635,7 +635,7 @@ DYING = """
 import os, signal, sys
 from pathlib import Path
 from parityscope.cli import guard_exit_code
-from parityscope.cli._contained import contain_work
+from parityscope.cli.shell.contained import contain_work
 log = Path(sys.argv[1])
 def work():
     with log.open("w", buffering=1) as lines:

@@ -15,7 +15,7 @@ import parityscope
 from command_line import exit_status
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
-from parityscope.study._triangle import Triangle, peer_of
+from parityscope.study.triangle import Triangle, peer_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import onnx.parser
 import pytest
 
 from command_line import exit_status
-from parityscope.cli._output import claim_file, release_claims
+from parityscope.cli.shell.output import claim_file, release_claims
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

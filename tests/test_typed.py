@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.typed import TypedModel, typed_model
-from parityscope.arithmetic.typed._constants import low_tensor
+from parityscope.arithmetic.typed.constants import low_tensor
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.backends.onnxruntime_sessions import open_bytes
 from parityscope.case import Sample

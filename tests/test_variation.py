@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from parityscope.records import Policy
-from parityscope.study._run_variation import part_that_changes
-from parityscope.study._sample_tasks import Asking
+from parityscope.study.run_variation import part_that_changes
+from parityscope.study.sample_tasks import Asking
 
 _SAMPLES = 3
 

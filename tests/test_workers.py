@@ -19,8 +19,8 @@ import pytest
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.records import Skip
-from parityscope.study._answering import IN_A_ROW, Failure
-from parityscope.study._sample_tasks import Found
+from parityscope.study.answering import IN_A_ROW, Failure
+from parityscope.study.sample_tasks import Found
 from parityscope.workers import Do, Job, group_samples
 from parityscope.workers.choosing import check_workers
 from parityscope.workers.finishing import finish_tasks, finished_tasks

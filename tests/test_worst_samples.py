@@ -14,7 +14,7 @@ from scipy.stats import fisher_exact
 
 from command_line import exit_status
 from parityscope.case import Sample
-from parityscope.study._worst import common_traits, fisher_chance, traits_of
+from parityscope.study.worst import common_traits, fisher_chance, traits_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -65,7 +65,7 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
 
 def write_codes() -> dict[str, str]:
     """Path -> Markdown: a page of each code that a finding can have, and their table by family."""
-    from parityscope.cli._catalogue import families, whole_catalogue
+    from parityscope.catalogue import families, whole_catalogue
 
     known = whole_catalogue()
     pages = {f"codes/{entry.code}.md": write_code(entry.code, entry.title, entry.page()) for entry in known.values()}

@@ -82,7 +82,7 @@ def warm_up() -> None:
     import rich.console
 
     import parityscope
-    from parityscope.cli._app import command
+    from parityscope.cli.shell.app import command
 
     del jinja2, numba, onnx, onnx_ir, onnxruntime, PIL, rich
     for module in pkgutil.walk_packages(parityscope.__path__, "parityscope."):

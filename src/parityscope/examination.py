@@ -138,7 +138,7 @@ class Triangle:
 
     @property
     def own(self) -> float:
-        """The part of the candidate's error that its format does not cost anyway (`study/_triangle.py`)."""
+        """The part of the candidate's error that its format does not cost anyway (`study/triangle.py`)."""
         if not math.isfinite(self.candidate_reference):
             return 0.0 if not math.isfinite(self.peer_reference) else self.candidate_reference
         if not math.isfinite(self.peer_reference):

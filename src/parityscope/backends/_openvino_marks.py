@@ -1,4 +1,4 @@
-"""An OpenVINO model whose intermediate tensors are outputs; `_openvino_trial.py` finds those that crash its compiler."""
+"""An OpenVINO model whose intermediate tensors are outputs; `openvino_trial.py` finds those that crash its compiler."""
 
 from __future__ import annotations
 

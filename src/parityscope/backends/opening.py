@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, Session, backend_named, probe_backend
-from parityscope.backends._child import open_in_child
+from parityscope.backends.child import open_in_child
 from parityscope.backends.command import parse_seconds
 from parityscope.backends.targets import check_target, format_target, one_of
 from parityscope.case.intake import external_files, read_message

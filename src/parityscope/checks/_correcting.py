@@ -14,7 +14,7 @@ import numpy as np
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.case.graph import constant_value
 from parityscope.checks import Correction
-from parityscope.checks._readings import misreadings_of
+from parityscope.checks.misreading.readings import misreadings_of
 from parityscope.hypotheses.from_outputs.reference import READ, read_first
 
 if TYPE_CHECKING:

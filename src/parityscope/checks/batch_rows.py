@@ -31,7 +31,6 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
-from parityscope.checks._remains import remains_by_sample
 from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
 from parityscope.checks._rows import (
     MOST_ALONE,
@@ -42,6 +41,7 @@ from parityscope.checks._rows import (
     is_open,
     uneven_in_recording,
 )
+from parityscope.checks.misreading.remains import remains_by_sample
 from parityscope.errors import ParityError
 from parityscope.records import Site
 

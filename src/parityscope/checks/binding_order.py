@@ -33,7 +33,6 @@ from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import clean_inputs, comes_from_file, has_arrived_right
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_input_order, correct_output_order
-from parityscope.checks._orders import count_runs, groups_of, search_order
 from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
     NEAR,
@@ -46,6 +45,7 @@ from parityscope.checks._reproducing import (
     show_refuted,
     show_supported,
 )
+from parityscope.checks.misreading.orders import count_runs, groups_of, search_order
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
 from parityscope.records import Site
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from parityscope.bench import Bench
     from parityscope.checks import Shown
-    from parityscope.checks._orders import Order
+    from parityscope.checks.misreading.orders import Order
     from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]

@@ -33,7 +33,6 @@ from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import unless_arrived
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_held_values
-from parityscope.checks._readings import FAMILIES, misreadings_of
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
@@ -47,6 +46,7 @@ from parityscope.checks._reproducing import (
     show_supported,
     wrong_samples,
 )
+from parityscope.checks.misreading.readings import FAMILIES, misreadings_of
 from parityscope.records import Site
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import Misfit, bad_samples, measure_misfit, show_refuted, show_supported
-from parityscope.checks._statistics import ks_distance
+from parityscope.checks.statistics import ks_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,8 +37,8 @@ from parityscope.arithmetic.islands import find_islands
 from parityscope.case import load_model
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.checks._mixed import Distance, MixedFile, finite_distance
 from parityscope.checks._reproducing import RUN_S
+from parityscope.checks.mixed_file import Distance, MixedFile, finite_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

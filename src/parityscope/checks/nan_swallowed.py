@@ -29,8 +29,8 @@ from parityscope.arithmetic.swallowing import SWALLOWS, swallow_nan
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number
-from parityscope.checks._mixed import finite_distance
 from parityscope.checks._reproducing import RUN_S, limit_of
+from parityscope.checks.mixed_file import finite_distance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -28,10 +28,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._barriers import find_fewest_barriers, list_neighbour_tensors
 from parityscope.checks._common import format_number
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
+from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.operators import operators_that_move

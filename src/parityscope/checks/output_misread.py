@@ -35,9 +35,9 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import leave_output_out
-from parityscope.checks._permuted import find_permutation
-from parityscope.checks._readings import misreadings_of
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.checks.misreading.permuted import find_permutation
+from parityscope.checks.misreading.readings import misreadings_of
 from parityscope.comparison.distance import distance_between
 from parityscope.records import Site
 

@@ -32,8 +32,8 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import leave_output_out
-from parityscope.checks._processing import explain_processing
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.checks.misreading.processing import explain_processing
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
 from parityscope.records import Site

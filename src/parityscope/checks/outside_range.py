@@ -28,7 +28,7 @@ import numpy as np
 from parityscope.case.graph import constant_value
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
-from parityscope.checks._statistics import is_constant
+from parityscope.checks.statistics import is_constant
 from parityscope.operators import of_kind, operators_that_move, with_trait
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_old_output
-from parityscope.checks._remains import Remains, remains_by_sample
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.checks.misreading.remains import Remains, remains_by_sample
 from parityscope.comparison.distance import distance_between
 from parityscope.records import Site
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from parityscope.case.generated import table_rows
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._statistics import is_constant, noise_of
+from parityscope.checks.statistics import is_constant, noise_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -24,8 +24,8 @@ _GARBAGE = 50_000
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs `parityscope`, turning every way it can end into an exit code."""
-    from parityscope.cli._streams import standard_streams
-    from parityscope.cli._supervise import supervise_work
+    from parityscope.cli.shell.streams import standard_streams
+    from parityscope.cli.shell.supervise import supervise_work
 
     words = sys.argv[1:] if arguments is None else arguments
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").lstrip("-").isdecimal():
@@ -51,8 +51,8 @@ def run_command(words: list[str]) -> int:
 
 def _run_words(words: list[str]) -> int:
     def work() -> object:
-        from parityscope.cli._app import command
-        from parityscope.cli._streams import show_progress
+        from parityscope.cli.shell.app import command
+        from parityscope.cli.shell.streams import show_progress
         from parityscope.late_imports import import_late
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
@@ -64,7 +64,7 @@ def _run_words(words: list[str]) -> int:
             show_progress(f"parityscope {meant[0]}: starting", last=False)
         return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
 
-    from parityscope.cli._output import release_claims
+    from parityscope.cli.shell.output import release_claims
 
     try:
         return guard_exit_code(work)
@@ -90,7 +90,7 @@ def _refuse_empty(words: list[str]) -> None:
 
 def guard_exit_code(work: Callable[[], object]) -> int:
     """The exit code of `work`, whatever way it ends; what a user must know is said on stderr."""
-    from parityscope.cli._memory import lacks_memory, told_memory
+    from parityscope.cli.shell.memory import lacks_memory, told_memory
 
     try:
         return _guard_work(work)
@@ -101,9 +101,9 @@ def guard_exit_code(work: Callable[[], object]) -> int:
 def _guard_work(work: Callable[[], object]) -> int:
     import typer
 
-    from parityscope.cli._memory import lacks_memory, told_memory
-    from parityscope.cli._streams import ReaderGoneError
-    from parityscope.cli._supervise import without_verdict
+    from parityscope.cli.shell.memory import lacks_memory, told_memory
+    from parityscope.cli.shell.streams import ReaderGoneError
+    from parityscope.cli.shell.supervise import without_verdict
 
     try:
         status = _done_or_interrupted(work)
@@ -142,7 +142,7 @@ def _done_or_interrupted(work: Callable[[], object]) -> object:
     """What `work` gives; native code (a library that is being imported) makes another error of an interruption."""
     import typer
 
-    from parityscope.cli._supervise import stop_if_interrupted
+    from parityscope.cli.shell.supervise import stop_if_interrupted
 
     try:
         return work()
@@ -190,7 +190,7 @@ def _command_meant(message: str) -> str:
     """The command that a mistyped one was meant to be; "" if none is near."""
     from difflib import get_close_matches
 
-    from parityscope.cli._app import COMMANDS
+    from parityscope.cli.shell.app import COMMANDS
 
     typed = message.removeprefix("No such command '").partition("'")[0]
     if typed == message.partition("'")[0]:

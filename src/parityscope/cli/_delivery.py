@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from parityscope.cli._options import folder_for
-from parityscope.cli._output import claim_file, terminal_width
 from parityscope.cli._redacting import redact_document
-from parityscope.cli._streams import print_drawn
-from parityscope.cli._supervise import stop_if_interrupted
+from parityscope.cli.shell.output import claim_file, terminal_width
+from parityscope.cli.shell.streams import print_drawn
+from parityscope.cli.shell.supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
 from parityscope.whole_files import write_whole
 

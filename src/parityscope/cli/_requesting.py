@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
 from parityscope.cli._delivery import Delivery, finish_study
-from parityscope.cli._output import command_line
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import command_line
+from parityscope.cli.shell.progress import progress_for
 
 if TYPE_CHECKING:
     from parityscope.request import Request

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit, ParityError
 
 if TYPE_CHECKING:

@@ -71,7 +71,7 @@ def command(
 
 def _bash_script() -> str:
     from parityscope.backends import known_backends
-    from parityscope.cli._app import command as whole
+    from parityscope.cli.shell.app import command as whole
     from parityscope.languages import LANGUAGES
     from parityscope.report import known_renderers
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli.shell.output import claim_report, command_line, hand_over
 from parityscope.errors import Exit
 
 __all__ = ["NAME", "command"]

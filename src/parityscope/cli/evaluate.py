@@ -10,8 +10,8 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._delivery import Delivery, finish_study
-from parityscope.cli._output import command_line
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import command_line
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Finding, Skip, Target

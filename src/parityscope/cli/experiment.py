@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import command_line
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import command_line
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 

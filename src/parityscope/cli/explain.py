@@ -20,7 +20,7 @@ def command(
     ] = None,
 ) -> int:
     """Prints the documentation page of a check, of a lint rule or of what a log says, or the table of all codes."""
-    from parityscope.cli._catalogue import lines_by_family, whole_catalogue
+    from parityscope.catalogue import lines_by_family, whole_catalogue
 
     known = whole_catalogue()
     if code is None:

@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
-from parityscope.cli._output import claim_report, command_line, hand_over
+from parityscope.cli.shell.contained import contain_work
+from parityscope.cli.shell.output import claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES

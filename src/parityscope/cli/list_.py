@@ -35,7 +35,7 @@ def command(
 
 
 def _lines_of(kind: str) -> list[str]:
-    from parityscope.cli._catalogue import lines_by_family, whole_catalogue
+    from parityscope.catalogue import lines_by_family, whole_catalogue
 
     titles = CATALOGUES[kind]()
     if set(titles) <= set(known := whole_catalogue()):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.output import claim_file, claim_report, command_line, hand_over
 from parityscope.errors import EXIT_OF, ParityError
 from parityscope.whole_files import write_whole
 

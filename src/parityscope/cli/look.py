@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_report, command_line, exit_of_forecast, hand_over
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import claim_report, command_line, exit_of_forecast, hand_over
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_report, command_line, hand_over, write_report
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import claim_report, command_line, hand_over, write_report
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit
 
 __all__ = ["NAME", "command"]

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 
 import typer
 
-from parityscope.cli._progress import PROGRESS_LINE, PROGRESS_VARIABLE
+from parityscope.cli.shell.progress import PROGRESS_LINE, PROGRESS_VARIABLE
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from parityscope.cli._mcp_tools import CallBounds
+    from parityscope.cli.shell.tools import CallBounds
 
 __all__ = ["NAME", "command"]
 
@@ -50,7 +50,7 @@ def command(
     ] = False,
 ) -> int:
     """Serves the verbs as tools to an assistant, over stdin and stdout (Model Context Protocol; docs/teams.md)."""
-    from parityscope.cli._mcp_tools import CallBounds
+    from parityscope.cli.shell.tools import CallBounds
 
     root = root.resolve()
     if not root.is_dir():
@@ -68,7 +68,7 @@ async def _serve(bounds: CallBounds) -> None:
         from mcp.server.stdio import stdio_server
     except ImportError as error:
         raise ParityError(f"the SDK cannot be imported: {error}", fix="pip install 'parityscope[mcp]'") from error
-    from parityscope.cli._mcp_tools import known_tools, schema_of_tool
+    from parityscope.cli.shell.tools import known_tools, schema_of_tool
     from parityscope.version import __version__
 
     async def list_tools(context: Any, asked: Any) -> Any:  # the SDK's own records, which are not here where it is not
@@ -107,7 +107,7 @@ async def _answer_call(
     name: str, given: dict[str, Any], bounds: CallBounds, report: Callable[..., Awaitable[None]]
 ) -> tuple[bool, str]:
     """Whether the call failed, and its text: the first screen and what was written, or the error with its fix."""
-    from parityscope.cli._mcp_tools import words_of_call
+    from parityscope.cli.shell.tools import words_of_call
 
     try:
         words, study = words_of_call(name, given, bounds)

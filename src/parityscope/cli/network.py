@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import FixOption, NetworkWords, SettleOption, asked_options
-from parityscope.cli._output import check_model_file, claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.contained import contain_work
+from parityscope.cli.shell.output import check_model_file, claim_file, claim_report, command_line, hand_over
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 

@@ -23,7 +23,7 @@ def command(
     folder: Annotated[Path, typer.Option(help="Where the file goes.")] = Path(),
 ) -> int:
     """Writes the file of a new plug-in that works as it is, and says how to register it."""
-    from parityscope.cli._scaffolding import KINDS, check_name, folder_of, text_of
+    from parityscope.cli.scaffolding import KINDS, check_name, folder_of, text_of
 
     if kind not in KINDS:
         raise ParityError(f"there is no kind of plug-in {kind!r}", fix=f"use one of: {', '.join(KINDS)}")
@@ -47,7 +47,7 @@ def command(
 
 def _next_steps(kind: str, file: Path, home: Path) -> str:
     """How to register the plug-in of `file`, and how to test it."""
-    from parityscope.cli._scaffolding import KINDS, module_path
+    from parityscope.cli.scaffolding import KINDS, module_path
 
     what = KINDS[kind]
     module = module_path(file)

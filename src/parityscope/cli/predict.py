@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._contained import contain_work
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
-from parityscope.cli._output import claim_report, command_line, exit_of_forecast, hand_over
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.contained import contain_work
+from parityscope.cli.shell.output import claim_report, command_line, exit_of_forecast, hand_over
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_file, command_line, terminal_width
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.output import claim_file, command_line, terminal_width
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.whole_files import write_whole

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_file, claim_report, command_line, hand_over
-from parityscope.cli._progress import progress_for
 from parityscope.cli._repair_asked import (
     aim_of,
     budgets_asked,
@@ -23,6 +21,8 @@ from parityscope.cli._repair_asked import (
 )
 from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
 from parityscope.cli._repair_metrics import functions_of
+from parityscope.cli.shell.output import claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 

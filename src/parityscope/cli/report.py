@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._output import claim_file
+from parityscope.cli.shell.output import claim_file
 from parityscope.errors import Exit
 from parityscope.whole_files import write_whole
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._progress import progress_for
+from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.memory import allow_memory
 

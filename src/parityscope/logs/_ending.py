@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from parityscope.logs._opening import Source
-    from parityscope.logs._taking import Read
+    from parityscope.logs.opening import Source
+    from parityscope.logs.taking import Read
 
 __all__ = ["endings_of_log", "refuse_binary", "refuse_other"]
 

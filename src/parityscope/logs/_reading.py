@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.logs._ending import endings_of_log, refuse_binary, refuse_other
-from parityscope.logs._opening import Source
-from parityscope.logs._taking import Read, take_line
 from parityscope.logs.facts import flags_of
 from parityscope.logs.lines import is_noise, lines_of, split_prefix, strip_prefixes, text_of
+from parityscope.logs.opening import Source
 from parityscope.logs.records import MOST, Log
+from parityscope.logs.taking import Read, take_line
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._first_screen import PLACES, layers_handing_on
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
+from parityscope.report.first_screen import PLACES, layers_handing_on
 from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, shorten_name
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import OWN, speak_language
-from parityscope.report import Renderer, _draw_bars, _draw_depth, _draw_graph, _draw_histogram, _draw_stretches
+from parityscope.report import Renderer, _draw_bars, _draw_graph, _draw_histogram, _draw_stretches, draw_depth
 from parityscope.report._bilingual import OTHER, paired_texts
-from parityscope.report._first_screen import first_screen
 from parityscope.report._map import STATES, columns_of_rows
 from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
 from parityscope.report.as_json import documented_part
+from parityscope.report.first_screen import first_screen
 from parityscope.report.view import view_study
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _page_data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[st
         "rows": columns_of_rows(document, model["tensors"]),
         "map": model["map"],
         "states": STATES,
-        "depth": _draw_depth.axis_of_indices(model["figures"]["depth"]),
+        "depth": draw_depth.axis_of_indices(model["figures"]["depth"]),
         "panels": {panel["name"]: f"panel-{place}" for place, panel in enumerate(model["figures"]["tensors"])},
     }
 
@@ -71,7 +71,7 @@ def _page_data(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[st
 def _draw_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """The SVG of every figure; an empty string where there is nothing to draw."""
     return {
-        "depth": trusted_markup(_draw_depth.draw_depth(figures["depth"])),
+        "depth": trusted_markup(draw_depth.draw_depth(figures["depth"])),
         "stretches": trusted_markup(_draw_stretches.draw_stretches(figures["stretches"])),
         "tensors": [
             {name: trusted_markup(drawn) for name, drawn in _draw_panel(f"plot{place}", panel).items()}

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from parityscope.backends import known_backend
 from parityscope.repairs.settings.trtexec import can_be_named, layer_options
 from parityscope.report._for_tools import FORMAT_FLAGS
-from parityscope.report._offered import repair_command
+from parityscope.report.offered import repair_command
 from parityscope.report.words import clean
 
 if TYPE_CHECKING:

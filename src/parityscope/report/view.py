@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report._conditioning import describe_amplifying_layers
 from parityscope.report._figures import view_figures
 from parityscope.report._findings import view_experiments, view_findings, view_sequence
-from parityscope.report._first_screen import first_screen
 from parityscope.report._ladder import view_ladder
 from parityscope.report._map import network_map
 from parityscope.report._no_cause import say_no_cause
-from parityscope.report._offered import view_repairs
 from parityscope.report._running import view_running
 from parityscope.report._skips import view_skips
 from parityscope.report._tensors import GRADES, broken_elements, view_outputs, view_suspects, view_tensors
 from parityscope.report._tiles import view_tiles
+from parityscope.report.first_screen import first_screen
 from parityscope.report.nvidia import deploys_with_tensorrt, view_nvidia_commands
+from parityscope.report.offered import view_repairs
 from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from parityscope.diagnosis import SPENT, TimeSpentError, identity_of, run_experi
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Skip
-from parityscope.study._bench import open_bench
 from parityscope.study._cause_search import search_causes
 from parityscope.study._copy import first_copy
 from parityscope.study._lab import open_lab
-from parityscope.study._layers import explain_layers
 from parityscope.study._merged_diagnosis import merge_rounds
 from parityscope.study._opening import load_real
 from parityscope.study._repair_trials import try_repairs
 from parityscope.study._simulated_nonfinite import add_simulated
 from parityscope.study._tool_lines import tell_tools
-from parityscope.study._triangle import measure_triangle, peer_of
-from parityscope.study._unoptimized_run import second_run
+from parityscope.study.bench import open_bench
+from parityscope.study.layers import explain_layers
+from parityscope.study.triangle import measure_triangle, peer_of
+from parityscope.study.unoptimized_run import second_run
 
 if TYPE_CHECKING:
     from parityscope.bench import Bench

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import Tested, run_experiments
-from parityscope.study._bench import open_bench
 from parityscope.study._copy import observe_copy
 from parityscope.study._grading import expect_errors, grade_tensors, judge_outputs, verdict_of
 from parityscope.study._lab import open_lab
-from parityscope.study._layers import explain_layers, observe_layers
 from parityscope.study._outputs import run_outputs
+from parityscope.study.bench import open_bench
+from parityscope.study.layers import explain_layers, observe_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

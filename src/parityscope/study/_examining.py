@@ -18,7 +18,8 @@ from parityscope.errors import ParityError
 from parityscope.memory import allow_memory
 from parityscope.records import Skip
 from parityscope.study._custom_operators import Bounds, bound_examination
-from parityscope.study._difference import (
+from parityscope.study._progress_lines import tell_causes, tell_place, tell_verdict
+from parityscope.study.difference import (
     NOT_LOOKED,
     call_repeatedly,
     can_layers_matter,
@@ -30,8 +31,7 @@ from parityscope.study._difference import (
     pair_tensors,
     predict_errors,
 )
-from parityscope.study._document import document_of
-from parityscope.study._progress_lines import tell_causes, tell_place, tell_verdict
+from parityscope.study.document import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

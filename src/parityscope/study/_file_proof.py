@@ -19,7 +19,7 @@ from parityscope.diagnosis import TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers, Proof
 from parityscope.expectation.grades import margin_of
-from parityscope.study._bench import open_bench
+from parityscope.study.bench import open_bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
 from parityscope.study._candidate_inputs import own_inputs
-from parityscope.study._sampling import draw_order
+from parityscope.study.sampling import draw_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,11 +15,11 @@ from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Skip
-from parityscope.study._answering import skips_of_failures
-from parityscope.study._output_parts import one_rounding_explains
-from parityscope.study._run_variation import PAIRS, part_that_changes
-from parityscope.study._sample_tasks import FIRST_SAMPLES, OTHER_SHAPE, Asking
-from parityscope.study._sampling import sampling_of
+from parityscope.study.answering import skips_of_failures
+from parityscope.study.output_parts import one_rounding_explains
+from parityscope.study.run_variation import PAIRS, part_that_changes
+from parityscope.study.sample_tasks import FIRST_SAMPLES, OTHER_SHAPE, Asking
+from parityscope.study.sampling import sampling_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs, Sample
     from parityscope.examination import Examination
     from parityscope.records import ExecutedGraph, Target
-    from parityscope.study._sample_tasks import Found
+    from parityscope.study.sample_tasks import Found
 
 __all__ = ["COMPARING", "Closed", "Closing", "answer_closing", "asking_of", "finish_run", "make_run", "open_sides"]
 

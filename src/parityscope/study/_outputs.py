@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.study._output_run import COMPARING, answer_closing, asking_of, finish_run, open_sides
-from parityscope.study._sample_tasks import FIRST_SAMPLES, WORST_SAMPLES, Found, compare_samples, load_loops, tell_sides
-from parityscope.study._sampling import is_sure
+from parityscope.study.sample_tasks import FIRST_SAMPLES, WORST_SAMPLES, Found, compare_samples, load_loops, tell_sides
+from parityscope.study.sampling import is_sure
 from parityscope.workers import group_samples
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from parityscope.private_folders import MARKER, open_marker
 from parityscope.running_note import RUNNING_NOTE
 from parityscope.study._file_marks import digest_of_files
 from parityscope.study._named_files import marks_of_target
-from parityscope.study._search_log import TRIED
+from parityscope.study.search_log import TRIED
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 from parityscope.workers.finishing import TASKS

@@ -21,11 +21,11 @@ from parityscope.comparison.parts import Parts
 from parityscope.comparison.tolerance import OutsideTolerance
 from parityscope.custom_operators import library_in_use
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
-from parityscope.study._answering import Failure
 from parityscope.study._output_run import COMPARING, Closed, answer_closing, asking_of, finish_run, open_sides
-from parityscope.study._sample_tasks import Asking, Found, SidesTold, compare_samples, load_loops, tell_sides
-from parityscope.study._sampling import is_sure
 from parityscope.study._scratch_folder import run_facts
+from parityscope.study.answering import Failure
+from parityscope.study.sample_tasks import Asking, Found, SidesTold, compare_samples, load_loops, tell_sides
+from parityscope.study.sampling import is_sure
 from parityscope.workers import Job, Shipped, group_samples
 from parityscope.workers.choosing import choose_run
 from parityscope.workers.finishing import TASKS, finish_tasks

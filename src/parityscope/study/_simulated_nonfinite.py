@@ -17,10 +17,10 @@ from parityscope.backends.opening import open_target
 from parityscope.diagnosis import run_experiments
 from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip, Target
-from parityscope.study._bench import open_bench
 from parityscope.study._grading import grade_tensors, judge_outputs, verdict_of, worst_samples
 from parityscope.study._lab import open_lab
 from parityscope.study._outputs import run_outputs
+from parityscope.study.bench import open_bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,7 @@ def _count_standing(known: Examination, target: Target) -> tuple[int, int]:
 
 def _examine_simulation(known: Examination, target: Target) -> Sequence[Finding]:
     """What the checks find where the simulation stands in the place of the recording."""
-    from parityscope.study._layers import observe_layers
+    from parityscope.study.layers import observe_layers
 
     if known.expectation is None:
         return ()

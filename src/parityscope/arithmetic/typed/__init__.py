@@ -29,10 +29,10 @@ from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.typed._assigning import assign_formats
 from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_outputs
 from parityscope.arithmetic.typed._casting import Casting
-from parityscope.arithmetic.typed._constants import HALF
 from parityscope.arithmetic.typed._preparing import typable_copy
 from parityscope.arithmetic.typed._telling import label_kept_nodes, skips_of_losses, skips_of_parted, skips_of_refused
 from parityscope.arithmetic.typed._writing import Writing
+from parityscope.arithmetic.typed.constants import HALF
 from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
 

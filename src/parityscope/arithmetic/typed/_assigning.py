@@ -15,7 +15,7 @@ from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.movement import already_rounded
 from parityscope.arithmetic.sites import EXACT_INPUTS, uniform_plan
 from parityscope.arithmetic.standard import SHAPE_READERS
-from parityscope.arithmetic.typed._constants import HALF, fixed_constant
+from parityscope.arithmetic.typed.constants import HALF, fixed_constant
 from parityscope.case.graph import bodies_of_node, node_name
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic.graphs import Names, prepend_nodes
-from parityscope.arithmetic.typed._constants import HALF, RoundingLoss, fixed_constant, low_tensor
+from parityscope.arithmetic.typed.constants import HALF, RoundingLoss, fixed_constant, low_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from parityscope.arithmetic.typed._constants import RoundingLoss
     from parityscope.arithmetic.typed._writing import Refusal
+    from parityscope.arithmetic.typed.constants import RoundingLoss
 
 __all__ = ["label_kept_nodes", "skips_of_losses", "skips_of_parted", "skips_of_refused"]
 

@@ -14,13 +14,13 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.standard import SHAPE_READERS
-from parityscope.arithmetic.typed._constants import HALF, low_tensor
 from parityscope.arithmetic.typed._schemas import (
     DTYPE_ATTRIBUTES,
     QUANTIZERS,
     carries_format,
     outputs_in_format,
 )
+from parityscope.arithmetic.typed.constants import HALF, low_tensor
 from parityscope.case.graph import bodies_of_node
 
 if TYPE_CHECKING:

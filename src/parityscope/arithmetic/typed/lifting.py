@@ -17,7 +17,7 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.graphs import Names, all_values, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.typed._casting import cast_node
-from parityscope.arithmetic.typed._constants import HALF
+from parityscope.arithmetic.typed.constants import HALF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

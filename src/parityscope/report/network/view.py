@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import view_findings
-from parityscope.report._offered import view_repairs
+from parityscope.report.offered import view_repairs
 from parityscope.report.words import clean, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
 from parityscope.records import Skip
-from parityscope.study._difference import pair_tensors
+from parityscope.study.difference import pair_tensors
 from parityscope.study.reduction.making import open_source, run_side
 from parityscope.study.reduction.pattern import pattern_of
 from parityscope.study.reduction.records import Reduced

@@ -18,9 +18,9 @@ from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance_of, output_row, tensor_rows
 from parityscope.study._folder import to_strict_data
 from parityscope.study._plots import graph_views, graph_wiring, plots_of
-from parityscope.study._sampling import findings_of_sampling
 from parityscope.study._verdicts import reason_for
-from parityscope.study._worst import findings_of_worst
+from parityscope.study.sampling import findings_of_sampling
+from parityscope.study.worst import findings_of_worst
 from parityscope.times import format_time
 from parityscope.version import __version__
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.backends.recording import Progress
     from parityscope.case import Sample
     from parityscope.comparison import Statistics
-    from parityscope.study._sample_tasks import Asking
+    from parityscope.study.sample_tasks import Asking
 
 __all__ = ["PAIRS", "part_that_changes"]
 

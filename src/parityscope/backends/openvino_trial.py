@@ -2,7 +2,7 @@
 
 What is to be marked is first compiled in a process that may die, and again without one half or the other until the tensors are
 found that it dies of. A helper imports OpenVINO once and forks for each trial, before
-OpenVINO has any threads: a trial costs a compilation and some milliseconds. `python -m parityscope.backends._openvino_trial` is
+OpenVINO has any threads: a trial costs a compilation and some milliseconds. `python -m parityscope.backends.openvino_trial` is
 the helper's side: lines of JSON in, the way in which each trial ended out.
 
 Measured: OpenVINO 2026.4.1 on x86-64 ends by SIGSEGV in `compile_model` when the input, or an inner tensor, of a layer
@@ -121,7 +121,7 @@ class CompilingHelper:
     def _start_process() -> subprocess.Popen[str]:
         search = os.pathsep.join(path for path in sys.path if path)
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "parityscope.backends._openvino_trial"],
+            [sys.executable, "-P", "-m", "parityscope.backends.openvino_trial"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -132,6 +132,7 @@ class CompilingHelper:
 
     @classmethod
     def close(cls) -> None:
+        """Ends the process, if there is one."""
         if cls.process is not None:
             for pipe in (cls.process.stdin, cls.process.stdout):
                 if pipe is not None:

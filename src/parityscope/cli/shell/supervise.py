@@ -19,7 +19,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from parityscope.cli._memory import is_scarce, is_too_little, told_memory, use_one_core
+from parityscope.cli.shell.memory import is_scarce, is_too_little, told_memory, use_one_core
 from parityscope.errors import Exit
 from parityscope.forking import Forked, flush_streams, fork_child
 

@@ -36,6 +36,7 @@ class Distance:
     limit: float
 
     def explains(self, before: Distance) -> bool:
+        """Whether it is within its limit, and takes 99 % of the error of `before` (in squares)."""
         return self.error <= self.limit and self.error * _FALL < before.error
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends import known_backend
 from parityscope.languages import columns_of, say_in_language
 from parityscope.report._no_cause import next_command
-from parityscope.report._offered import repair_command
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import describe_usability, name_output
+from parityscope.report.offered import repair_command
 from parityscope.report.words import (
     as_number,
     clean,
@@ -95,6 +95,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
 
 
 def make_row(label: str, text: str, *, command: str = "", note: str = "") -> _Row:
+    """A row of the first screen as plain data."""
     return {"label": label, "text": text, "command": command, "note": note}
 
 

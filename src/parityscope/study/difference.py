@@ -19,7 +19,7 @@ from parityscope.study._grading import (
 )
 from parityscope.study._lockstep import compare_tensors
 from parityscope.study._outputs import run_outputs
-from parityscope.study._sampling import judge_sampling, skips_of_sampling
+from parityscope.study.sampling import judge_sampling, skips_of_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +113,7 @@ def compare_all_tensors(known: Examination) -> Examination:
 
 def localize_error(known: Examination) -> Examination:
     """With what each layer introduces and inherits, on the worst samples; only at the place of a proof where there is one."""
-    from parityscope.study._layers import observe_layers
+    from parityscope.study.layers import observe_layers
 
     layers = observe_layers(
         known, worst_samples(known), folder=known.folder, inject=known.verdict != "within", proof=known.proof

@@ -1,6 +1,6 @@
 """The subcommands in one application, with help texts from their docstrings.
 
-A subcommand is a file of this folder that has a `NAME` and a `command`; nothing else has to be edited.
+A subcommand is a file of `cli/` that has a `NAME` and a `command`; nothing else has to be edited.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
 
 def _load_modules(first: str) -> list[ModuleType]:
     """The subcommand called `first`, or all where there is none: a file has its command's name, or that and a `_`."""
-    names = [info.name for info in pkgutil.iter_modules(cli.__path__) if not info.name.startswith("_")]
+    names = [info.name for info in pkgutil.iter_modules(cli.__path__) if not (info.ispkg or info.name.startswith("_"))]
     chosen = [name for name in names if name.rstrip("_") == first]
     return [importlib.import_module(f"{cli.__name__}.{name}") for name in chosen or names]
 

@@ -48,7 +48,7 @@ def check_name(kind: Kind, name: str) -> None:
 
 def text_of(kind_name: str, name: str, *, inside: bool) -> str:
     """The file of a new plug-in; `inside` says that it will lie in Parityscope's own folder."""
-    text = files("parityscope.cli._scaffolds").joinpath(f"{kind_name}.py").read_text(encoding="utf-8")
+    text = files("parityscope.cli.scaffolding").joinpath(f"{kind_name}.py").read_text(encoding="utf-8")
     text = text.replace(_PLACEHOLDER, name)
     if _CODE in text:
         text = text.replace(_CODE, _next_code())

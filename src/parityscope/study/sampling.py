@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from parityscope.case import Inputs
     from parityscope.examination import Examination
     from parityscope.records import Pair, Policy
-    from parityscope.study._sample_tasks import Found
+    from parityscope.study.sample_tasks import Found
 
 __all__ = ["draw_order", "findings_of_sampling", "is_sure", "judge_sampling", "sampling_of", "skips_of_sampling"]
 

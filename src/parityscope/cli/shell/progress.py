@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from parityscope.cli._streams import show_progress
+from parityscope.cli.shell.streams import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

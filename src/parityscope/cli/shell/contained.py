@@ -1,6 +1,6 @@
 """Runs work that may crash natively in a forked child, and tells what it wrote to its log last.
 
-Exists beside `_supervise.py` because a builder's own log says where it died, and only the work knows where that log is.
+Exists beside `supervise.py` because a builder's own log says where it died, and only the work knows where that log is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from parityscope.cli._supervise import fork_work, verdict_of
+from parityscope.cli.shell.supervise import fork_work, verdict_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from parityscope.cli._streams import print_drawn
+from parityscope.cli.shell.streams import print_drawn
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import open_lock
 from parityscope.whole_files import write_whole

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend_named, optimizes_as_onnxruntime
 from parityscope.backends.opening import open_target
-from parityscope.study._neighbour_targets import unoptimized_target
+from parityscope.study.neighbour_targets import unoptimized_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -21,8 +21,8 @@ from parityscope.comparison.distance import error_distance, largest_distance
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, merge_outside
-from parityscope.study._answering import IN_A_ROW, Answering, answer_sample
 from parityscope.study._budgets import misses_budget
+from parityscope.study.answering import IN_A_ROW, Answering, answer_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.parts import Parts
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import ExecutedGraph, Policy, Skip
-    from parityscope.study._answering import Failure
+    from parityscope.study.answering import Failure
 
 __all__ = [
     "FIRST_SAMPLES",

@@ -90,7 +90,7 @@ _NEEDED = {"repair": "output"}  # beside what the commands themselves need: a ca
 @functools.cache
 def known_tools() -> Mapping[str, Tool]:
     """The verbs by name, with the words and the help of the command line."""
-    import parityscope.cli._app as app
+    from parityscope.cli.shell import app
 
     commands: Any = app.command()
     return {verb: _tool_of(commands.commands[verb], verb, app.COMMANDS[verb]) for verb in _OFFERED}
