@@ -76,7 +76,7 @@ def inner(model_path: str, page: str, scratch: str) -> None:
 def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of the package
     from parityscope.localization import LocalizationOptions, localize
     from parityscope.records import Target
-    from parityscope.study.layers import _compare_traces
+    from parityscope.study.layers import compare_traces
     from parityscope.trace import Trace, read_safetensors
 
     def trace(label: str) -> Trace:
@@ -104,7 +104,7 @@ def passes(model, inputs, scratch: str) -> None:  # noqa: ANN001 - records of th
     rows = {"compare": [], "replay": [], "opening sessions": []}
     for _ in range(ROUNDS + 1):
         start = time.perf_counter()
-        found, _skips = _compare_traces(case, reference, candidate, pairing, lambda *_: None)
+        found, _skips = compare_traces(case, reference, candidate, pairing, lambda *_: None)
         middle = time.perf_counter()
         opened = _timed_sessions()
         localize(model, inputs, reference, candidate, pairing, LocalizationOptions(memory=512 << 20))

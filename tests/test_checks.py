@@ -13,9 +13,9 @@ from examinations import empty_run
 from hardware import needs_bfloat16
 from parityscope.backends import backend_named
 from parityscope.checks import check_page, known_checks
-from parityscope.checks._common import explained_share
 from parityscope.checks.asking import ask_check
 from parityscope.checks.mixed_file import Distance
+from parityscope.checks.statistics import explained_share
 from parityscope.examination import Examination, Layers
 from parityscope.records import ExecutedGraph, ExecutedLayer, Policy, Target
 from parityscope.request import Request

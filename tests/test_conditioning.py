@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from command_line import exit_status
-from parityscope.report._conditioning import describe_amplifying_layers
+from parityscope.report.view import view_study
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def test_a_difference_of_close_numbers_is_named(tmp_path: Path, capsys: pytest.C
 
 def test_noise_and_what_is_not_known_are_not_named() -> None:
     row = {"name": "t", "node": "n", "op_type": "Sub", "gain": 50.0, "inherited": 1e-3, "floor": 1e-7}
-    assert len(describe_amplifying_layers({"tensors": [row]})) == 1
-    assert not describe_amplifying_layers({"tensors": [{**row, "gain": 1.5}]})
-    assert not describe_amplifying_layers({"tensors": [{**row, "inherited": 3e-7}]})  # within four times the floor
-    assert not describe_amplifying_layers({"tensors": [{**row, "gain": None}]})
-    assert not describe_amplifying_layers({"tensors": [{**row, "gain": "Infinity"}]})
-    assert len(describe_amplifying_layers({"tensors": [row] * 9})) == 3
+    assert len(view_study({"tensors": [row]})["conditioning"]) == 1
+    assert not view_study({"tensors": [{**row, "gain": 1.5}]})["conditioning"]
+    assert not view_study({"tensors": [{**row, "inherited": 3e-7}]})["conditioning"]  # within four times the floor
+    assert not view_study({"tensors": [{**row, "gain": None}]})["conditioning"]
+    assert not view_study({"tensors": [{**row, "gain": "Infinity"}]})["conditioning"]
+    assert len(view_study({"tensors": [row] * 9})["conditioning"]) == 3

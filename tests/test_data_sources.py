@@ -24,8 +24,8 @@ from parityscope.case import inputs as inputs_module
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats import npz
 from parityscope.case.sources import data_sources
-from parityscope.cli._options import share_of
 from parityscope.errors import ParityError
+from parityscope.plain_numbers import plain_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -435,7 +435,7 @@ def test_what_an_archive_announces_is_held_against_the_memory(
         add(archive, "a.x.npy", bytes(2 << 20))
     with pytest.raises(ParityError, match="holds a file of 2 MiB, more than --memory holds"):
         load(model, tmp_path, data=data, memory=1 << 20)
-    monkeypatch.setattr(npz, "_ALWAYS_NBYTES", 1 << 20)
+    monkeypatch.setattr(npz, "ALWAYS_NBYTES", 1 << 20)
     bomb = io.BytesIO()
     np.savez_compressed(bomb, x=np.zeros(2 << 20, np.uint8))
     with tarfile.open(data / "a.tar", "w") as archive:
@@ -682,4 +682,4 @@ def test_samples_can_be_sent_to_another_process(model: Model, tmp_path: Path, da
 
 
 def test_a_share_in_percent_is_the_share_of_so_many_samples() -> None:
-    assert all(share_of(f"{number / 10:g}%") == number / 1000 for number in range(1001))
+    assert all(plain_share(f"{number / 10:g}%") == number / 1000 for number in range(1001))

@@ -102,7 +102,7 @@ def test_an_interruption_stays_one(desk: Path) -> None:
 
 STAGES = {
     "localization": "parityscope.study.layers.observe_layers",
-    "causes": "parityscope.study._causes.test_causes",
+    "causes": "parityscope.study.causes.test_causes",
     "expected error": "parityscope.expectation.expecting.expect_error",
 }
 

@@ -444,7 +444,7 @@ def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytes
 
 def test_line_longer_than_a_block_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parityscope.logs.opening.BLOCK", 64)
-    monkeypatch.setattr("parityscope.logs.lines._LONGEST", 64)
+    monkeypatch.setattr("parityscope.logs.lines.LONGEST", 64)
     text = f"[V] ConvReluFusion: Fusing a with {'b' * 1000}\n[V] ConvReluFusion: Fusing c with d\n"
     log = read_log(written(tmp_path, text))
     assert log.lines == 2

@@ -185,7 +185,7 @@ def test_a_model_is_read_again_where_only_the_file_of_its_weights_changed(tmp_pa
 def test_what_happened_to_a_very_large_constant_is_told_of_a_part(
     change: Callable[[np.ndarray], np.ndarray], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constants, "_LARGEST", 1000)
+    monkeypatch.setattr(constants, "LARGEST", 1000)
     before = np.random.default_rng(1).standard_normal((64, 80)).astype(np.float32)
     after = change(before).astype(np.float32)
     assert constants.change_of(before, after).words.startswith(words)

@@ -13,7 +13,6 @@ import pytest
 
 from command_line import exit_status
 from golden import documents
-from parityscope.cli._viewing import annotate_model
 from parityscope.report.as_html import render_html
 from parityscope.study import prepare_folder, write_study
 
@@ -129,9 +128,20 @@ def test_netron_gets_a_light_copy_whose_nodes_say_what_was_found(
     assert "--model MODEL.onnx" in capsys.readouterr().err
 
 
-def test_a_small_weight_stays_and_nodes_that_were_not_compared_say_nothing() -> None:
+def test_a_small_weight_stays_and_nodes_that_were_not_compared_say_nothing(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = study.parent / "installed"
+    folder.mkdir()
+    (folder / "netron.py").write_text(NETRON)
+    monkeypatch.syspath_prepend(folder)
     model = onnx.parser.parse_model(TEXT)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(2, np.float32), "w"))
-    found = annotate_model(model, {})
+    onnx.save(model, "small.onnx")
+    document = {**json.loads((study / "study.json").read_text(encoding="utf-8")), "tensors": [], "findings": []}
+    with prepare_folder(Path("outputs")) as scratch:
+        write_study(scratch, document, render_html)
+    assert exit_status("open", "outputs", "--in", "netron", "--model", "small.onnx") == 0
+    found = onnx.load("shown.onnx")
     assert not any(node.metadata_props for node in found.graph.node)
     assert onnx.numpy_helper.to_array(found.graph.initializer[0]).tolist() == [1.0, 1.0]

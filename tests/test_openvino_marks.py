@@ -102,7 +102,7 @@ def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pyte
         return process
 
     CompilingHelper.close()
-    monkeypatch.setattr(CompilingHelper, "_start_process", staticmethod(gone))
+    monkeypatch.setattr(CompilingHelper, "start_process", staticmethod(gone))
     assert CompilingHelper.ask({}) == -signal.SIGKILL
     CompilingHelper.close()
     assert CompilingHelper.process is None

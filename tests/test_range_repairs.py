@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from parityscope.arithmetic import FORMATS
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
+from parityscope.case.graph import constant_value
 from parityscope.records import Finding
 from parityscope.repairs import known_repairs
-from parityscope.repairs._editing import array_of
 from parityscope.repairs.saturate_activation import saturation_proof
 from parityscope.testing.networks import parse_network
 from parityscope.testing.repair_contract import check_repair
@@ -55,9 +55,11 @@ def fresh(proto: onnx.ModelProto) -> ir.Model:
 
 
 def weight_of(node: ir.Node, position: int = 1) -> np.ndarray:
-    array = array_of(node.inputs[position])
-    assert array is not None
-    return array
+    read = node.inputs[position]
+    assert read is not None
+    tensor = constant_value(read)
+    assert tensor is not None
+    return np.asarray(tensor.numpy())
 
 
 def finding(**details: Any) -> Finding:

@@ -13,8 +13,6 @@ import pytest
 from golden import documents
 from parityscope.cli import main
 from parityscope.report import as_html, as_text
-from parityscope.report._advice import lines_of
-from parityscope.report._skips import view_skips
 from parityscope.report.draw_depth import draw_depth
 from parityscope.report.view import view_study
 from parityscope.report.words import format_bytes, format_percent
@@ -73,7 +71,9 @@ def test_the_lines_of_an_advice_stand_in_both_reports() -> None:
     ],
 )
 def test_what_cannot_be_written_gives_no_lines(name: str, details: dict[str, Any]) -> None:
-    assert lines_of(name, {"code": "PRE001", "details": details}) == {}
+    repair = {"repair": name, "text": "write it", "command": "", "trial": None}
+    (shown,) = view_study({"findings": [{"code": "PRE001", "details": details, "repairs": [repair]}]})["repairs"]
+    assert shown["code_lines"] == {}
 
 
 def test_long_lines_of_advice_are_left_to_the_page() -> None:
@@ -163,7 +163,7 @@ def fused(count: int) -> list[dict[str, Any]]:
 
 
 def test_what_has_one_reason_is_one_row_and_nothing_is_lost() -> None:
-    rows = view_skips({"skipped": fused(91)})
+    rows = view_study({"skipped": fused(91)})["skipped"]
     assert len(rows) == 1
     assert rows[0]["what"].startswith("91 tensors: t0, t1, t2, ")
     assert rows[0]["reason"] == "fused into layer \N{HORIZONTAL ELLIPSIS}"
@@ -174,17 +174,17 @@ def test_what_has_one_reason_is_one_row_and_nothing_is_lost() -> None:
 
 
 def test_few_skips_and_other_reasons_stay_apart() -> None:
-    assert len(view_skips({"skipped": fused(3)})) == 3
+    assert len(view_study({"skipped": fused(3)})["skipped"]) == 3
     others = [
         {"what": f"tensor u{place}", "reason": "a complex number", "fix": "", "asked": False} for place in range(4)
     ]
     asked = [{**one, "asked": True} for one in others]
-    assert [len(row["names"]) for row in view_skips({"skipped": [*fused(5), *others, *asked]})] == [4, 5, 4]
+    assert [len(row["names"]) for row in view_study({"skipped": [*fused(5), *others, *asked]})["skipped"]] == [4, 5, 4]
 
 
 def test_a_symptom_is_not_told_beside_its_reason() -> None:
     symptoms = [{"what": f"tensor t{place}", "reason": "the reference did not give it back"} for place in range(4)]
-    rows = view_skips({"skipped": fused(2), "localization": {"skipped": symptoms}})
+    rows = view_study({"skipped": fused(2), "localization": {"skipped": symptoms}})["skipped"]
     told = [(row["what"], row["reason"]) for row in rows]
     assert told == [
         ("tensor t0", "fused into layer Multiply_0"),

@@ -46,7 +46,7 @@ def test_what_is_taken_out_is_rounded(monkeypatch: pytest.MonkeyPatch, low: str,
     found: list[list[np.ndarray]] = []
     counts = []
     for limit in (1 << 26, 1):
-        monkeypatch.setattr(tables, "_LARGE", limit)
+        monkeypatch.setattr(tables, "LARGE", limit)
         board = Switchboard(model(), low, threads=1, inside=True)
         names = [node.name for node in board.graph.nodes]
         simulated, typed = simulate(model(), low), detype(typed_model(model(), low, {"grow": "f32"}).model)

@@ -67,7 +67,7 @@ def model(tmp_path: Path) -> Model:
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
     """Opens a target of `trt` with a scene in the place of TensorRT."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(logger, "_LOGGERS", {})
+    monkeypatch.setattr(logger, "LOGGERS", {})
     monkeypatch.setattr("parityscope.backends.trt.gpu_problem", lambda _package: "")
 
     @contextlib.contextmanager

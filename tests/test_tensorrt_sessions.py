@@ -138,7 +138,7 @@ def test_a_build_has_hours_unless_the_target_says_otherwise(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("parityscope.backends.child._Child", Child)
+    monkeypatch.setattr("parityscope.backends.child.Child", Child)
     sample = Sample(index=0, name="first", arrays={"x": np.zeros((1, 4), np.float32)})
     with open_target(model, parse_target(target), Capture()) as session, pytest.raises(ParityError, match="enough"):
         session.run(sample)

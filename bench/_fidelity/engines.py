@@ -14,7 +14,7 @@ from openvino.preprocess import PrePostProcessor
 from parityscope.arithmetic.fusion.following import follow_executed, layers_by_end
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
-from parityscope.backends.openvino import _executed_graph_of as executed_graph
+from parityscope.backends.openvino import executed_graph_of as executed_graph
 from parityscope.case.graph import computed_values
 
 if TYPE_CHECKING:

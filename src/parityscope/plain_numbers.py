@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-__all__ = ["as_number", "plain_number"]
+__all__ = ["as_number", "plain_number", "plain_share"]
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LONGEST = 400  # characters; chosen: more than the digits of any double
@@ -20,6 +20,13 @@ def plain_number(text: str) -> float:
     text = text.strip()
     value = float(text) if len(text) <= _LONGEST and _DECIMAL.fullmatch(text) else math.nan
     return value if math.isfinite(value) else math.nan
+
+
+def plain_share(text: str) -> float:
+    """The part of 1 that "0.7%" or "0.007" says, NaN where it says none; 0.7 % is what 7 of 1000 are, to the last bit."""
+    percent = text.strip().endswith("%")
+    value = plain_number(text.strip().removesuffix("%"))
+    return float(f"{value / 100:.15g}") if percent else value
 
 
 def as_number(value: object) -> float | None:

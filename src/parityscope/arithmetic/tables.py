@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["nodes_reading_tables"]
 
-_LARGE = 1 << 26  # bytes; smaller tables are rounded once, before they are gathered from. Chosen
+LARGE = 1 << 26  # bytes; smaller tables are rounded once, before they are gathered from. Chosen
 
 
 def nodes_reading_tables(model: ir.Model, dtypes: Collection[ir.DataType]) -> list[ir.Node]:
@@ -28,7 +28,7 @@ def nodes_reading_tables(model: ir.Model, dtypes: Collection[ir.DataType]) -> li
     found: list[ir.Node] = []
     for value in model.graph.initializers.values():
         tensor = constant_value(value)
-        if tensor is None or tensor.dtype not in dtypes or tensor.nbytes < _LARGE or value.is_graph_input():
+        if tensor is None or tensor.dtype not in dtypes or tensor.nbytes < LARGE or value.is_graph_input():
             continue
         uses = list(value.uses())
         if not value.is_graph_output() and all(_is_table_input(node, index) for node, index in uses):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["open_in_child"]
+__all__ = ["Child", "open_in_child"]
 
 _START_LIMIT_S = 600.0  # chosen: compiling a large engine takes minutes; beyond this it hangs
 _BUILD_LIMIT_S = 4 * 3600.0  # chosen: builds of large models with all tactics take an hour on small boxes
@@ -59,7 +59,7 @@ def open_in_child(
             "tensors": list(capture.tensors),
         }
         job["shapes"] = [{name: list(shape) for name, shape in shapes.items()} for shapes in capture.shapes]
-        with contextlib.closing(_Child(Path(scratch), job, format_target(target))) as child:
+        with contextlib.closing(Child(Path(scratch), job, format_target(target))) as child:
             start = max(timeout, _BUILD_LIMIT_S if builds else _START_LIMIT_S)
             opened = child.ask(
                 {"do": "open"}, start, "loading the model" + (", or building its engine" if builds else "")
@@ -87,7 +87,7 @@ def open_in_child(
             )
 
 
-class _Child:
+class Child:
     """The process and its two pipes."""
 
     def __init__(self, scratch: Path, job: Mapping[str, Any], title: str) -> None:
@@ -116,6 +116,11 @@ class _Child:
         self._pending = b""
 
     def ask(self, request: Mapping[str, Any], timeout: float, doing: str) -> dict[str, Any]:
+        """The answer to a request, within `timeout` seconds.
+
+        Raises:
+            ParityError: there is none, or it is a refusal; `doing` says in it what was being done.
+        """
         try:
             self._requests.write(json.dumps(request) + "\n")
             self._requests.flush()
@@ -138,6 +143,7 @@ class _Child:
         return answer
 
     def close(self) -> None:
+        """Ends the process."""
         with contextlib.suppress(BrokenPipeError):
             self._requests.close()
         os.close(self._answers)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from parityscope.installed import Machine
     from parityscope.records import Target
 
-__all__ = ["BACKEND"]
+__all__ = ["BACKEND", "executed_graph_of"]
 
 _ELEMENT_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16"}
 _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f32", "f16": "f16", "bf16": "bf16"}
@@ -88,7 +88,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         source, captured, missing = mark_outputs(source, dict(kept))
         absent.extend(missing)
     compiled = _compile_openvino_model(core, source, settings, model.path)
-    executed = executed or _executed_graph_of(compiled, precision)
+    executed = executed or executed_graph_of(compiled, precision)
     request = compiled.create_infer_request()
     order = {**names, **{name: declared + position for name, position in captured.items()}}
 
@@ -154,7 +154,7 @@ def _undisturbed_graph(
 
     del digest
     core = ov.Core()
-    executed = _executed_graph_of(
+    executed = executed_graph_of(
         _compile_openvino_model(core, _read_openvino_model(core, path), dict(settings), path), precision
     )
     graph = read_graph(path)
@@ -188,7 +188,8 @@ def _as_numpy(tensor: Any) -> np.ndarray:
     return copy
 
 
-def _executed_graph_of(compiled: Any, requested: str) -> ExecutedGraph:
+def executed_graph_of(compiled: Any, requested: str) -> ExecutedGraph:
+    """The layers that a compiled model runs as, with their kernels, precisions and what each reads."""
     layers = []
     weight: dict[str, int] = {}
     for operation in compiled.get_runtime_model().get_ordered_ops():

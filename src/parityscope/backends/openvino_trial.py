@@ -104,7 +104,7 @@ class CompilingHelper:
         """How the trial's process ended: an exit code, or minus a signal."""
         if cls.process is None or cls.process.poll() is not None:
             cls.close()
-            cls.process = cls._start_process()
+            cls.process = cls.start_process()
             atexit.register(cls.close)
         own = cls.process
         if own.stdin is None or own.stdout is None:
@@ -118,7 +118,8 @@ class CompilingHelper:
         return int(line) if line else -int(signal.SIGKILL)
 
     @staticmethod
-    def _start_process() -> subprocess.Popen[str]:
+    def start_process() -> subprocess.Popen[str]:
+        """A fresh process of this file, which forks for each trial."""
         search = os.pathsep.join(path for path in sys.path if path)
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "parityscope.backends.openvino_trial"],

@@ -23,7 +23,6 @@ __all__ = [
     "EXPLAINED",
     "RegionConstant",
     "constants_of",
-    "explained_share",
     "format_number",
     "format_percent",
     "leading_suspects",
@@ -73,27 +72,6 @@ def constants_of(known: Examination, nodes: Container[str], *, most: float = mat
                     op_type=node.op_type,
                     role=role_of(node.op_type, position),
                 )
-
-
-def explained_share(candidate: np.ndarray, replayed: np.ndarray, hypothesis: np.ndarray) -> float:
-    """1 - |c - f_h|^2 / |c - f|^2 over the elements finite in all three; NaN where nothing was introduced.
-
-    Elements that are not finite in the candidate must be the same non-finite value under the hypothesis: each that
-    is not counts as fully unexplained.
-    """
-    c, f, h = (np.asarray(array, dtype=np.float64).ravel() for array in (candidate, replayed, hypothesis))
-    broken = ~np.isfinite(c) & np.isfinite(f)
-    if broken.any():
-        same = (c == h) | (np.isnan(c) & np.isnan(h))
-        extra = int((~np.isfinite(h) & np.isfinite(c)).sum())
-        return float((broken & same).sum()) / (int(broken.sum()) + extra)
-    finite = np.isfinite(c) & np.isfinite(f)
-    if not np.isfinite(h[finite]).all():
-        return -math.inf
-    introduced = float(np.square(c[finite] - f[finite]).sum())
-    if introduced == 0.0:
-        return math.nan
-    return 1.0 - float(np.square(c[finite] - h[finite]).sum()) / introduced
 
 
 def format_number(value: float) -> str:

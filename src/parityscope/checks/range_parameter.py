@@ -28,8 +28,9 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, constants_of, format_number, format_percent
 from parityscope.checks._correcting import correct_constants
+from parityscope.checks.statistics import explained_share
 from parityscope.operators import CONTRACTIONS, with_trait
 
 if TYPE_CHECKING:

@@ -30,7 +30,8 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, explained_share, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, constants_of, format_number, format_percent
+from parityscope.checks.statistics import explained_share
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:

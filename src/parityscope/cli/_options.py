@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.errors import ParityError
-from parityscope.plain_numbers import plain_number
+from parityscope.plain_numbers import plain_number, plain_share
 from parityscope.private_folders import scratch_folder
 from parityscope.times import stamp_now
 
@@ -121,7 +121,7 @@ def size_of(text: str) -> int:
 
 def share_of(text: str) -> float:
     """A share from 0 to 1: "1%", "0.01"."""
-    value = _share_or_nan(text)
+    value = plain_share(text)
     if not 0 <= value <= 1:
         raise ParityError(f"--allow-skipped {text!r} is no share", fix="write --allow-skipped 1%")
     return value
@@ -129,16 +129,10 @@ def share_of(text: str) -> float:
 
 def confidence_of(text: str) -> float:
     """How sure is sure: "95%", "0.95"; 0 when empty."""
-    value = _share_or_nan(text) if text else 0.5
+    value = plain_share(text) if text else 0.5
     if not 0.5 <= value < 1:
         raise ParityError(f"--until-sure {text!r} is no confidence", fix="write --until-sure 95%")
     return value if text else 0.0
-
-
-def _share_or_nan(text: str) -> float:
-    percent = text.strip().endswith("%")
-    value = plain_number(text.strip().removesuffix("%"))
-    return float(f"{value / 100:.15g}") if percent else value  # 0.7 % is what 7 of 1000 are, to the last bit
 
 
 def seconds_of(text: str) -> float:

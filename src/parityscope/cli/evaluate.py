@@ -160,7 +160,7 @@ def _save_model(model: ir.Model, path: Path) -> Path:
 def _compare_claims(asked: Examination, sides: _Sides) -> _Claims:
     """Compares the model as ONNX Runtime's CPU provider runs it with the reference, on the same samples."""
     from parityscope.comparison.distance import error_distance
-    from parityscope.study._outputs import run_outputs
+    from parityscope.study.outputs import run_outputs
 
     try:
         run = run_outputs(replace(asked, candidate=sides.target("ort")))
@@ -171,7 +171,7 @@ def _compare_claims(asked: Examination, sides: _Sides) -> _Claims:
 
 def _tell_claims(document: dict[str, Any], sides: _Sides, claims: _Claims) -> dict[str, Any]:
     """The document with the claims beside the faithful errors, and with the files that were given."""
-    from parityscope.study._folder import to_strict_data
+    from parityscope.study import to_strict_data
 
     faithful = {output["name"]: output["rel_l2"] for output in document["outputs"]}
     finding = _finding_of(faithful, claims)

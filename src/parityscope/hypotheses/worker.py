@@ -229,7 +229,7 @@ def _search_from_outputs(outputs: KnownOutputs, banned: frozenset[str], trying: 
 
 
 def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
-    from parityscope.hypotheses.arithmetic._named import variant_of
+    from parityscope.hypotheses.arithmetic.named import variant_of
     from parityscope.hypotheses.searching import search_edits
     from parityscope.hypotheses.stretch import ComputedStretch
 

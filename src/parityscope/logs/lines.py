@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
+__all__ = ["LONGEST", "is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
 
-_LONGEST = 1 << 22  # bytes of a line that are kept (chosen): as much as one block of a log
+LONGEST = 1 << 22  # bytes of a line that are kept (chosen): as much as one block of a log
 
 _SEVERITIES = {
     "VERBOSE": "V",
@@ -97,21 +97,21 @@ def text_of(line: bytes) -> str:
 
 
 def lines_of(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a text that comes in blocks, without their ends; no more of a line than `_LONGEST` is kept."""
+    """The lines of a text that comes in blocks, without their ends; no more of a line than `LONGEST` is kept."""
     pieces: list[bytes] = []  # of the line that has not ended yet; each byte is joined once
     kept = 0
     for block in blocks:
         first, *others = block.split(b"\n")
-        if kept <= _LONGEST:
+        if kept <= LONGEST:
             pieces.append(first)
             kept += len(first)
         if others:
-            yield b"".join(pieces)[:_LONGEST]
+            yield b"".join(pieces)[:LONGEST]
             *whole, last = others
             yield from whole
             pieces, kept = [last], len(last)
     if kept:
-        yield b"".join(pieces)[:_LONGEST]
+        yield b"".join(pieces)[:LONGEST]
 
 
 def split_prefix(line: str) -> tuple[str, str]:

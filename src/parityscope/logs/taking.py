@@ -22,7 +22,7 @@ from parityscope.logs.records import MOST, BuilderFusion, IOTensor, LogLine, Log
 if TYPE_CHECKING:
     from parityscope.logs.records import EngineLayer
 
-__all__ = ["Read", "take_line"]
+__all__ = ["MOST", "Read", "take_line"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

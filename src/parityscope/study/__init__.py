@@ -20,6 +20,7 @@ from parityscope.study._folder import (
     load_study,
     name_files_from_here,
     prepare_folder,
+    to_strict_data,
     write_study,
 )
 from parityscope.study._opening import open_request
@@ -54,6 +55,7 @@ __all__ = [
     "repeat_experiment",
     "run_facts",
     "stated_budget",
+    "to_strict_data",
     "write_study",
 ]
 # What few commands use is imported where one asks for it.

@@ -9,9 +9,9 @@ from parityscope.diagnosis import Tested, run_experiments
 from parityscope.study._copy import observe_copy
 from parityscope.study._grading import expect_errors, grade_tensors, judge_outputs, verdict_of
 from parityscope.study._lab import open_lab
-from parityscope.study._outputs import run_outputs
 from parityscope.study.bench import open_bench
 from parityscope.study.layers import explain_layers, observe_layers
+from parityscope.study.outputs import run_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -110,7 +110,7 @@ def find_place(known: Examination) -> Examination:
 
 def find_causes(known: Examination) -> Examination:
     """With what the suspects' errors are, with every experiment's outcome, and with the repairs that were tried."""
-    from parityscope.study import _causes as causes
+    from parityscope.study import causes
 
     stages = {
         "explaining": causes.explain_suspects,

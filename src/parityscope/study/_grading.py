@@ -16,10 +16,10 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, graded_error
 from parityscope.expectation.records import Expectation
 from parityscope.records import Site, Skip, Target
-from parityscope.study._outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
 from parityscope.study.more_draws import redraw_doubtful
 from parityscope.study.output_parts import covers_parts, find_deviations, finest_of_outputs, one_rounding_explains
+from parityscope.study.outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,8 +20,8 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import known_repairs
 from parityscope.repairs.keeping import KEEP, keep_around
-from parityscope.study._outputs import run_outputs
 from parityscope.study._verdicts import judge_pair, pair_of
+from parityscope.study.outputs import run_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

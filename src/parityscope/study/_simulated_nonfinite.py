@@ -19,8 +19,8 @@ from parityscope.errors import ParityError
 from parityscope.records import Diagnosis, Skip, Target
 from parityscope.study._grading import grade_tensors, judge_outputs, verdict_of, worst_samples
 from parityscope.study._lab import open_lab
-from parityscope.study._outputs import run_outputs
 from parityscope.study.bench import open_bench
+from parityscope.study.outputs import run_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

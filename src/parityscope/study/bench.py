@@ -24,8 +24,8 @@ from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Target
-from parityscope.study._outputs import worst_sample
 from parityscope.study.neighbour_targets import origins_of, peers_of, switched_of
+from parityscope.study.outputs import worst_sample
 from parityscope.study.search_log import TriedRuns
 
 if TYPE_CHECKING:

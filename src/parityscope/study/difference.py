@@ -18,7 +18,7 @@ from parityscope.study._grading import (
     worst_samples,
 )
 from parityscope.study._lockstep import compare_tensors
-from parityscope.study._outputs import run_outputs
+from parityscope.study.outputs import run_outputs
 from parityscope.study.sampling import judge_sampling, skips_of_sampling
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from parityscope.records import Localization, Target
     from parityscope.trace import Trace
 
-__all__ = ["explain_layers", "observe_layers"]
+__all__ = ["compare_traces", "explain_layers", "observe_layers"]
 
 _THREADS = 2
 _CONFIRMING = 3  # suspects; chosen
@@ -176,7 +176,7 @@ def _capture_layers(plan: _Plan, candidate: Target, among: set[str], folder: Pat
         if plan.thorough or not _does_one_make_all(found):
             sides = Sides(model=case.model, inputs=case.inputs, reference=ours, candidate=theirs, pairing=pairing)
             found = replace(found, stretches=attribute_error(sides, samples[0], progress=progress))
-    statistics, problems = _compare_traces(case, ours, theirs, pairing, progress)
+    statistics, problems = compare_traces(case, ours, theirs, pairing, progress)
     return Layers(
         reference=ours,
         candidate=theirs,
@@ -193,7 +193,7 @@ def _does_one_make_all(found: Localization) -> bool:
     return found.unexplained is not None and found.unexplained <= _LITTLE and first is not None and first >= 1 - _LITTLE
 
 
-def _compare_traces(
+def compare_traces(
     case: Case, reference: Trace, candidate: Trace, pairing: Mapping[str, str], progress: Progress
 ) -> tuple[dict[str, Statistics], list[Skip]]:
     """Statistics of every tensor on both sides, in graph order, a tensor a thread."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.records import Finding
-from parityscope.study._outputs import error_by_sample
+from parityscope.study.outputs import error_by_sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,10 +12,10 @@ from parityscope.backends.programs import IN_CHILD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["logging_to"]
+__all__ = ["LOGGERS", "logging_to"]
 
 # The loggers that TensorRT was given, by package; they are never freed.
-_LOGGERS: dict[str, Any] = {}
+LOGGERS: dict[str, Any] = {}
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def logging_to(trt: Any, lines: TextIO) -> Iterator[Any]:
     child process stderr gets every line too, so that the last ones are there when TensorRT takes the process with it.
     """
     name = trt.__name__
-    if name not in _LOGGERS:
+    if name not in LOGGERS:
 
         class Logger(trt.ILogger):  # type: ignore[misc] # TensorRT calls back only into a class derived from its own
             sink: TextIO | None = None
@@ -39,8 +39,8 @@ def logging_to(trt: Any, lines: TextIO) -> Iterator[Any]:
                 if IN_CHILD in os.environ:
                     sys.stderr.write(f"[TRT] [{letter}] {text}\n")
 
-        _LOGGERS[name] = Logger()
-    logger = _LOGGERS[name]
+        LOGGERS[name] = Logger()
+    logger = LOGGERS[name]
     logger.sink = lines
     try:
         yield logger

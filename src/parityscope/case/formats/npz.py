@@ -37,7 +37,7 @@ __all__ = [
 _SUFFIX = ".npy"
 _SCALAR = "it is a scalar, and a stacked array has one row a sample"
 # What compression may save: zeros become a thousandth, so whoever has larger arrays of nothing stores them as they are.
-_ALWAYS_NBYTES, _MOST_TIMES = 256 << 20, 100  # chosen
+ALWAYS_NBYTES, _MOST_TIMES = 256 << 20, 100  # chosen
 
 # The record that ends a zip (APPNOTE.TXT 4.3.16): its signature, and the number of entries, 65535 in large archives, which
 # hold the number in another record.
@@ -224,7 +224,7 @@ def _announced_member(archive: zipfile.ZipFile, member: str, path: Path) -> Anno
 def _expanded_nbytes(archive: zipfile.ZipFile, member: str) -> int:
     """The bytes that a member becomes."""
     info = archive.getinfo(member)
-    if info.file_size > max(_ALWAYS_NBYTES, _MOST_TIMES * info.compress_size):
+    if info.file_size > max(ALWAYS_NBYTES, _MOST_TIMES * info.compress_size):
         raise ValueError(f"{info.compress_size} bytes would become {info.file_size}, which no samples do")
     return info.file_size
 

@@ -23,7 +23,7 @@ from parityscope.hypotheses.from_other_graph.rearranging import find_rearrangeme
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["VAGUE", "ConstantChange", "are_identical", "change_of", "have_same_elements"]
+__all__ = ["LARGEST", "VAGUE", "ConstantChange", "are_identical", "change_of", "have_same_elements"]
 
 # How words begin that say no more than a size.
 VAGUE = ("replaced", "differs", "every element")
@@ -34,7 +34,7 @@ _RETRAINED = 0.1  # relative L2, chosen: fine-tuning moves weights by 1e-4 to 1e
 _REPLACED = 0.5  # correlation below which two arrays have nothing to do with each other, chosen
 _SHOWN = 4  # elements that are told one by one
 _MOST = 1 << 18  # elements up to which every change is tried
-_LARGEST = 1 << 23  # elements of which all are looked at together, chosen: each copy of them in float64 takes 64 MiB
+LARGEST = 1 << 23  # elements of which all are looked at together, chosen: each copy of them in float64 takes 64 MiB
 _MOST_AXES = 6
 _MOST_ROWS = 64  # that are sought by likeness where none is equal
 _FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -68,7 +68,7 @@ def change_of(before: np.ndarray, after: np.ndarray, grid: np.ndarray | None = N
         return ConstantChange(words=_describe_reshape(before, after))
     if before.dtype.kind not in "fV" or after.dtype.kind not in "fV":
         return _change_of_integers(before, after)
-    if before.size > _LARGEST:
+    if before.size > LARGEST:
         return _change_of_large(before, after, grid)
     with np.errstate(over="ignore"):
         kept = before.astype(after.dtype)
@@ -105,7 +105,7 @@ def _change_of_large(before: np.ndarray, after: np.ndarray, grid: np.ndarray | N
         return ConstantChange(words=f"kept in {after.dtype}", group=f"types {after.dtype}", declared=True)
     axis = min(range(before.ndim), key=lambda axis: (touched[axis].size / before.shape[axis], -before.shape[axis]))
     length, differing = before.shape[axis], touched[axis]
-    rows = differing[: max(1, min(_LARGEST // (before.size // length), length - 1))]
+    rows = differing[: max(1, min(LARGEST // (before.size // length), length - 1))]
     steps = None if grid is None else np.take(np.broadcast_to(grid, before.shape), rows, axis)
     found = change_of(np.take(before, rows, axis), np.take(after, rows, axis), steps)
     words = found.words if differing.size == length else f"{_describe_indices(before, axis, differing)}: {found.words}"
@@ -130,7 +130,7 @@ def _touched_indices(before: np.ndarray, after: np.ndarray) -> list[np.ndarray]:
 def _parts_of(array: np.ndarray) -> list[slice]:
     """Slices along the first axis that are small enough to be looked at together, if one index is."""
     length = len(array) if array.ndim else 0
-    rows = max(1, _LARGEST * length // max(array.size, 1))
+    rows = max(1, LARGEST * length // max(array.size, 1))
     return [slice(start, min(start + rows, length)) for start in range(0, length, rows)]
 
 
@@ -187,7 +187,7 @@ def are_identical(one: np.ndarray, other: np.ndarray) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     nan = one.dtype.kind == "f"
-    parts = _parts_of(one) if one.size > _LARGEST else [...]
+    parts = _parts_of(one) if one.size > LARGEST else [...]
     return all(np.array_equal(one[part], other[part], equal_nan=nan) for part in parts)
 
 
@@ -261,7 +261,7 @@ def _are_equal(one: np.ndarray, other: np.ndarray, exact: float) -> bool:
     """Whether two arrays agree within `exact` of the largest element."""
     if one.dtype.kind not in "fV":
         return bool(np.array_equal(one, other))
-    if one.size > _LARGEST and len(one) > 1:
+    if one.size > LARGEST and len(one) > 1:
         largest = max(
             float(np.abs(part[np.isfinite(part)]).max(initial=0)) for part in map(one.__getitem__, _parts_of(one))
         )
