@@ -10,7 +10,7 @@ import pytest
 
 from command_line import exit_status
 from parityscope.localization.calls import first_beyond, growth_of, has_other_arithmetic
-from parityscope.localization.feeding import feed_inputs, read_feed, start_inputs, token_of
+from parityscope.localization.next_inputs import feed_inputs, read_feed, start_inputs, token_of
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.samples import sample_of

@@ -32,7 +32,7 @@ class Request:
 
     `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
     DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output,
-    or a line of `localization.feeding`) for `steps` calls; `drive` is a function (file.py:function) that does it instead.
+    or a line of `localization.next_inputs`) for `steps` calls; `drive` is a function (file.py:function) that does it instead.
     `thorough` goes on where the answer is known: layers of what is within FP32's noise, suspects that nothing is
     left for, experiments behind a cause that explains everything. Up to the share `allow_skipped`
     of the samples may be damaged or hold NaN without that the verdict is incomplete. Samples are drawn until it is sure at

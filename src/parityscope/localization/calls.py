@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.comparison.distance import distance_between, largest_distance
-from parityscope.localization.feeding import Feed, feed_inputs, has_ended, start_inputs, token_of
+from parityscope.localization.next_inputs import Feed, feed_inputs, has_ended, start_inputs, token_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ from parityscope.case import Sample
 from parityscope.case.formats.loader import as_arrays, call_user_code, find_function
 from parityscope.errors import ParityError
 from parityscope.localization.calls import growth_of
-from parityscope.localization.feeding import read_feed
+from parityscope.localization.next_inputs import read_feed
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parityscope.case.formats.loader import UserFunction
     from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
-    from parityscope.localization.feeding import Feed
+    from parityscope.localization.next_inputs import Feed
 
     Arrays = Mapping[str, np.ndarray]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.case.repeats import repeats_of
+from parityscope.case.equal_samples import repeats_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

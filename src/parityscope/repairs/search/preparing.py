@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.backends.sizing import tensor_shapes
-from parityscope.case.repeats import repeats_of
+from parityscope.case.equal_samples import repeats_of
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
 from parityscope.memory import allowed_memory, relieve_memory
