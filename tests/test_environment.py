@@ -34,6 +34,27 @@ def test_only_what_both_tell_differs() -> None:
     assert list_differences(reference, reference) == ()
 
 
+@pytest.mark.parametrize(
+    ("key", "one", "other", "same"),
+    [
+        ("tensorrt", "tensorrt 10.13.0.35", "10.13.0.35", True),
+        ("tensorrt", "TensorRT 10.13", "10.13.0.35", True),
+        ("tensorrt", "tensorrt-rtx 1.7.1.116", "tensorrt_rtx 1.7.1.116", True),
+        ("tensorrt", "tensorrt 10.13.0.35", "tensorrt_rtx 10.13.0.35", False),
+        ("tensorrt", "tensorrt 10.13", "10.14", False),
+        ("tensorrt", "10.1", "10.13", False),
+        ("tensorrt", "11", "11.2.0", True),
+        ("openvino", "2026.4.1-229", "2026.4.1", True),
+        ("torch", "2.4.0+cu121", "2.4.0+cpu", False),
+        ("cuda", "none: a CPU build", "12.4", False),
+        ("cpu", "one 1.2", "1.2", False),
+    ],
+)
+def test_a_version_is_the_same_however_it_is_told(key: str, one: str, other: str, same: bool) -> None:
+    assert (list_differences({key: one}, {key: other}) == ()) is same
+    assert (list_differences({key: other}, {key: one}) == ()) is same
+
+
 def test_a_library_is_loaded_as_it_was_linked_or_it_is_not() -> None:
     assert list_conflicts({"linked libcudnn": "9", "loaded libcudnn": "9.1.0"}) == ()
     assert list_conflicts({"linked libcudnn": "9", "loaded libcudnn": "8.9.7"}) == (

@@ -15,8 +15,9 @@ from parityscope.arithmetic import FORMATS
 from parityscope.checks import known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.checks.known_fault import CHECK
+from parityscope.environment import numbers_of
 from parityscope.examination import Examination
-from parityscope.known_faults import RUNTIMES, every_fault, faults_of, numbers_of
+from parityscope.known_faults import RUNTIMES, every_fault, faults_of
 from parityscope.records import Policy, Target
 from parityscope.request import Request
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "list_differences"]
+__all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "list_differences", "numbers_of"]
 
 # Facts by key, and what a difference in them may do to results. Keys that are not listed (paths, times, a recording's name)
 # are no part of a comparison.
@@ -48,6 +48,9 @@ MATTERS: Mapping[str, str] = {
 }
 
 _NONE: Mapping[str, str] = MappingProxyType({})
+# Facts that are versions, told with the product's name ("tensorrt 10.13.0.35") or without, to the third number or to the fourth.
+_VERSIONS = frozenset({"tensorrt", "cuda", "driver", "cudnn", "cublas", "onnxruntime", "openvino", "torch"})
+_VERSION = re.compile(r"(?:([A-Za-z][\w.-]*?)[ -])?v?(\d+(?:\.\d+)*)(.*)")
 _SAME_LIBRARY = re.compile(r"^(linked|loaded) (lib[\w+-]+)$")
 
 
@@ -69,8 +72,29 @@ def list_differences(reference: Mapping[str, str], candidate: Mapping[str, str])
     return tuple(
         EnvironmentDifference(key=key, reference=reference[key], candidate=candidate[key], matters=matters)
         for key, matters in MATTERS.items()
-        if key in reference and key in candidate and reference[key] != candidate[key]
+        if key in reference and key in candidate and not _is_same_fact(key, reference[key], candidate[key])
     )
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """The numbers of a version's text: those of "tensorrt 10.13.0.35" are (10, 13, 0, 35), of "2026.4.1-229" (2026, 4, 1)."""
+    match = _VERSION.fullmatch(version.strip())
+    return tuple(int(part) for part in match[2].split(".")) if match else ()
+
+
+def _is_same_fact(key: str, one: str, other: str) -> bool:
+    """Whether two facts say the same; versions do as far as both tell: the product's name, the numbers, what follows them."""
+    if one == other or key not in _VERSIONS:
+        return one == other
+    first, second = (_VERSION.fullmatch(text.strip()) for text in (one, other))
+    if first is None or second is None:
+        return False
+    products, rests = (
+        {(found[part] or "").casefold().replace("-", "_") for found in (first, second)} for part in (1, 3)
+    )
+    numbers = numbers_of(one), numbers_of(other)
+    told = min(map(len, numbers))
+    return numbers[0][:told] == numbers[1][:told] and len(products - {""}) < 2 and len(rests - {""}) < 2
 
 
 def list_conflicts(facts: Mapping[str, str]) -> tuple[str, ...]:

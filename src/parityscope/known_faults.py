@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.environment import numbers_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RUNTIMES", "Fault", "every_fault", "faults_of", "numbers_of"]
+__all__ = ["RUNTIMES", "Fault", "every_fault", "faults_of"]
 
 # The runtimes that the table tells of: the key of their version among a side's facts -> how they are called.
 RUNTIMES = {"tensorrt": "TensorRT", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
@@ -78,12 +79,6 @@ def faults_of(runtime: str, version: str, facts: Mapping[str, str]) -> tuple[Fau
         and all(any(word in facts.get(key, "") for word in words) for key, words in one.facts)
         and not any(word in facts.get(key, "") for key, words in one.lacks for word in words)
     )
-
-
-def numbers_of(version: str) -> tuple[int, ...]:
-    """The numbers of a version's text: those of "tensorrt 10.13.0.35" are (10, 13, 0, 35), of "2026.4.1-229" (2026, 4, 1)."""
-    match = re.search(r"\d+(?:\.\d+)+", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def _is_version_within(ours: tuple[int, ...], fault: Fault) -> bool:
