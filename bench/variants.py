@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     Shapes = Mapping[str, tuple[int, ...]]
 
 
+PRODUCTS = ["Conv", "MatMul", "Gemm"]
+
+
 class Samples(CalibrationDataReader):  # type: ignore[misc]
     """Two random samples."""
 
@@ -67,11 +70,13 @@ def print_rows(identity: str, folder: Path) -> None:
         print_row(f"{identity}, FP16, refit", half, [shapes], model)
     for title, kind in (("INT8", QuantType.QInt8), ("FP8", QuantType.QFLOAT8E4M3FN)):
         file = folder / f"{title}.onnx"
-        quantize(path, file, shapes, kind)
-        print_row(f"{identity}, {title} Q/DQ", file, [shapes], None)
+        for place, outputs in (("", True), (", at inputs only", False)):
+            quantize(path, file, shapes, kind, outputs=outputs)
+            print_row(f"{identity}, {title} Q/DQ{place}", file, [shapes], read_graph(file))
 
 
-def quantize(path: Path, file: Path, shapes: Shapes, kind: QuantType) -> None:
+def quantize(path: Path, file: Path, shapes: Shapes, kind: QuantType, *, outputs: bool) -> None:
+    """Quantizers at the inputs of products, as NVIDIA's tools do; with `outputs` behind them too, as ONNX Runtime does."""
     eight = kind == QuantType.QFLOAT8E4M3FN
     quantize_static(
         str(path),
@@ -81,13 +86,18 @@ def quantize(path: Path, file: Path, shapes: Shapes, kind: QuantType) -> None:
         activation_type=kind,
         weight_type=kind,
         calibrate_method=CalibrationMethod.Distribution if eight else CalibrationMethod.MinMax,
-        op_types_to_quantize=["Conv", "MatMul", "Gemm"],
-        extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+        op_types_to_quantize=PRODUCTS,
+        extra_options={
+            "ActivationSymmetric": True,
+            "WeightSymmetric": True,
+            "QuantizeBias": False,
+            "OpTypesToExcludeOutputQuantization": [] if outputs else PRODUCTS,
+        },
     )
 
 
-def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model | None) -> None:
-    """`model` is the FP32 graph of an FP16 file: what the fusion profile says of it is held against the engine."""
+def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model) -> None:
+    """`model` is the graph, of an FP16 file that in FP32: what the fusion profile says of it is held against the engine."""
     view = network_view(path, find_package("rtx"), TensorrtOptions(shapes=ranges_of_samples(shapes)))
     if view.problem:
         print(f"| {title} | refused: {view.problem.rpartition('[')[0] or view.problem} | | | |", flush=True)
@@ -99,12 +109,10 @@ def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model 
     asked = [layer for layer in view.executed.layers if layer.asked]
     cells: list[Any] = [title, len(view.engine_layers), ", ".join(f"{count} {name}" for name, count in types.items())]
     cells.append(f"{sum(layer.stored == layer.asked for layer in asked)} of {len(asked)}")
-    fusion = profile_named("tensorrt").predict(model, "f16") if model else None
-    if model is not None and fusion is not None:
+    fusion = profile_named("tensorrt").predict(model, "f16")
+    if fusion is not None:
         found = foretold(model, fusion, view.engine_layers)
         cells.append(f"{found.exact} of {found.regions} ({agreement(model, fusion, view.engine_layers).share:.3f})")
-    else:
-        cells.append("-")
     print(f"| {' | '.join(str(cell) for cell in cells)} |", flush=True)
 
 

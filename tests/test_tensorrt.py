@@ -34,6 +34,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Policy
 from parityscope.report.network import FORMS, network_document
 from parityscope.study import examine_request
+from parityscope.testing.networks import write_network
 from proving.engine_fusion import agreement, foretold
 from proving.models.fetching import require
 
@@ -402,6 +403,44 @@ def test_detector_as_typed_file_and_the_fusion_profile(package: Package, tmp_pat
     assert regions.exact > 0.75 * regions.regions > 50
     alone = profile_named("none").predict(model, "f16")
     assert alone is None or agreement(model, alone, view.engine_layers).share < 0.5
+
+
+# A scale of one element each; the bias of the product stays apart in the engine too.
+QUANTIZED = """<ir_version: 10, opset_import: ["" : 19]> g (float[2,3,16,16] x) => (float[2,6] y)
+  <float[8,3,3,3] W, float[8,6] V, float s = {0.02}, float t = {0.01}, KIND z = {0}, KIND zw = {0}, int64[2] axes = {2, 3}> {
+    [q0] a = QuantizeLinear(x, s, z) [d0] b = DequantizeLinear(a, s, z)
+    [qw] w8 = QuantizeLinear(W, t, zw) [dw] w = DequantizeLinear(w8, t, zw)
+    [conv] c = Conv<pads = [1,1,1,1]>(b, w) [relu] d = Relu(c)
+    [mean] e = ReduceMean<keepdims = 0>(d, axes)
+    [q1] f = QuantizeLinear(e, s, z) [d1] h = DequantizeLinear(f, s, z)
+    [qv] v8 = QuantizeLinear(V, t, zw) [dv] v = DequantizeLinear(v8, t, zw)
+    [dense] i = MatMul(h, v) [q2] j = QuantizeLinear(i, s, z) [d2] k = DequantizeLinear(j, s, z)
+    [bound] y = Relu(k) }"""
+
+
+@pytest.mark.parametrize("kind", ["int8", "float8e4m3fn"])
+def test_regions_of_a_quantized_file_are_foretold(package: Package, tmp_path: Path, kind: str) -> None:
+    weights = {
+        name: np.random.default_rng(7).normal(size=shape) for name, shape in (("W", (8, 3, 3, 3)), ("V", (8, 6)))
+    }
+    path = write_network(
+        tmp_path / "quantized.onnx",
+        QUANTIZED.replace("KIND", kind),
+        {name: array.astype(np.float32) for name, array in weights.items()},
+    )
+    model = read_graph(path)
+    view = network_view(path, package, exactly({"x": (2, 3, 16, 16)}))
+    assert view.problem == ""
+    fusion = profile_named("tensorrt").predict(model, "f16")
+    assert fusion is not None
+    kernels = [set(each.values) for each in fusion.kernels]
+    assert {"b", "w", "c", "d"} in kernels
+    assert {"h", "v", "i", "j"} in kernels
+    assert {"k", "y"} in kernels
+    engine = [set(layer.nodes) for layer in view.engine_layers]
+    assert any({"d0", "conv", "relu"} <= nodes and not nodes & {"q1", "d1"} for nodes in engine)
+    assert any({"d1", "dense"} <= nodes for nodes in engine)
+    assert agreement(model, fusion, view.engine_layers).share > 0.7
 
 
 # --- the founding case: bindings by position -------------------------------------------------------------------------

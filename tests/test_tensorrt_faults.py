@@ -102,6 +102,26 @@ def test_a_gpu_without_memory_is_one_error(judge: Judge, monkeypatch: pytest.Mon
     assert "fix:" in said
 
 
+def test_a_builder_that_dies_of_unfused_tensors_is_asked_by_name(judge: Judge) -> None:
+    code, study, _ = judge("localize", "trt", {"faults": {"dies": ["build unfused", 1]}})
+    assert code == 1
+    assert sorted(row["name"] for row in study["tensors"]) == ["a", "b", "c", "y"]
+
+
+def test_a_builder_that_dies_of_one_tensor_shows_the_others(judge: Judge) -> None:
+    code, study, _ = judge("localize", "trt", {"faults": {"dies": ["build unfused", 1, "build showing b", 1]}})
+    assert code == 1
+    assert sorted(row["name"] for row in study["tensors"]) == ["a", "c", "y"]
+    assert any(skip["what"] == "tensor b" and "killed by SIGSEGV" in skip["reason"] for skip in study["skipped"])
+
+
+def test_a_builder_that_refuses_unfused_tensors_is_asked_by_name(judge: Judge) -> None:
+    code, study, _ = judge("localize", "trt", {"faults": {"unfused": True}, "refused_marks": ["b"]})
+    assert code == 1
+    assert sorted(row["name"] for row in study["tensors"]) == ["a", "c", "y"]
+    assert any(skip["what"] == "tensor b" and "refuses an engine" in skip["reason"] for skip in study["skipped"])
+
+
 def test_a_builder_that_dies_of_marks_leaves_the_region_as_one(judge: Judge) -> None:
     code, study, _ = judge("localize", "trt", {"faults": {"dies": ["build by name", 1]}})
     assert code == 1

@@ -241,12 +241,18 @@ def building_classes(module, scene):
             scene.enter("build")
             if marks:
                 scene.enter("build by name")
+            if network.unfused:
+                scene.enter("build unfused")
+            for name in marks:
+                scene.enter("build showing " + name)
             for level, text in scene.data.get("builder_log", ()):
                 self._logger.log(severity[_VERBOSITY[level]], text)
             if "build" in scene.faults:
                 tell(self._logger, scene.words_of("build", "build_failed"), name=scene.faults["build"])
                 return None
-            if set(marks) & set(scene.data.get("refused_marks", ())):
+            if set(marks) & set(scene.data.get("refused_marks", ())) or (
+                network.unfused and scene.faults.get("unfused")
+            ):
                 tell(self._logger, "bool_output")
                 return None
             strong = hasattr(module.NetworkDefinitionCreationFlag, "STRONGLY_TYPED") and (

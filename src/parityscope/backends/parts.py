@@ -60,15 +60,18 @@ def order_with_outputs(names: Sequence[str], outputs: Sequence[str], reads: Mapp
     return [one for place, name in enumerate(names) for one in (name, *behind.get(place, ()))]
 
 
-def next_part(left: Sequence[str], absent: Collection[str], plan: PartsPlan) -> Part:
-    """The next part of what is `left`, which is not empty; `absent` are the tensors that were not given so far."""
+def next_part(left: Sequence[str], absent: Collection[str], plan: PartsPlan, *, most: int = 0) -> Part:
+    """The next part of what is `left`, which is not empty; `absent` are the tensors that were not given so far.
+
+    It has at most `most` members (0: any number).
+    """
     members: dict[str, None] = {}
     inputs: dict[str, None] = {}
     filled = 0
     for name in left:
         new = [read for read in _nearest_given_above(name, absent, plan) if read not in members and read not in inputs]
         cost = sum(plan.sizes.get(one, 0) for one in (name, *new))
-        if members and filled + cost > plan.limit:
+        if members and (filled + cost > plan.limit or len(members) == most):
             break
         members[name] = None
         inputs.update(dict.fromkeys(new))

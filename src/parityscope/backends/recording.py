@@ -5,6 +5,8 @@ for the runtime's own buffers), each chunk in a session of its own, and spilled 
 and chunk. What a chunk's tensors are computed from is recorded again with it, so that both are of one run (`parts.py`).
 The outputs of every captured run are compared with those of an undisturbed run: capturing changes fusion and so may
 change results, and a difference is a fact about the deployment.
+
+A runtime whose process dies of what it was asked to show is asked by halves; what takes it down alone is told as missing.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target, shapes_for
 from parityscope.backends.parts import KeptParts, PartsPlan, next_part, order_with_outputs, size_of
 from parityscope.backends.resuming import ledger_of
@@ -43,6 +45,8 @@ __all__ = [
     "observable_tensors",
     "record_trace",
 ]
+
+_DEATHS = 12  # of one recording; chosen: one tensor among a thousand is found in ten
 
 Progress = Callable[[str, int, int], None]  # (what is done, step, steps); without steps: something that is known now
 
@@ -93,12 +97,29 @@ def record_trace(
     spent = plain.seconds
     last = plain
     number = 0
+    asking = _Asking(target=target)
     while left:
-        part = next_part(left, kept.absent.keys(), plan)
-        left = left[len(part.members) :]
+        part = next_part(left, kept.absent.keys(), plan, most=asking.most)
         marked = tuple(name for name in (*part.inputs, *part.members) if name not in outputs)
         before = ledger.kept(request.label, number, request.samples, marked) if ledger else None
-        last = before or _record_chunk(model, inputs, target, request, marked, number, progress)
+        try:
+            last = before or _record_chunk(model, inputs, asking.target, request, marked, number, progress)
+        except ParityError as error:
+            if not error.over or not marked:
+                raise
+            if asking.deaths == 0:
+                plan = replace(plan, reads=request.reads())
+                left = order_with_outputs([name for name in left if name not in outputs], outputs, plan.reads)
+            asking = asking.after_death(len(part.members))
+            given_up = left if asking.deaths == _DEATHS else part.members if len(part.members) == 1 else ()
+            if set(outputs) >= {*left[len(given_up) :], *kept.parts}:  # it shows nothing
+                raise
+            for name in given_up:
+                if name not in outputs:
+                    kept.absent[name] = Skip(what=f"tensor {name}", reason=f"asked to show it, {error.problem}")
+            left = left[len(given_up) :]
+            continue
+        left = left[len(part.members) :]
         if ledger and before is None:
             ledger.keep(request.label, number, marked, last)
         disturbance = max(disturbance, _distance_between_runs(plain, last))
@@ -121,6 +142,22 @@ def record_trace(
         parts=kept.parts if number > 1 else {},
         copies=kept.copies,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asking:
+    """How a target is asked for tensors: `most` at once (0: any number), after so many `deaths` of its process."""
+
+    target: Target
+    most: int = 0
+    deaths: int = 0
+
+    def after_death(self, asked: int) -> _Asking:
+        """Half as many at once; and by name, where the target shows what it likes unless it is told otherwise."""
+        target = self.target
+        if "observe" in backend_named(target.backend).options and not target.option("observe"):
+            target = replace(target, options=tuple(sorted({**dict(target.options), "observe": "all"}.items())))
+        return _Asking(target=target, most=max(1, asked // 2), deaths=self.deaths + 1)
 
 
 def _plan_parts(own: Model, inputs: Inputs, request: RecordingRequest) -> PartsPlan:

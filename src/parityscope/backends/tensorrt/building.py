@@ -208,14 +208,17 @@ def _most_marked(
     marks: Marks | None,
     tensors: Mapping[str, str],
 ) -> _Engine | None:
-    """The engine that shows most of what `marks` asks for; what the builder refuses to show is told as missing."""
+    """The engine that shows most of what `marks` asks for; what the builder refuses to show is told as missing.
+
+    Where it refuses to show what lies between kernels, tensors are marked by name.
+    """
     if marks is None:
         return attempt(None)
-    if marks.way == "unfused":
-        engine = attempt(marks)
-        return engine or _without_marks(attempt(None), marks.names)
+    if marks.way == "unfused" and (engine := attempt(marks)):
+        return engine
+    by_name = replace(marks, way="debug") if marks.way == "unfused" else marks
     most = take_most(
-        lambda names: attempt(replace(marks, names=tuple(names)) if names else None),
+        lambda names: attempt(replace(by_name, names=tuple(names)) if names else None),
         names_floats_first(network, marks, tensors),
     )
     return _without_marks(most.built, most.left)

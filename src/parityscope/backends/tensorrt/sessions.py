@@ -196,7 +196,7 @@ def _open_built_engine(wish: Wish, shapes: Sequence[Mapping[str, Sequence[int]]]
         summary=wish.summary,
         fixed=wish.options.values,
         marked=Marked(names=kept.facts["names"], absent=absent, unfused=bool(kept.facts.get("unfused"))),
-        disturbs=_disturbance_of_marks(wish),
+        disturbs=_disturbance_of_engine(wish, kept),
         where=str(wish.model.path),
         nodes=names,
         reads=lambda: read_by(renamed, wish.model.sites),
@@ -230,6 +230,12 @@ def _marks_wanted(wish: Wish) -> Marks | None:
 def _disturbance_of_marks(wish: Wish) -> str:
     marks = _marks_wanted(wish)
     return _DISTURBS[marks.way] if marks else "none"
+
+
+def _disturbance_of_engine(wish: Wish, kept: KeptEngine) -> str:
+    """As its marks were asked for; one that refused to show what lies between its kernels was marked by name."""
+    told = _disturbance_of_marks(wish)
+    return _DISTURBS["debug"] if told == _DISTURBS["unfused"] and not kept.facts.get("unfused") else told
 
 
 def _has_dynamic_inputs(model: Model) -> bool:
