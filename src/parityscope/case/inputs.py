@@ -11,12 +11,13 @@ JSON list [name, dtype, shape], then the elements in C order. It does not depend
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
 import sys
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -218,7 +219,9 @@ def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _T
         add_to_digest(sample.arrays, digest)
         left -= _TRUTH_NBYTES + sum(array.nbytes for array in sample.truths.values())
         if left > 0:
-            told[index] = sample.truths
+            told[index] = {
+                name: array.copy() for name, array in sample.truths.items()
+            }  # not views of what was read at once
         if skip := _skip_of_nan(sample.arrays, where):
             skipped[index] = skip
         if isinstance(source, Stream) or (source.prepared and spool.nbytes < MOST_SPOOLED):
@@ -296,10 +299,15 @@ def _name_sample(index: int, label: str) -> str:
     return f"sample {index} ({label})"
 
 
+@functools.lru_cache(maxsize=1024)
+def _digest_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    return json.dumps([name, dtype.name, list(shape)]).encode()
+
+
 def add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash | hashlib.blake2b) -> None:
     """Adds a sample: its tensors in the order of their names."""
     for name, array in sorted(arrays.items()):
-        digest.update(json.dumps([name, array.dtype.name, list(array.shape)]).encode())
+        digest.update(_digest_head(name, array.dtype, array.shape))
         digest.update(array.reshape(-1).view(np.uint8).data)
 
 

@@ -12,12 +12,21 @@ disagreement of infinite divergence. -Inf is a class that is excluded, as masks 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-__all__ = ["SCORE_AXIS", "Scores", "can_be_scores", "likely_scores", "merge_scores", "score_rows", "sum_tolerance"]
+__all__ = [
+    "SCORE_AXIS",
+    "Scores",
+    "can_be_scores",
+    "likely_scores",
+    "merge_scores",
+    "score_rows",
+    "score_stack",
+    "sum_tolerance",
+]
 
 SCORE_AXIS = (2, 100_000)  # classes; chosen: one score is no choice, and beyond this the axis is no vocabulary
 # (batch, class) or (batch, position, class); a map of rank 4 has pixels on its last axis, not classes.
@@ -81,6 +90,23 @@ def score_rows(reference: np.ndarray, candidate: np.ndarray) -> Scores:
             smallest=smallest,
         )
         total = _add_block(total, block, at, reference.shape[:-1])
+    return total
+
+
+def score_stack(reference: np.ndarray, candidate: np.ndarray) -> Scores | None:
+    """As `merge_scores` of each sample of two arrays (n, ..., classes); whether they are probabilities each says for itself."""
+    wide = _as_float64(reference).reshape(len(reference), -1, reference.shape[-1])
+    inside = (wide.min(axis=(1, 2)) >= 0) & (wide.max(axis=(1, 2)) <= 1)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities, which are no probabilities
+        off = np.abs(wide.sum(axis=2) - 1).max(axis=1)
+    are = inside & (off <= sum_tolerance(reference.dtype, reference.shape[-1]))
+    if are.all() or not are.any():
+        found = score_rows(reference, candidate)
+        return replace(found, worst_row=found.worst_row and found.worst_row[1:])
+    total: Scores | None = None
+    for pair in zip(reference, candidate, strict=True):
+        one = score_rows(*pair)
+        total = one if total is None else merge_scores(total, one)
     return total
 
 

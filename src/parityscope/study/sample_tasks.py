@@ -11,23 +11,26 @@ import heapq
 import importlib
 import time
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from parityscope.case.policy import budgets_for
-from parityscope.comparison import channel_axis, likely_scores, measure_pair, merge_statistics
+from parityscope.comparison import merge_statistics
 from parityscope.comparison.decisions import measure_decisions, merge_decisions
-from parityscope.comparison.distance import error_distance, largest_distance
+from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import make_aligner
+from parityscope.comparison.stacks import MOST_STACKED, measure_stack
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.study._budgets import misses_budget
 from parityscope.study.answering import IN_A_ROW, Answering, answer_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    import numpy as np
 
     from parityscope.backends import Session
     from parityscope.case import Sample
@@ -182,6 +185,8 @@ def compare_samples(
     align = make_aligner(asking.policy.matched, asking.names)
     answers = Answering(session=theirs, partly=asking.partly, in_a_row=in_a_row)
     answered = False
+    waiting: list[_Answered] = []
+    elements = 0
     for position, sample in enumerate(samples):
         tell(position)
         start = time.perf_counter()
@@ -202,7 +207,13 @@ def compare_samples(
         found.compared.append(sample.index)
         if sample.index in asking.kept and sum(one.nbytes for one in expected.values()) <= _KEPT // FIRST_SAMPLES:
             found.kept[sample.index] = expected
-        _add_sample(found, sample, expected, align(expected, given), asking)
+        one = _Answered(index=sample.index, name=sample.name, expected=expected, given=align(expected, given))
+        elements += one.elements
+        if waiting and elements > MOST_STACKED:
+            _add_samples(found, waiting, asking)
+            waiting, elements = [], one.elements
+        waiting.append(one)
+    _add_samples(found, waiting, asking)
     found.failed, found.over = answers.failed, answers.over
     found.in_a_row = answers.in_a_row if answered else answers.in_a_row - in_a_row
     return found
@@ -227,55 +238,83 @@ def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     )
 
 
-def _add_sample(
-    found: Found,
-    sample: Sample,
-    expected: Mapping[str, np.ndarray],
-    given: Mapping[str, np.ndarray],
-    asking: Asking,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answered:
+    """A sample that both sides answered, by the names of each."""
+
+    index: int
+    name: str
+    expected: Mapping[str, np.ndarray]
+    given: Mapping[str, np.ndarray]
+
+    @property
+    def elements(self) -> int:
+        """What is to be compared of it."""
+        return sum(array.size for array in self.expected.values())
+
+
+def _add_samples(found: Found, answered: Sequence[_Answered], asking: Asking) -> None:
+    """Adds samples, of each output as many at once as are of one shape and type."""
     for name in asking.outputs:
-        compared = _compare_output(name, asking.names.get(name, name), expected, given)
-        if isinstance(compared, str):
-            found.problems.setdefault(name, f"{compared} (sample {sample.name})")
-            if asking.judged and budgets_for(asking.policy, name):  # what nobody can judge keeps nothing
-                found.misses.setdefault(name, []).append(sample.index)
-            continue
-        statistics, pair = compared
-        held = found.statistics.get(name)
-        found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
-        found.errors.setdefault(name, []).append((sample.index, error_distance(statistics)))
+        other = asking.names.get(name, name)
+        for forms, run in groupby(answered, partial(_forms_of, name, other)):
+            several = list(run)
+            problem = _refuse_pair(other, several[0], forms)
+            # Budgets ask for every metric of a sample by itself.
+            for some in [several] if not asking.judged or problem else [[one] for one in several]:
+                problem = problem or _add_output(found, name, other, some, asking)
+            if problem:
+                found.problems.setdefault(name, f"{problem} (sample {several[0].name})")
+                if asking.judged and budgets_for(asking.policy, name):  # what nobody can judge keeps nothing
+                    found.misses.setdefault(name, []).extend(one.index for one in several)
+
+
+_Form = tuple[tuple[int, ...], np.dtype[Any]] | None
+
+
+def _forms_of(name: str, other: str, sample: _Answered) -> tuple[_Form, _Form]:
+    reference, candidate = sample.expected.get(name), sample.given.get(other)
+    return _form_of(reference), _form_of(candidate)
+
+
+def _form_of(array: np.ndarray | None) -> _Form:
+    return None if array is None else (array.shape, array.dtype)
+
+
+def _refuse_pair(other: str, sample: _Answered, forms: tuple[_Form, _Form]) -> str:
+    """Why an output of these forms (the reference's, the candidate's) cannot be compared; "" where it can."""
+    reference, candidate = forms
+    if reference is None:
+        return "the reference did not give it back"
+    if candidate is None:
+        return f"the candidate did not give {other!r} back (it gave: {', '.join(sample.given) or 'nothing'})"
+    ours, theirs = reference[0], candidate[0]
+    return (
+        "" if ours == theirs else f"its{OTHER_SHAPE}{list(ours)} in the reference and {list(theirs)} in the candidate"
+    )
+
+
+def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered], asking: Asking) -> str:
+    """Adds one output of samples of one shape and type; gives why that cannot be, "" where it is done."""
+    pairs = [(one.expected[name], one.given[other]) for one in samples]
+    try:
+        statistics, distances = measure_stack(*zip(*pairs, strict=True))
+    except ValueError as error:
+        return str(error)
+    held = found.statistics.get(name)
+    found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
+    errors = found.errors.setdefault(name, [])
+    errors += zip((one.index for one in samples), distances.tolist(), strict=True)
+    looked_at = _looked_at(errors)
+    for sample, pair in zip(samples, pairs, strict=True):
         _count_outside(name, asking.policy, pair, found.outside)
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
             found.misses.setdefault(name, []).append(sample.index)
         if found.decisions.get(name, True) is not None:
             found.add_decisions(name, measure_decisions(*pair, name))
-        if sample.index in _looked_at(found.errors[name]) and (parts := measure_parts(*pair)) is not None:
+        if sample.index in looked_at and (parts := measure_parts(*pair)) is not None:
             found.keep_parts(name, {sample.index: parts})
-
-
-def _compare_output(
-    name: str, other: str, expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]
-) -> tuple[Statistics, tuple[np.ndarray, np.ndarray]] | str:
-    """Compares one output of one sample; gives why it could not."""
-    if name not in expected:
-        return "the reference did not give it back"
-    if other not in given:
-        return f"the candidate did not give {other!r} back (it gave: {', '.join(given) or 'nothing'})"
-    reference, candidate = expected[name], given[other]
-    if reference.shape != candidate.shape:
-        return f"its{OTHER_SHAPE}{list(reference.shape)} in the reference and {list(candidate.shape)} in the candidate"
-    try:
-        part = measure_pair(
-            reference,
-            candidate,
-            channel_axis=channel_axis(reference.ndim),
-            threads=2,
-            as_scores=likely_scores(reference.dtype, reference.shape),
-        )
-    except ValueError as error:
-        return str(error)
-    return part, (reference, candidate)
+    return ""
 
 
 def _count_outside(

@@ -181,17 +181,41 @@ def _getter_of(column: Any, path: Path, memory: int) -> Callable[[int], Any] | N
     if pa.types.is_dictionary(kind):
         return _getter_of(column.dictionary_decode(), path, memory)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        if _is_plain(kind.value_type) and not column.null_count and not column.values.null_count:
+            elements, bounds = column.values.to_numpy(), _bounds_of_lists(column)
+            return lambda row: elements[bounds[row] : bounds[row + 1]]
         return lambda row: _nested_array(column[row].values, path) if column[row].is_valid else None
     if pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}:
         return lambda row: _media_of(column[row].as_py(), path, memory)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         dtype = kind.to_pandas_dtype()
+        if not column.null_count:
+            numbers = column.to_numpy(zero_copy_only=False)
+            return lambda row: np.array(numbers[row], dtype)
         return lambda row: None if (value := column[row].as_py()) is None else np.array(value, dtype)
     if any(
         ask(kind) for ask in (pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     ):
         return lambda row: column[row].as_py()
     return None
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether numbers of this type lie one behind the other, as numpy has them."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _bounds_of_lists(column: Any) -> list[int]:
+    """Where each list begins among the elements of all, and where the last one ends."""
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(column.type):
+        width, first = column.type.list_size, column.offset
+        return [(first + row) * width for row in range(len(column) + 1)]
+    found: list[int] = column.offsets.to_pylist()
+    return found
 
 
 def _nested_array(values: Any, path: Path) -> np.ndarray:

@@ -29,8 +29,10 @@ def open_tables(paths: Sequence[Path], origin: str, named: Named, reading: Readi
 
 
 def _shard_of(prepare: Prepare, memory: int, path: Path) -> Shard:
+    file = path.name
+
     def label(row: int) -> str:
-        return f"row {row} of {path.name}"
+        return f"row {row} of {file}"
 
     def rows(start: int) -> Iterator[Streamed]:
         for row, fields in enumerate(read_rows(path, start, memory), start):
