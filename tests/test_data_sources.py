@@ -337,6 +337,16 @@ def test_texts_go_through_a_tokenizer_that_is_data(tmp_path: Path, data: Path) -
         load(parsed(tmp_path, strange), tmp_path, data=data, preprocess=str(tokenizer))
 
 
+def test_a_line_longer_than_any_text_costs_itself_alone(tmp_path: Path, data: Path) -> None:
+    tokenizer = save_tokenizer(tmp_path / "tokenizer")
+    lines = [b"so it goes", b"so " * (6 << 20), b"and so on"]
+    (data / "a.txt").write_bytes(b"\n".join(lines))
+    model = parsed(tmp_path, "(int64[1, T] input_ids) => (int64[1, T] y) { y = Neg(input_ids) }")
+    inputs = load(model, tmp_path, data=data / "a.txt", preprocess=str(tokenizer))
+    assert (inputs.indices, inputs.count) == ((0, 2), 3)
+    assert inputs.not_judged[0].reason == "text 1 of a.txt is longer than 16 MiB"
+
+
 def test_an_image_processor_is_read_as_data(tmp_path: Path, data: Path) -> None:
     made = parsed(tmp_path, ONE_IMAGE)
     generator = np.random.default_rng(0)
@@ -404,6 +414,11 @@ def shared(archive: tarfile.TarFile) -> None:
         archive.fileobj.write(member.tobuf(tarfile.USTAR_FORMAT) + told)
 
 
+def doubled(archive: tarfile.TarFile) -> None:
+    for _ in range(2):
+        add(archive, "a.x.npy", b"1")
+
+
 HOSTILE: Mapping[str, tuple[Callable[[tarfile.TarFile], None], str]] = {
     "symbolic": (lambda archive: linked(archive, tarfile.SYMTYPE), "which is a link"),
     "hard": (lambda archive: linked(archive, tarfile.LNKTYPE), "which is a link"),
@@ -413,6 +428,7 @@ HOSTILE: Mapping[str, tuple[Callable[[tarfile.TarFile], None], str]] = {
     "absolute": (lambda archive: add(archive, "/etc/a.x.npy", b"1"), "leads out of it"),
     "parents": (lambda archive: add(archive, "in/../../a.x.npy", b"1"), "leads out of it"),
     "extension": (by_extension, "leads out of it"),
+    "doubled": (doubled, "a.tar holds 'a.x.npy' twice"),
     "header": (announced, "an extended header of 1073741824 bytes"),
     "shared": (shared, "an extended header of 5120 bytes"),
 }

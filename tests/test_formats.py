@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import struct
 import subprocess
 import sys
 import zipfile
@@ -492,3 +493,19 @@ def test_packed_types_are_refused(tmp_path: Path) -> None:
     stored = trtexec.open_raw(tmp_path, trtexec.Expected(values=(), kind="output", shapes={}))
     with pytest.raises(ParityError, match="element type of 'y' is int4"):
         everything(stored, 0)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_directory_that_no_samples_need_is_not_read(tmp_path: Path, large: bool) -> None:
+    """An archive that is all directory: zipfile would hold it in memory, with an object for each entry."""
+    nbytes = 80 << 20
+    end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 9, 9, 0xFFFFFFFF if large else nbytes, 0, 0)
+    if large:
+        record = struct.pack("<4sQHHIIQQQQ", b"PK\x06\x06", 44, 45, 45, 0, 0, 9, 9, nbytes, 0)
+        end = record + struct.pack("<4sIQI", b"PK\x06\x07", 0, nbytes, 1) + end
+    with (tmp_path / "a.npz").open("wb") as file:
+        file.truncate(nbytes)
+        file.seek(nbytes)
+        file.write(end)
+    with pytest.raises(ParityError, match="its directory takes 80 MiB"):
+        open_npz([tmp_path / "a.npz"], "a.npz").names(0)

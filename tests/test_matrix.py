@@ -110,6 +110,8 @@ def test_a_cell_that_cannot_be_examined_keeps_what_it_had_and_a_run_goes_on(
         ("[matrix]\nmodels = ['v1/m.onnx', 'v2/m.onnx']\ntargets = ['ort']", "two cells are called"),
         ("[matrix]\nmodels = ['gone.onnx']\ntargets = ['ort']", "no model"),
         ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\ncolour = 1", "colour"),
+        ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\nversion = ['v1']", r"(?s)'version'.*write versions"),
+        ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\ncandidate = 'ort'", "candidate"),
         ("[matrix]\nmodels = ['v1/m.onnx']\ntargets = ['ort']\nsettings = ['threads=x', 'thread=1']", "thread"),
     ],
 )
@@ -117,6 +119,32 @@ def test_what_is_no_matrix_is_refused(desk: Path, text: str, problem: str) -> No
     (desk / "fleet.toml").write_text(text, "utf-8")
     with pytest.raises(ParityError, match=problem):
         read_matrix_file(desk / "fleet.toml", 1 << 29)
+
+
+def test_what_cannot_be_written_is_told_before_any_cell_is_examined(
+    desk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (desk / "taken").write_text("a file", "utf-8")
+    assert exit_status("matrix", "fleet.toml", "--study", "taken/tonight") == 2
+    said = capsys.readouterr().err
+    assert "nothing can be written to taken/tonight" in said
+    assert "choose another --study" in said
+    assert "m v1" not in said
+
+
+def test_a_failure_that_was_not_diagnosed_is_diagnosed_when_that_is_asked(desk: Path) -> None:
+    far = FILE.replace('declared = "f16"', 'declared = "f32"').replace(
+        '"sim:f16", "ort?model={version}/m.onnx"', '"sim:bf16"'
+    )
+    (desk / "fleet.toml").write_text(far.replace('"v1", "v2"', '"v1"'), "utf-8")
+    first = run(desk, 1, "--study", "one")
+    study = desk / "one" / first["cells"][0]["name"] / "study.json"
+    assert json.loads(study.read_text("utf-8"))["question"]["asked"]["depth"] == "outputs"
+    assert exit_status("matrix", "fleet.toml", "--quiet", "--study", "one") == 1
+    assert json.loads(study.read_text("utf-8"))["question"]["asked"]["depth"] == "causes"
+    written = study.stat().st_mtime_ns
+    assert exit_status("matrix", "fleet.toml", "--quiet", "--study", "one") == 1
+    assert study.stat().st_mtime_ns == written
 
 
 def test_a_version_that_also_stands_elsewhere_in_a_target_keeps_its_column(desk: Path) -> None:

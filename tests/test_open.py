@@ -88,6 +88,23 @@ def test_without_a_viewer_the_report_is_opened(
     assert "parityscope report study -o " in capsys.readouterr().err
 
 
+def test_a_model_that_is_damaged_or_no_study_is_one_error(
+    study: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = study.parent / "installed"
+    folder.mkdir()
+    (folder / "netron.py").write_text(NETRON)
+    monkeypatch.syspath_prepend(folder)
+    Path("cut.onnx").write_bytes(Path("g.onnx").read_bytes()[:300])
+    assert exit_status("open", "study", "--in", "netron", "--model", "cut.onnx") == 2
+    said = capsys.readouterr().err
+    assert "cut.onnx" in said
+    assert "fix:" in said
+    assert not Path("told.json").exists()
+    assert exit_status("open", "g.onnx") == 2
+    assert "g.onnx is a model, and `open` shows a study" in capsys.readouterr().err
+
+
 def test_model_explorer_gets_the_model_and_both_overlays(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = study.parent / "installed"
     folder.mkdir()

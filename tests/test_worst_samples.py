@@ -63,6 +63,26 @@ def test_a_range_a_class_and_a_rare_value_are_found(tmp_path: Path) -> None:
     )
 
 
+def test_of_many_samples_the_document_names_the_worst_and_a_file_holds_all(tmp_path: Path) -> None:
+    x, k, generator = samples(1100)
+    bad = sorted(generator.choice(1100, 60, replace=False).tolist())
+    x[bad, 2] = 12
+    assert found_about(tmp_path, x, k) is not None
+    (output,) = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["outputs"]
+    told = output["per_sample_summary"]
+    assert output["per_sample"] == []
+    assert [one["index"] for one in told["worst"]] == bad[:20]  # all infinite, in the order of the data
+    assert {one["error"] for one in told["worst"]} == {"Infinity"}
+    with np.load(tmp_path / "study" / told["file"]) as columns:
+        index, error = columns[told["index"]], columns[told["error"]]
+    assert index.tolist() == list(range(1100))
+    assert np.flatnonzero(np.isinf(error)).tolist() == bad
+    assert told["percentiles"]["100"] == "Infinity"
+    assert told["percentiles"]["50"] == np.sort(error)[round(0.5 * 1099)]
+    page = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
+    assert "(median)" in page
+
+
 def common(worst: list[Sample], others: list[Sample]) -> list[str]:
     return [one.words for one in common_traits(list(map(traits_of, worst)), list(map(traits_of, others)))]
 

@@ -54,7 +54,7 @@ def finish_study(
     """
     from parityscope.report import renderer_for, renderer_named
     from parityscope.report.as_html import render_html
-    from parityscope.study import folder_of, name_files_from_here, prepare_folder, write_study
+    from parityscope.study import COLUMNS, folder_of, name_files_from_here, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
     writer = None if delivery.output is None else renderer_for(delivery.output.name)
@@ -66,9 +66,9 @@ def finish_study(
             tensors = scratch / "tensors"
             tensors.mkdir(parents=True, exist_ok=True)
             document = examine(tensors)
-            repaired = tensors / "repaired.onnx"
-            if repaired.exists() and not delivery.redact:
-                repaired.rename(scratch / repaired.name)
+            for held in (tensors / "repaired.onnx", tensors / COLUMNS):
+                if held.exists() and not delivery.redact:
+                    held.rename(scratch / held.name)
             if delivery.redact:
                 document = redact_document(document)
             if not delivery.keep_tensors or delivery.redact:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_report, command_line, hand_over, write_report
+from parityscope.cli.shell.output import check_writable, claim_report, command_line, hand_over, write_report
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit
 
@@ -53,8 +53,11 @@ def command(
     last = read_baseline(held.last)
     for path in output or []:
         claim_report(path, "-o", FORMS)
+    folder = o.folder_for("matrix", study)
+    check_writable(folder, "--study")
+    check_writable(held.last.parent, "place for the file")
     settings = CheckSettings(
-        folder=o.folder_for("matrix", study),
+        folder=folder,
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,

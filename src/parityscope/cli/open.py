@@ -33,15 +33,21 @@ def command(
     quietly: Annotated[bool, typer.Option("--no-browser", help="Only print the address; open no window.")] = False,
 ) -> int:
     """Shows a study's network with its findings: in Model Explorer or Netron where installed, else the report in the browser."""
+    from parityscope.case.intake import read_message
     from parityscope.study import as_written, load_study
 
     if viewer and viewer not in _NEEDS:
         raise ParityError(f"there is no viewer {viewer!r}", fix=f"use one of: {', '.join(_NEEDS)}")
+    if study.suffix == ".onnx":
+        fix = "give the folder that `diagnose` wrote, and the model with --model; `parityscope look` tells of a model alone"
+        raise ParityError(f"{study.name} is a model, and `open` shows a study", where=str(study), fix=fix)
     held = load_study(study)
     folder = held.folder or study
     with as_written(study):
         path = _model_of(held.document, folder, model)
     chosen = _choose_viewer(viewer, path)
+    if path is not None and chosen != "browser":
+        read_message(path)  # a viewer would show a page of its own errors
     if chosen == "browser" or path is None:
         _open_report(folder, browse=not quietly)
     else:

@@ -238,13 +238,17 @@ def _describe_samples(row: Mapping[str, Any]) -> str:
     """How many, and how they spread when there are several."""
     each = [value for value in (as_number(item) for item in row.get("per_sample") or ()) if value is not None]
     text = format_count(row.get("samples"))
-    if len(each) < 2:
+    if summary := row.get("per_sample_summary"):
+        lowest, middle, highest = (as_number(summary["percentiles"][one]) for one in ("0", "50", "100"))
+    elif len(each) < 2:
         return text
-    ordered = sorted(math.inf if math.isnan(value) else value for value in each)
-    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    else:
+        ordered = sorted(math.inf if math.isnan(value) else value for value in each)
+        lowest, highest = ordered[0], ordered[-1]
+        middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     return (
-        f"{text}: relative L2 from {format_error(ordered[0])} over {format_error(middle)} (median) to "
-        f"{format_error(ordered[-1])}, "
+        f"{text}: relative L2 from {format_error(lowest)} over {format_error(middle)} (median) to "
+        f"{format_error(highest)}, "
         f"worst is sample {format_count(row.get('worst_sample'))}"
     )
 

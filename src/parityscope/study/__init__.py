@@ -25,6 +25,7 @@ from parityscope.study._folder import (
 )
 from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
+from parityscope.study._sample_columns import COLUMNS
 from parityscope.study._scratch_folder import run_facts
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from parityscope.study._pipeline_file import Pipeline, Stage, read_pipeline
 
 __all__ = [
+    "COLUMNS",
     "PIPELINE_SCHEMA",
     "Examination",
     "Pipeline",

@@ -22,7 +22,6 @@ def output_row(pair: Pair, reason: str) -> dict[str, Any]:
         "snr_db": pair.value("snr_db"),
         "norm_ratio": pair.value("norm_ratio"),
         "verdict": pair.verdict,
-        "per_sample": list(pair.per_sample),
         "worst_sample": pair.worst_sample,
         "measurements": {name: {"value": one.value, "unit": one.unit} for name, one in pair.measurements.items()},
         "statistics": dict(pair.statistics),

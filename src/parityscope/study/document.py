@@ -18,6 +18,7 @@ from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import distance_of, output_row, tensor_rows
 from parityscope.study._folder import to_strict_data
 from parityscope.study._plots import graph_views, graph_wiring, plots_of
+from parityscope.study._sample_columns import errors_of_samples
 from parityscope.study._verdicts import reason_for
 from parityscope.study.sampling import findings_of_sampling
 from parityscope.study.worst import findings_of_worst
@@ -42,6 +43,7 @@ def document_of(known: Examination) -> dict[str, Any]:
     """The document of one examination: everything that is known of it, and what was not done."""
     known = _conclude_examination(known)
     case, run = known.case, known.compared
+    errors = errors_of_samples(known)
     suspects = known.layers.localization.suspects if known.layers else ()
     plain: dict[str, Any] = to_strict_data(
         {
@@ -75,6 +77,7 @@ def document_of(known: Examination) -> dict[str, Any]:
             "outputs": [
                 {
                     **output_row(pair, reason_for(pair, case.policy)),
+                    **errors[pair.site.tensor],
                     "decisions": None if (held := run.decisions.get(pair.site.tensor)) is None else asdict(held),
                     "triangle": _plain_triangle(known, pair.site.tensor),
                 }

@@ -42,6 +42,7 @@ ALWAYS_NBYTES, _MOST_TIMES = 256 << 20, 100  # chosen
 # The record that ends a zip (APPNOTE.TXT 4.3.16): its signature, and the number of entries, 65535 in large archives, which
 # hold the number in another record.
 _END_OF_DIRECTORY = struct.Struct("<4s6xH10x")
+_DIRECTORY_NBYTES = 64 << 20  # chosen: half a million entries with short names
 _SIGNATURE = b"PK\x05\x06"
 _COUNTED_ELSEWHERE = 0xFFFF
 
@@ -169,11 +170,35 @@ def _open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_regular_file(path, path.name))
         try:
+            _check_directory(file)
             archive = stack.enter_context(zipfile.ZipFile(file))
             _check_count(archive, file)
         except UNREADABLE as error:
             raise unreadable_error(path, error) from error
         yield archive
+
+
+def _check_directory(file: IO[bytes]) -> None:
+    """The directory is held in memory at once, with an object for each entry: one that no samples need is not read.
+
+    A large archive's end record names another one, whose place a locator before it gives (APPNOTE.TXT 4.3.14 and 4.3.15).
+    """
+    size = file.seek(0, os.SEEK_END)
+    start = max(0, size - _END_OF_DIRECTORY.size - 0xFFFF)
+    file.seek(start)
+    tail = file.read()
+    at = tail.rfind(_SIGNATURE)
+    if at < 0 or len(tail) - at < _END_OF_DIRECTORY.size:
+        return  # zipfile says that it is no archive
+    nbytes = int.from_bytes(tail[at + 12 : at + 16], "little")
+    locator = tail[max(0, at - 20) : at]
+    if locator.startswith(b"PK\x06\x07"):
+        file.seek(int.from_bytes(locator[8:16], "little"))
+        nbytes = int.from_bytes(file.read(48)[40:], "little")
+    if nbytes > _DIRECTORY_NBYTES:
+        raise zipfile.BadZipFile(
+            f"its directory takes {nbytes >> 20} MiB, and that of the arrays of a sample takes some kilobytes"
+        )
 
 
 def _check_count(archive: zipfile.ZipFile, file: IO[bytes]) -> None:

@@ -156,4 +156,8 @@ def _add_member(found: list[tuple[str, Members]], member: tarfile.TarInfo, path:
     key = str(name.parent / stem)
     if not found or found[-1][0] != key:
         found.append((key, {}))
+    if ending.lower() in found[-1][1]:
+        raise ParityError(
+            f"{path.name} holds {member.name!r} twice", where=str(path), fix="write each file of a sample once"
+        )
     found[-1][1][ending.lower()] = Member(start=member.offset_data, nbytes=member.size)

@@ -68,6 +68,11 @@ def _shard_of(prepare: Prepare, path: Path) -> Shard:
             if line.strip():
                 places.append(start)
             start += len(line)
+            while len(line) == _LONGEST and not line.endswith(
+                b"\n"
+            ):  # what a longer one goes on with is no text of its own
+                line = file.readline(_LONGEST)
+                start += len(line)
 
     def label(row: int) -> str:
         return f"text {row} of {path.name}"
@@ -76,7 +81,14 @@ def _shard_of(prepare: Prepare, path: Path) -> Shard:
         with open_regular_file(path, path.name) as file:
             for row in range(start, len(places)):
                 file.seek(places[row])
-                text = _text_of(file.readline(_LONGEST), path, label(row)).rstrip("\r\n")
+                line = file.readline(_LONGEST + 1)
+                if len(line) > _LONGEST:
+                    raise UnreadableError(
+                        f"{label(row)} is longer than {_LONGEST >> 20} MiB",
+                        where=str(path),
+                        fix="cut it into several lines, or leave it out",
+                    )
+                text = _text_of(line, path, label(row)).rstrip("\r\n")
                 if path.suffix.lower() == _OBJECTS:
                     yield prepare(RawSample(label=label(row), fields=_fields_of(text, path, label(row))))
                 else:

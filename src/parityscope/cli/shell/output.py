@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli.shell.streams import print_drawn
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_model_file",
+    "check_writable",
     "claim_file",
     "claim_report",
     "command_line",
@@ -73,6 +75,23 @@ def claim_report(path: Path | None, option: str, forms: Forms | None = None) -> 
         fix = f"use {', '.join(known[:-1])} or {known[-1]}"
         raise ParityError(f"{option} {path} has no suffix that says how to write it", fix=fix)
     claim_file(path, option)
+
+
+def check_writable(folder: Path, option: str) -> None:
+    """Makes a folder where there is none, and a file in it, before work is done that is to be written there.
+
+    Raises:
+        ParityError: that cannot be done; `option` is what would choose another folder.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ParityError(
+            f"nothing can be written to {folder}: {reason}", where=str(folder), fix=f"choose another {option}"
+        ) from error
 
 
 def claim_file(path: Path | None, option: str) -> None:

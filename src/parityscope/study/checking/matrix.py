@@ -19,12 +19,12 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from parityscope.case.policy_file import read_policy
+from parityscope.case.policy_file import POLICY_KEYS, check_keys, read_policy
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
 from parityscope.study._budgets import known_metrics
 from parityscope.study.checking.baseline import baseline_entry
-from parityscope.study.checking.pairs import find_repeated, pairs_of_table
+from parityscope.study.checking.pairs import KEYS_FOR_ALL, find_repeated, pairs_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +78,7 @@ def read_matrix_file(path: Path, memory: int) -> MatrixFile:
     table = held.get("matrix")
     if not isinstance(table, dict):
         raise ParityError("it has no matrix", where=str(path), fix=f"write a [matrix] table; {_EXAMPLE}")
+    check_keys(table, (*_AXES, *KEYS_FOR_ALL, *POLICY_KEYS), f"{path}, [matrix]")
     models, versions, targets, settings = (_read_axis(table, name, path) for name in _AXES)
     rest = {key: value for key, value in table.items() if key not in _AXES}
     if len(models) * len(versions) * len(targets) * len(settings) > _MOST:

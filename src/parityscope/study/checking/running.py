@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckSettings", "PairOutcome", "check_pair"]
 
+_DIAGNOSED = frozenset({"beyond", "worse"})
 _ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "reference")
 
 
@@ -74,6 +75,9 @@ def check_pair(pair: CheckedPair, entry: Mapping[str, Any] | None, settings: Che
                 opened, question=question_of(opened, Path.cwd()), command=settings.command, progress=settings.progress
             )
             study = _study_again(asked, folder) if folder.exists() else None
+            if study is not None and _lacks_causes(study, entry, settings):
+                shutil.rmtree(folder)  # of a run that was not to diagnose what fails
+                study = None
             if study is None:
                 study = _examine_pair(asked, entry, folder, settings)
     except ParityError as error:
@@ -89,6 +93,14 @@ def check_pair(pair: CheckedPair, entry: Mapping[str, Any] | None, settings: Che
     )
 
 
+def _lacks_causes(study: Mapping[str, Any], entry: Mapping[str, Any] | None, settings: CheckSettings) -> bool:
+    """Whether a failure is to be diagnosed, and its study only compares outputs."""
+    if not settings.with_causes or _status_of(study, _changes_since(entry, study)) not in _DIAGNOSED:
+        return False
+    asked: str = study["question"]["asked"]["depth"]
+    return asked != "causes"
+
+
 def _examine_pair(
     asked: Examination, entry: Mapping[str, Any] | None, folder: Path, settings: CheckSettings
 ) -> Mapping[str, Any]:
@@ -97,7 +109,7 @@ def _examine_pair(
         tensors.mkdir(parents=True, exist_ok=True)
         asked = replace(asked, folder=tensors)
         study = examine_request(asked)
-        if settings.with_causes and _status_of(study, _changes_since(entry, study)) in {"beyond", "worse"}:
+        if settings.with_causes and _status_of(study, _changes_since(entry, study)) in _DIAGNOSED:
             request = replace(asked.request, depth="causes")
             further = replace(asked, request=request)
             study = examine_request(replace(further, question=question_of(further, Path.cwd())))
