@@ -2,16 +2,19 @@
 
 Files and samples travel through the object store: files are put there once for all actors, the samples of a task when it is
 handed out, and go when it is done. An actor takes a processor, the GPUs that its targets need, and a little of the resource
-`parityscope-BACKEND` of each of its runtimes, where a node of the cluster declares one. Two tasks lie with each actor, so that
-it need not wait for the driver. What an actor had when its node was lost is done by another.
+`parityscope-BACKEND` of each of its runtimes, where a node of the cluster declares one. Two calls lie with each actor, so that
+it need not wait for the driver. A call takes some milliseconds of Ray, so that it is of several tasks where these take less. What
+an actor had when its node was lost is done by another.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import platform
+import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,8 +35,11 @@ __all__ = ["AUTO", "SCHEME", "RayWorker", "run_on_ray"]
 
 SCHEME, AUTO = "ray://", "auto"
 RESOURCE = "parityscope-"  # what a node declares where only some have a runtime
-_TOLD, _PREPARED = -1, -2  # answers that are of no task
-_QUEUED = 2  # tasks of an actor: the one that it does, and the next
+_START = -1  # counted among the deaths of tasks: an actor that was never ready
+_TOLD, _PREPARED = (), (_START,)  # answers that are of no task
+_QUEUED = 2  # calls of an actor: the one that it answers, and the next
+# Tasks of one call: as many as take so long together (chosen: ten times what a call costs on a busy machine).
+_CALL_S, _MOST_TASKS = 0.2, 64
 _LOOK_S = 5.0  # how often the size of the cluster is asked for
 # A client's server is a process of its own, for which Ray waits half a minute: on a busy head that is too little. The head starts
 # it by a fork beside threads of its own, which fails now and then.
@@ -73,9 +79,11 @@ class RayWorker:
             places[here] = root / name
         self._open = partial(open_there, places)
 
-    def do(self, number: int, given: Sequence[Any]) -> tuple[int, bytes]:
-        """Does a task; the kind and bytes of its answer (`answering`)."""
-        return answer_task(lambda: self._answer(number, given))
+    def do(self, numbers: Sequence[int], given: Sequence[Sequence[Any]]) -> tuple[list[tuple[int, bytes]], float]:
+        """Does tasks; the kind and bytes of each answer (`answering`), and the seconds that all took."""
+        started = time.perf_counter()
+        found = [answer_task(partial(self._answer, number, held)) for number, held in zip(numbers, given, strict=True)]
+        return found, time.perf_counter() - started
 
     def close(self) -> None:
         """Closes what is open."""
@@ -91,11 +99,11 @@ class RayWorker:
 
 @dataclass(slots=True, eq=False)
 class _Actor:
-    """An actor as the driver knows it; `tasks` are those that lie with it, the one that it does first."""
+    """An actor as the driver knows it; `calls` are the tasks of each call that lies with it, the one that it answers first."""
 
     handle: Any
     ready: bool = False
-    tasks: list[int] = field(default_factory=list)
+    calls: list[tuple[int, ...]] = field(default_factory=list)
 
 
 def run_on_ray(job: Job, address: str, numbers: Sequence[int]) -> Generator[tuple[int, bytes | ParityError]]:
@@ -120,7 +128,8 @@ def run_on_ray(job: Job, address: str, numbers: Sequence[int]) -> Generator[tupl
 class _Driver:
     """What the driver knows: who does what.
 
-    `pending` are the answers that come, each with the actor and the task that it is of, or `_TOLD` or `_PREPARED`.
+    `pending` are the answers that come, each with the actor and the tasks that it is of, or `_TOLD` or `_PREPARED`. `usual` are
+    the seconds of a task, infinite until one is known; the tasks `alone` were in a call that an actor was lost in.
     """
 
     ray: Any
@@ -128,8 +137,10 @@ class _Driver:
     shipped: Shipped
     waiting: deque[int]
     crew: list[_Actor] = field(default_factory=list)
-    pending: dict[Any, tuple[_Actor, int]] = field(default_factory=dict)
+    pending: dict[Any, tuple[_Actor, tuple[int, ...]]] = field(default_factory=dict)
     deaths: Counter[int] = field(default_factory=Counter)
+    usual: float = math.inf
+    alone: set[int] = field(default_factory=set)
 
     def run(self) -> Iterator[tuple[int, bytes | ParityError]]:
         """Gives answers as they come until none is left."""
@@ -137,8 +148,8 @@ class _Driver:
         names, contents = self._put_files()
         remote = self.ray.remote(RayWorker).options(max_restarts=0, **options)
         size = self._size(options)
-        while self.waiting or any(one.tasks for one in self.crew):
-            left = len(self.waiting) + sum(len(one.tasks) for one in self.crew)
+        while self.waiting or any(one.calls for one in self.crew):
+            left = len(self.waiting) + sum(len(call) for one in self.crew for call in one.calls)
             while len(self.crew) < min(size, left):
                 self._hire(remote, names, contents)
             self._hand_out()
@@ -148,15 +159,13 @@ class _Driver:
             )
             for ref in ready:
                 if ref in self.pending:  # not taken back with its actor just now
-                    answer = self._take(ref)
-                    if answer is not None:
-                        yield answer
+                    yield from self._take(ref)
             if not ready or not self.crew:
                 size = self._size(options)
 
     def end(self) -> None:
         """Ends all actors; those that are ready close what they have open."""
-        closing = [one.handle.close.remote() for one in self.crew if one.ready and not one.tasks]
+        closing = [one.handle.close.remote() for one in self.crew if one.ready and not one.calls]
         if closing:
             self.ray.wait(closing, num_returns=len(closing), timeout=_END_S)
         for one in self.crew:
@@ -203,56 +212,71 @@ class _Driver:
         """Gives tasks to those that are ready, the first to whoever has least."""
         for queued in range(_QUEUED):
             for actor in self.crew:
-                if self.waiting and actor.ready and len(actor.tasks) == queued:
-                    number = self.waiting.popleft()
-                    given = self.ray.put(list(self.job.read(number)))
-                    self.pending[actor.handle.do.remote(number, given)] = actor, number
-                    actor.tasks.append(number)
+                if self.waiting and actor.ready and len(actor.calls) == queued:
+                    numbers = self._next_tasks()
+                    given = self.ray.put([list(self.job.read(number)) for number in numbers])
+                    self.pending[actor.handle.do.remote(numbers, given)] = actor, numbers
+                    actor.calls.append(numbers)
 
-    def _take(self, ref: Any) -> tuple[int, bytes | ParityError] | None:
-        """Takes what is ready: an answer, that an actor is, or that it is lost."""
+    def _next_tasks(self) -> tuple[int, ...]:
+        """The tasks of the next call: several where they are short, and never all that are left."""
+        fair = len(self.waiting) // (_QUEUED * len(self.crew))
+        most = max(1, min(_MOST_TASKS, fair, int(_CALL_S / max(self.usual, 1e-6))))
+        found = [self.waiting.popleft()]
+        while len(found) < most and self.waiting and not self.alone.intersection((found[0], self.waiting[0])):
+            found.append(self.waiting.popleft())
+        return tuple(found)
+
+    def _take(self, ref: Any) -> list[tuple[int, bytes | ParityError]]:
+        """Takes what is ready: answers, that an actor is, or that it is lost."""
         from ray import exceptions
 
-        actor, number = self.pending.pop(ref)
+        actor, numbers = self.pending.pop(ref)
         try:
             found = self.ray.get(ref)
         except exceptions.RayTaskError as error:
             raise _refused_start(error) from error
         except exceptions.RayError as error:
             return self._bury(actor, error)
-        if number == _TOLD:
+        if numbers == _TOLD:
             _check_version(found)
-        elif number == _PREPARED:
+        elif numbers == _PREPARED:
             actor.ready = True
         else:
-            actor.tasks.remove(number)
-            return number, read_answer(*found)
-        return None
+            actor.calls.remove(numbers)
+            answers, seconds = found
+            self.usual = seconds / len(numbers)
+            return [(number, read_answer(*answer)) for number, answer in zip(numbers, answers, strict=True)]
+        return []
 
-    def _bury(self, actor: _Actor, error: Exception) -> tuple[int, bytes | ParityError] | None:
+    def _bury(self, actor: _Actor, error: Exception) -> list[tuple[int, bytes | ParityError]]:
         """Takes back the tasks of a lost actor; the one that it did is given up where that was once too often.
+
+        Of a call of several nobody knows which one it was: each is done in a call of its own then.
 
         Raises:
             ParityError: actors are lost before they are ready, again and again.
         """
         if actor not in self.crew:
-            return None
+            return []
         self.crew.remove(actor)
         self.pending = {ref: held for ref, held in self.pending.items() if held[0] is not actor}
         if not actor.ready:
-            self.deaths[_PREPARED] += 1
-            if self.deaths[_PREPARED] >= MOST_DEATHS:
+            self.deaths[_START] += 1
+            if self.deaths[_START] >= MOST_DEATHS:
                 raise _refused_start(error)
-        for number in reversed(actor.tasks):
-            self.waiting.appendleft(number)
-        if not actor.tasks:
-            return None
-        task = actor.tasks[0]
+        self.waiting.extendleft(number for call in reversed(actor.calls) for number in reversed(call))
+        if not actor.calls:
+            return []
+        self.alone.update(actor.calls[0])
+        if len(actor.calls[0]) > 1:
+            return []
+        (task,) = actor.calls[0]
         self.deaths[task] += 1
         if self.deaths[task] < MOST_DEATHS:
-            return None
+            return []
         self.waiting.remove(task)
-        return task, lost_too_often(task, self.deaths[task])
+        return [(task, lost_too_often(task, self.deaths[task]))]
 
 
 @contextlib.contextmanager
