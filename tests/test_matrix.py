@@ -132,6 +132,15 @@ def test_what_cannot_be_written_is_told_before_any_cell_is_examined(
     assert "m v1" not in said
 
 
+def test_workers_come_to_the_same_cells(desk: Path) -> None:
+    alone, shared = run(desk, 0, "--study", "one"), run(desk, 0, "--study", "two", "--workers", "2")
+    for one, other in zip(alone["cells"], shared["cells"], strict=True):
+        paths = (desk / "one" / one["name"], desk / "two" / other["name"])
+        first, second = (json.loads((path / "study.json").read_text("utf-8")) for path in paths)
+        assert first["outputs"] == second["outputs"]
+    assert exit_status("matrix", "fleet.toml", "--study", "three", "--workers", "none") == 2
+
+
 def test_a_failure_that_was_not_diagnosed_is_diagnosed_when_that_is_asked(desk: Path) -> None:
     far = FILE.replace('declared = "f16"', 'declared = "f32"').replace(
         '"sim:f16", "ort?model={version}/m.onnx"', '"sim:bf16"'

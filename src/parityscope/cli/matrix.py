@@ -33,6 +33,7 @@ def command(
         list[Path] | None, typer.Option("-o", "--output", help="A .html, .json, .md or .txt file; repeatable.")
     ] = None,
     no_causes: Annotated[bool, typer.Option("--no-causes", help="Do not diagnose what fails.")] = False,
+    workers: o.WorkersOption = "",
     memory: o.MemoryOption = "512MiB",
     quiet: o.QuietOption = False,
 ) -> int:
@@ -62,6 +63,7 @@ def command(
         command=command_line(),
         with_causes=not no_causes,
         progress=progress_for(quiet=quiet),
+        workers=o.workers_of(workers),
     )
     outcomes = []
     try:

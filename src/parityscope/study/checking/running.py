@@ -38,13 +38,17 @@ _ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """Where studies go, what draws their page, the command that is run, and whether a failure is diagnosed."""
+    """Where studies go, what draws their page, the command that is run, and whether a failure is diagnosed.
+
+    `workers` share the samples, as in `Request`.
+    """
 
     folder: Path
     as_html: Callable[[Mapping[str, Any]], str]
     command: str = ""
     with_causes: bool = True
     progress: Progress = ignore_progress
+    workers: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +74,7 @@ def check_pair(pair: CheckedPair, entry: Mapping[str, Any] | None, settings: Che
     started = time.perf_counter()
     folder = settings.folder / pair.name
     try:
-        with open_request(pair.request) as opened:
+        with open_request(replace(pair.request, workers=settings.workers)) as opened:
             asked = replace(
                 opened, question=question_of(opened, Path.cwd()), command=settings.command, progress=settings.progress
             )
