@@ -56,9 +56,14 @@ def find_plugin(package: str, constant: str, kind: type[T], name: str) -> T | No
 
 def _plugin_modules(package: str) -> dict[str, str]:
     """The modules that may hold plug-ins, by name; the folder's own come before outside packages' of the same name."""
+    return _list_modules(package, tuple(sys.path))
+
+
+@functools.cache
+def _list_modules(package: str, path: tuple[str, ...]) -> dict[str, str]:
     folder = importlib.import_module(package)
     modules = {info.name: f"{package}.{info.name}" for info in pkgutil.iter_modules(folder.__path__)}
-    for point in _read_entry_points(tuple(sys.path)).select(group=package):
+    for point in _read_entry_points(path).select(group=package):
         modules.setdefault(point.name, point.value.partition(":")[0])
     return {name: path for name, path in sorted(modules.items()) if not name.startswith("_")}
 

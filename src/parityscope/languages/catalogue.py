@@ -55,10 +55,10 @@ class Catalogue:
 
 def entries_of(code: str) -> dict[str, str]:
     """Every pair of a language's files: English text -> what that language says."""
-    found: dict[str, str] = {}
-    for path in sorted((Path(__file__).parent / code).glob("*.po")):
-        found.update((json.loads(own), json.loads(told)) for own, told in _PAIR.findall(path.read_text("utf-8")))
-    return found
+    texts = [path.read_text("utf-8") for path in sorted((Path(__file__).parent / code).glob("*.po"))]
+    quoted = (side for text in texts for pair in _PAIR.findall(text) for side in pair)
+    read = json.loads(f"[{','.join(quoted)}]")  # one list: a call for each text takes ten times as long
+    return dict(zip(read[::2], read[1::2], strict=True))
 
 
 @functools.cache

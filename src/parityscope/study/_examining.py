@@ -48,10 +48,8 @@ def examine_request(examination: Examination) -> dict[str, Any]:
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    if examination.request.goes_to(
-        "tensors"
-    ):  # of outputs alone there may be so little that nothing needs to be compiled
-        warm_kernels()
+    if examination.request.goes_to("tensors") and examination.request.looks_everywhere:
+        warm_kernels()  # of outputs alone there may be so little that nothing needs to be compiled
     bounds: Bounds | None = None
     with library_in_use(examination.reference.option("custom_ops")):
         while True:
@@ -84,6 +82,8 @@ def answer_request(examination: Examination) -> Examination:
     known = call_repeatedly(grade_outputs(known)).timed("calls")
     tell_verdict(known)
     # Where does the difference begin?
+    if not request.looks_everywhere and can_layers_matter(known):
+        warm_kernels()
     if request.goes_to("tensors"):
         known = find_place(known)
         tell_place(known)

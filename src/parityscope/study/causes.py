@@ -1,4 +1,7 @@
-"""Why the sides disagree, and what repairs it: explanations, an honest peer, experiments, trials on copies."""
+"""Why the sides disagree, and what repairs it: explanations, an honest peer, experiments, trials on copies.
+
+What only a candidate needs that is beyond (the search on copies, the repairs) is imported where one is.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,8 @@ from parityscope.diagnosis import SPENT, TimeSpentError, identity_of, run_experi
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
 from parityscope.records import Skip
-from parityscope.study._cause_search import search_causes
-from parityscope.study._copy import first_copy
-from parityscope.study._lab import open_lab
-from parityscope.study._merged_diagnosis import merge_rounds
 from parityscope.study._opening import load_real
-from parityscope.study._repair_trials import try_repairs
-from parityscope.study._simulated_nonfinite import add_simulated
-from parityscope.study._tool_lines import tell_tools
 from parityscope.study.bench import open_bench
-from parityscope.study.layers import explain_layers
-from parityscope.study.triangle import measure_triangle, peer_of
 from parityscope.study.unoptimized_run import second_run
 
 if TYPE_CHECKING:
@@ -40,13 +34,21 @@ _PEER_SAMPLES = 4  # chosen: what a format costs varies less between samples tha
 
 def explain_suspects(known: Examination) -> Examination:
     """With what the error of each leading suspect is."""
-    return known if known.layers is None else replace(known, explanations=explain_layers(known, known.layers))
+    if known.layers is None:
+        return known
+    from parityscope.study.layers import explain_layers
+
+    return replace(known, explanations=explain_layers(known, known.layers))
 
 
 def hold_against_peer(known: Examination) -> Examination:
     """With the distances to the target that was named, else to the simulation of the candidate's precision."""
+    if all(pair.grade == "f32" for pair in known.outputs):
+        return known
+    from parityscope.study.triangle import measure_triangle, peer_of
+
     peer = known.peer or peer_of(known.candidate, known.computes)
-    if peer is None or all(pair.grade == "f32" for pair in known.outputs):
+    if peer is None:
         return known
     triangles, absent = measure_triangle(known, peer, known.case.inputs.indices[:_PEER_SAMPLES])
     return replace(known, triangles=triangles).skipping(*absent)
@@ -58,12 +60,21 @@ def test_causes(known: Examination) -> Examination:
     known = replace(known, real=load_real(known), answers=known.answers or Answers(), end=time.monotonic() + seconds)
     with open_bench(known, end=known.end, folder=known.folder) as bench:
         asked = replace(known, bench=bench) if beyond else replace(known, twice=second_run(known))
-        tested = run_experiments(replace(asked, lab=open_lab(known)))
+        tested = run_experiments(_with_lab(asked))
         known = replace(known, diagnosis=tested.diagnosis).timed("causes")
         # One experiment alone needs no other round than the first, unless the study says so.
         if not beyond or (known.only is not None and len(known.only) == 1):
             return known
         return _correct_causes(known, tested, bench).timed("further causes")
+
+
+def _with_lab(known: Examination) -> Examination:
+    """With experiments inside the network, where its layers were looked at."""
+    if known.layers is None:
+        return known
+    from parityscope.study._lab import open_lab
+
+    return replace(known, lab=open_lab(known))
 
 
 def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examination:
@@ -74,6 +85,10 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
         tested = replace(tested, corrections=proved, nearest=())
     if not tested.corrections and not tested.nearest:
         return known
+    from parityscope.study._cause_search import search_causes
+    from parityscope.study._copy import first_copy
+    from parityscope.study._merged_diagnosis import merge_rounds
+
     folder = known.folder / "copies"
     search = known if math.isfinite(known.end) else replace(known, end=time.monotonic() + _FURTHER_S)
     try:
@@ -91,11 +106,18 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
 
 def simulate_nonfinite(known: Examination) -> Examination:
     """With where NaN and Inf of a recording of outputs begin in a simulation that has them too."""
-    return known if known.only is not None else replace(known, diagnosis=add_simulated(known))
+    if known.only is not None:
+        return known
+    from parityscope.study._simulated_nonfinite import add_simulated
+
+    return replace(known, diagnosis=add_simulated(known))
 
 
 def test_repairs(known: Examination) -> Examination:
     """With the offered repairs tried on copies of the model, each run on the same candidate and judged."""
     if known.verdict == "within" or known.only is not None:
         return known
+    from parityscope.study._repair_trials import try_repairs
+    from parityscope.study._tool_lines import tell_tools
+
     return replace(known, diagnosis=tell_tools(known, try_repairs(known)))
