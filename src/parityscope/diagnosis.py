@@ -6,9 +6,9 @@ once a claim explains all of the error, the experiments that would explain it in
 one layer inside the network does, on the candidate's own inputs, only its rivals are tested that speak of layers too: what
 is wrong with inputs, outputs or the machine makes no such error; and once the candidate's own file says what makes it, nothing
 is built or started in another way. Where the arithmetic that the candidate names explains all, in no single place, layers alone
-are asked too. Where a cause was proved before layers were looked at, nothing is run any more. All of it
-obeys a time budget. Supported claims become findings, ordered by the part of the output error that they explain; refuted ones
-are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
+are asked too, and no long search is made for what else might. Where a cause was proved before layers were looked at, nothing is
+run any more. All of it obeys a time budget. Supported claims become findings, ordered by the part of the output error that they
+explain; refuted ones are kept and shown. A check that fails (its own fault) becomes a `Skip` that names it, and the others go on.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ CONTRIBUTES = 0.01
 
 # A claim that explains this part of the error leaves nothing to explain: as in checks/_reproducing.py.
 _ALL = 0.99
+
+_AS_TOLD = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
 
 _FILE = "EXP005"  # the candidate's own graph says something else
 
@@ -121,6 +123,8 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
         supported += [_give_role(one, known) for one in (result.finding, *result.further)]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
+        if _is_as_told(known, result.finding):
+            queue = _cheap_experiments(queue, skipped)
         if result.finding.role == "cause" and _explained_share(result.finding) >= _ALL:
             explained = proposal.experiment.check
             queue.sort(key=lambda one: one.experiment.check != proposal.experiment.check)
@@ -174,13 +178,13 @@ def _remaining_rivals(
     elif finding.code == _FILE:
         kept = [one for one in queue if _stage_of_experiment(one.experiment) < _STAGES.index("rebuild")]
         proved = "the candidate's own file was proved to say what makes all of the error"
-    elif finding.code == _BY_SIZE and finding.details.get("grade") in {known.executed, known.candidate.precision}:
+    elif _is_as_told(known, finding):
         kept = [
             one
             for one in queue
             if _stage_of_experiment(one.experiment) == 0 or one.experiment.check.startswith(_OF_LAYERS)
         ]
-        proved = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
+        proved = _AS_TOLD
     elif _is_inside_layer(known, finding):
         kept = [
             one
@@ -195,6 +199,21 @@ def _remaining_rivals(
         what = f"{len(queue) - len(kept)} experiments that could not change that ({codes})"
         skipped.append(Skip(what=what, reason=proved, fix="test them all the same: --thorough"))
     return kept
+
+
+def _is_as_told(known: Examination, finding: Finding) -> bool:
+    """Whether the arithmetic that the candidate says it computes in makes the error, and nobody asked for everything."""
+    told = finding.code == _BY_SIZE and finding.details.get("grade") in {known.executed, known.candidate.precision}
+    return told and finding.role == "cause" and known.only is None and not known.request.thorough
+
+
+def _cheap_experiments(queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+    """Without the long searches for what else might make an error of the size that the candidate itself announced."""
+    costly = [one for one in queue if one.experiment.cost_s >= _COSTLY_S]
+    for one in costly:
+        what = f"experiment {one.experiment.identity}: {one.experiment.claim}"
+        skipped.append(Skip(what=what, reason=_AS_TOLD, fix="test them all the same: --thorough"))
+    return [one for one in queue if one not in costly]
 
 
 def identity_of(finding: Finding) -> str:

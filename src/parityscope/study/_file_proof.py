@@ -3,8 +3,7 @@
 The verdict comes first, and an exact one ends the search. Then comes the candidate's own file, where it has one: what that says
 is read and not fitted. Where the reference's graph with what the file says otherwise gives what the candidate gave, as nearly as
 the declared arithmetic allows, on every sample looked at, no layer elsewhere can have a part in the error. So only the tensors at
-the place are looked at and explained, which tests what else the layer there may compute, and experiments elsewhere are left out
-(`diagnosis`).
+the place are looked at, nothing is fitted to what the layer there computes, and experiments elsewhere are left out (`diagnosis`).
 Where nothing is proved so, every layer is looked at; and so it is where the place reads the model's inputs or gives its outputs,
 which has rivals in how inputs are prepared and outputs are read.
 """

@@ -33,9 +33,12 @@ _PEER_SAMPLES = 4  # chosen: what a format costs varies less between samples tha
 
 
 def explain_suspects(known: Examination) -> Examination:
-    """With what the error of each leading suspect is."""
+    """With what the error of each leading suspect is; what the candidate's own file was proved to say is read, not fitted."""
     if known.layers is None:
         return known
+    if known.proof is not None:
+        what, fix = "other explanations of the layers there", "look all the same: --thorough"
+        return known.skipping(Skip(what=what, reason=known.proof.reason, fix=fix))
     from parityscope.study.layers import explain_layers
 
     return replace(known, explanations=explain_layers(known, known.layers))
