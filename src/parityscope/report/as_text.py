@@ -22,7 +22,7 @@ from parityscope.report._console import (
     print_table,
     write_to_console,
 )
-from parityscope.report.view import view_study
+from parityscope.report.view import view_answer, view_study
 from parityscope.report.words import shorten_name
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def render_text(document: Mapping[str, Any], *, width: int = 100, color: bool = 
 
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
     """The answer alone, in at most some fifteen lines; `where` is the report that holds the rest."""
-    return write_to_console(partial(print_first_screen, where=where), view_study(document), width=width, color=color)
+    return write_to_console(partial(print_first_screen, where=where), view_answer(document), width=width, color=color)
 
 
 def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:

@@ -27,7 +27,7 @@ from parityscope.report.words import as_number, clean, format_count, format_figu
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["view_study"]
+__all__ = ["view_answer", "view_study"]
 
 # Two runs that differ by no more do not vary: one rounding of FP32.
 _FLOAT32_ROUNDING = 2.0**-24
@@ -38,22 +38,17 @@ _SYMBOLS: Mapping[str, str] = {"within": "✓", "beyond": "✕", "incomplete": "
 def view_study(document: Mapping[str, Any]) -> dict[str, Any]:
     """The view model of `document`; keys that a document lacks give empty parts, never an error."""
     found = view_findings(document)
-    rows = view_tensors(document)
-    skips = view_skips(document)
-    offered = view_repairs(document)
-    parts: dict[str, Any] = {
-        "title": f"{_model_name(document)}: {_view_verdict(document)['label'].lower()}",
-        "verdict": _view_verdict(document),
+    answer = view_answer(document)
+    return {
+        **answer,
+        "title": f"{_model_name(document)}: {answer['verdict']['label'].lower()}",
         "headline": clean(document.get("headline") or _view_verdict(document)["meaning"]),
         "versus": _view_versus(document),
-        "varies": _describe_variation(document),
-        "tiles": view_tiles(document, offered),
+        "tiles": view_tiles(document, answer["repairs"]),
         "map": network_map(document),
         "causes": [finding for finding in found if finding["role"] == "cause"],
         "others": [finding for finding in found if finding["role"] != "cause"],
-        "no_cause": say_no_cause(document),
         "sequence": view_sequence(document),
-        "repairs": offered,
         "doing": "What could be done" if document.get("verdict") == "within" else "What to do",
         "nvidia": view_nvidia_commands(document),
         "tensorrt": deploys_with_tensorrt(document),
@@ -64,9 +59,19 @@ def view_study(document: Mapping[str, Any]) -> dict[str, Any]:
         "experiments": view_experiments(document),
         "figures": view_figures(document),
         "ladder": view_ladder(document),
-        "tensors": rows,
+        "tensors": view_tensors(document),
         "running": view_running(document),
-        "skipped": skips,
+    }
+
+
+def view_answer(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What of the view model the answer alone is made of, and that: all that the first screen needs, however many tensors."""
+    parts: dict[str, Any] = {
+        "verdict": _view_verdict(document),
+        "varies": _describe_variation(document),
+        "no_cause": say_no_cause(document),
+        "repairs": view_repairs(document),
+        "skipped": view_skips(document),
     }
     return {**parts, "first_screen": first_screen(document, parts)}
 
