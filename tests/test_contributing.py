@@ -20,7 +20,7 @@ from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.catalogue import whole_catalogue
 from parityscope.checks import Check, Example, known_checks
-from parityscope.checks.asking import ask_check
+from parityscope.checks.asking import ask_check, describe_mistyped
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
 from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect
@@ -29,6 +29,9 @@ from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from parityscope.bench import Bench
+    from parityscope.records import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -199,6 +202,19 @@ def test_a_check_that_asks_for_what_nobody_gives_is_told_what_there_is() -> None
         list(ask_check(check, object()))  # type: ignore[arg-type]
     assert "bench" in told.value.fix
     assert "suspects" in told.value.fix
+
+
+@pytest.mark.parametrize("code", sorted(known_checks()))
+def test_a_check_says_of_what_it_asks_for_what_it_is(code: str) -> None:
+    assert describe_mistyped(known_checks()[code]) == []
+
+
+def test_a_check_that_takes_a_thing_for_another_is_told_what_it_is() -> None:
+    def propose(outputs: dict[str, float], bench: Bench | None = None, verdict: str | Verdict = "") -> list[object]:
+        return [outputs, bench, verdict]
+
+    check = Check(code="USR001", title="", propose=propose, holds=(), holds_not=())
+    assert describe_mistyped(check) == ["USR001 takes outputs as dict[str, float]: it is tuple[Pair, ...]"]
 
 
 @pytest.mark.parametrize("code", sorted(whole_catalogue()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Check, Correction
 
-__all__ = ["Nearest", "Proposal", "TestResult", "ask_check", "write_experiment", "write_finding"]
+__all__ = [
+    "Nearest",
+    "Proposal",
+    "TestResult",
+    "ask_check",
+    "describe_mistyped",
+    "write_experiment",
+    "write_finding",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +58,17 @@ class Proposal:
     test: Callable[[], TestResult]
 
 
-# What a check may name: an examination's fields and what it tells by them, the whole of it, and the leading suspects.
-_TOLD = {
-    "known",
-    "suspects",
-    *(one.name for one in fields(Examination)),
-    *(name for name, value in vars(Examination).items() if isinstance(value, property)),
+# What a check may name, with its type as it is written: an examination's fields and what it tells by them, the whole of it, and
+# the leading suspects.
+_TOLD: Mapping[str, str] = {
+    "known": "Examination",
+    "suspects": "Sequence[Suspect]",
+    **{one.name: str(one.type) for one in fields(Examination)},
+    **{
+        name: str(inspect.signature(value.fget).return_annotation)
+        for name, value in vars(Examination).items()
+        if isinstance(value, property) and value.fget is not None
+    },
 }
 
 
@@ -96,6 +110,23 @@ def _named_facts(check: Check, known: Examination) -> Mapping[str, Any] | None:
             value = parameter.default
         given[name] = value
     return given
+
+
+def describe_mistyped(check: Check) -> list[str]:
+    """What a check's parameters are annotated as and are not, a sentence each; None is given only for what has a default."""
+    told = []
+    for name, parameter in inspect.signature(check.propose).parameters.items():
+        if parameter.annotation is parameter.empty or name not in _TOLD:
+            continue
+        given, written = _members_of(_TOLD[name]), _members_of(inspect.formatannotation(parameter.annotation))
+        if not given - {"None"} <= written:
+            told.append(f"{check.code} takes {name} as {' | '.join(sorted(written))}: it is {_TOLD[name]}")
+    return told
+
+
+def _members_of(annotation: str) -> set[str]:
+    """The members of a union as they are written, without the modules that hold them."""
+    return {re.sub(r"\b[a-z_]+\.(?=\w)", "", one.strip(" '")) for one in annotation.split(" | ")}
 
 
 def _make_proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:

@@ -18,6 +18,7 @@ from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.own import OwnInputs
 from parityscope.checks import known_checks
+from parityscope.checks.asking import describe_mistyped
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import compile_program
 from parityscope.evaluation.worlds import Replaced, World
@@ -41,8 +42,11 @@ def check_examples(check: Check, folder: Path) -> None:
     """Runs every example of `check`, each in a folder of its own below `folder`.
 
     Raises:
-        AssertionError: a finding that must be there is not, one that must not be is, or it names another tensor.
+        AssertionError: a parameter is annotated as what is not given, a finding that must be there is not, one that must not be
+            is, or it names another tensor.
     """
+    if mistyped := describe_mistyped(check):
+        raise AssertionError("; ".join(mistyped))
     for number, example in enumerate(check.holds):
         study = _study_of(example, folder / f"holds-{number}")
         found = [one for one in study["findings"] if one["code"] == check.code]
