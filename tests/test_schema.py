@@ -84,6 +84,33 @@ def test_what_is_not_of_the_form_is_named_by_its_place(tmp_path: Path, change: d
     assert raised.value.fix
 
 
+TEXT = json.dumps(GOLDEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TEXT.replace("parityscope/1", "parityscope/2"), "written by a newer Parityscope.*its schema is parityscope/2"),
+        (TEXT.replace("parityscope/1", "parityscope/0"), "but of 'parityscope/0'"),
+        (TEXT.replace("parityscope/1", "parityscope/\u00b2"), "is not a study of schema"),
+        (TEXT.replace('"parityscope/1"', '["parityscope/1"]'), "is not a study of schema"),
+        (TEXT[:-1] + ', "verdict": "within"}', "'verdict' stands twice"),
+        (TEXT[:-1] + f', "more": {10**400}}}', "an integer has 401 digits"),
+        (TEXT[:-1] + f', "more": {"9" * 10_000}}}', "an integer has 10000 digits"),
+        (TEXT[:-1] + ', "more": ' + '{"a":' * 50_000 + "1" + "}" * 50_001, "nested too deep"),
+        (TEXT[: len(TEXT) // 2], "no whole JSON"),
+        ("null", "is not a study of schema"),
+    ],
+    ids=range(10),
+)
+def test_what_is_no_study_of_this_version_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "study.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ParityError, match=said) as refused:
+        load_study(tmp_path)
+    assert "\n" not in refused.value.problem
+    assert refused.value.fix
+
+
 def test_keys_that_a_later_version_added_are_no_problem(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text(json.dumps(GOLDEN | {"added": {"later": 1}}), encoding="utf-8")
     assert load_study(tmp_path).document["added"] == {"later": 1}

@@ -26,6 +26,9 @@ _TOML_NBYTES = 4 << 20  # chosen: what people write is a thousand times smaller,
 _MOST_PARTS = 64
 _NO_DOTS = re.compile(r"""#[^\n]*|"[^"\n]*"|'[^'\n]*'|[\w \t-]+""")
 _LARGEST_INTEGER = 1 << 63  # what TOML asks for
+_MOST_DIGITS = (
+    20  # of an integer in JSON, with its sign: what 64 bits hold; larger ones are no float and are not even printed
+)
 
 
 def read_json_file(path: str | Path, what: str, *, limit: int) -> Any:
@@ -61,7 +64,7 @@ def parse_json(
             fix="check that this is the file that was meant",
         )
     try:
-        return json.loads(text, strict=strict, object_pairs_hook=_object_without_repeats)
+        return json.loads(text, strict=strict, object_pairs_hook=_object_without_repeats, parse_int=_plain_integer)
     except RecursionError:
         said = "it is nested too deep"
     except ValueError as error:
@@ -98,6 +101,12 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{twice!r} stands twice in one object")
     return held
+
+
+def _plain_integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"an integer has {len(text)} digits")
+    return int(text)
 
 
 def _large_integer(held: Any) -> int:
