@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import view_findings
-from parityscope.report.offered import view_repairs
+from parityscope.report.listed import view_listed
 from parityscope.report.words import clean, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -25,10 +24,11 @@ def view_lint(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a lint document."""
     model = document["model"]
     symbol, label = _VERDICTS[document["verdict"]]
-    shown = [_view_finding(one) for one in document["findings"]]
-    causes = [one for one in shown if one["role"] == "cause"]
+    listed = view_listed(document)
+    causes = listed["causes"]
     formats = ", ".join(_TITLES.get(name, name) for name in document["formats"])
     return {
+        **listed,
         "model": clean(model["name"]),
         "verdict": document["verdict"],
         "symbol": symbol,
@@ -38,19 +38,7 @@ def view_lint(document: Mapping[str, Any]) -> dict[str, Any]:
         f"{format_count(model['constants'])} constants; "
         "it was read, not run: what only a run would show (an index outside, sizes that do not fit) is not seen here",
         "counts": {role: format_count(number) for role, number in document["counts"].items()},
-        "causes": causes,
-        "contributing": [one for one in shown if one["role"] == "contributing"],
-        "information": [one for one in shown if one["role"] == "information"],
-        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
     }
-
-
-def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
-    alone = {"findings": [finding]}
-    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}
 
 
 def _headline_without_cause(counts: Mapping[str, int]) -> str:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report._console import (
     VERDICT_STYLES,
-    command_line,
     print_heading,
     print_paragraph,
     print_rows_left,
     print_table,
 )
+from parityscope.report.listed import print_listed, print_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,31 +30,14 @@ def print_logs(console: Console, model: Mapping[str, Any]) -> None:
         print_paragraph(console, model["headline"], "bold")
     for log in model["logs"]:
         print_paragraph(console, f"{log['name']}: {log['about']}", "dim")
-    _print_section(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
-    _print_section(console, "Contributing", model["contributing"])
-    _print_section(console, "Information", model["information"])
+    print_listed(console, "Cause" if len(model["causes"]) < 2 else "Causes", model["causes"])
+    print_listed(console, "Contributing", model["contributing"])
+    print_listed(console, "Information", model["information"])
     if model["comparison"]:
         _print_comparison(console, model["comparison"])
     for log in model["logs"]:
         _print_log(console, log)
-    if model["skipped"]:
-        print_heading(console, "What the log does not say")
-    for item in model["skipped"]:
-        print_paragraph(console, f"! {item['what']}: {item['reason']}")
-        if item["fix"]:
-            print_paragraph(console, f"fix: {item['fix']}", "dim", indent=1)
-
-
-def _print_section(console: Console, title: str, found: list[Mapping[str, Any]]) -> None:
-    if found:
-        print_heading(console, title)
-    for finding in found:
-        print_paragraph(console, f"{finding['code']} {finding['title']}", "bold")
-        print_paragraph(console, finding["claim"], indent=1)
-        for repair in finding["repairs"]:
-            print_paragraph(console, f"- {repair['text']}", indent=1)
-            for line in repair["command"].splitlines():
-                command_line(console, line)
+    print_skipped(console, "What the log does not say", model["skipped"])
 
 
 def _print_comparison(console: Console, comparison: Mapping[str, Any]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import view_findings
-from parityscope.report.offered import view_repairs
+from parityscope.report.listed import view_listed
 from parityscope.report.words import clean, format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -25,30 +24,19 @@ _MOST_ROWS = 20  # rows of a table (chosen); the JSON holds them all
 def view_logs(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a document about logs."""
     symbol, label = _VERDICTS[document["verdict"]]
-    shown = [_view_finding(one) for one in document["findings"]]
+    listed = view_listed(document)
     logs = [one for one in (document["reference"], document["candidate"]) if one]
-    causes = [one for one in shown if one["role"] == "cause"]
+    causes = listed["causes"]
     return {
+        **listed,
         "verdict": document["verdict"],
         "symbol": symbol,
         "label": label,
         "headline": causes[0]["claim"].partition("; ")[0] if causes else "No cause in the log.",
         "logs": [_view_log(one) for one in logs],
         "counts": {role: format_count(number) for role, number in document["counts"].items()},
-        "causes": causes,
-        "contributing": [one for one in shown if one["role"] == "contributing"],
-        "information": [one for one in shown if one["role"] == "information"],
         "comparison": _view_comparison(document["comparison"]) if document["comparison"] else None,
-        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
     }
-
-
-def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
-    alone = {"findings": [finding]}
-    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}
 
 
 def _view_log(log: Mapping[str, Any]) -> dict[str, Any]:

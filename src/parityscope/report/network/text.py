@@ -12,6 +12,7 @@ from parityscope.report._console import (
     print_rows_left,
     print_table,
 )
+from parityscope.report.listed import print_skipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +40,4 @@ def print_network(console: Console, model: Mapping[str, Any]) -> None:
         print_heading(console, "Layers of the engine")
         print_table(console, ("layer", "writes", "ONNX nodes"), model["layers"])
         print_rows_left(console, model["layers_more"], " in the JSON")
-    if model["skipped"]:
-        print_heading(console, "What was done otherwise")
-    for item in model["skipped"]:
-        print_paragraph(console, f"! {item['what']}: {item['reason']}")
-        if item["fix"]:
-            print_paragraph(console, f"fix: {item['fix']}", "dim", indent=1)
+    print_skipped(console, "What was done otherwise", model["skipped"])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._findings import view_findings
-from parityscope.report.offered import view_repairs
+from parityscope.report.listed import view_listed
 from parityscope.report.words import clean, format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ def view_network(document: Mapping[str, Any]) -> dict[str, Any]:
     same = inputs["file"] == inputs["engine"]
     problem = clean(document["problem"])
     return {
+        **view_listed(document),
         "model": clean(document["model"]["name"]),
         "verdict": document["verdict"],
         "symbol": "\N{MULTIPLICATION X}" if problem else "\N{CHECK MARK}",
@@ -72,11 +72,6 @@ def view_network(document: Mapping[str, Any]) -> dict[str, Any]:
             ]
             for one in document["nodes"]
         ],
-        "findings": [_view_finding(one) for one in document["findings"]],
-        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
     }
 
 
@@ -87,8 +82,3 @@ def _describe_settled(document: Mapping[str, Any]) -> str:
 
 def _describe_tensors(tensors: list[Mapping[str, Any]]) -> str:
     return ", ".join(f"{clean(one['name'])} {clean(one['dtype'])}{list(one['shape'])}" for one in tensors)
-
-
-def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
-    alone = {"findings": [finding]}
-    return {**view_findings(alone)[0], "repairs": view_repairs(alone)}
