@@ -105,18 +105,17 @@ def model(draw: np.random.Generator) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def main() -> None:
-    """Writes the model and its samples into the folder named on the command line."""
-    folder = Path(sys.argv[1])
+def write_encoder(folder: Path, samples: int = SAMPLES) -> None:
+    """Writes the model and as many samples into a folder that is there or not."""
     draw = np.random.default_rng(SEED)
     (folder / "samples").mkdir(parents=True)
     made = model(draw)
     onnx.checker.check_model(made, full_check=True)
     onnx.save(made, folder / "encoder.onnx")
-    for number in range(SAMPLES):
+    for number in range(samples):
         x = draw.normal(size=(1, TOKENS, WIDTH)) * np.exp(0.3 * draw.normal())
         np.savez(folder / "samples" / f"{number:06d}.npz", x=x.astype(np.float32))
 
 
 if __name__ == "__main__":
-    main()
+    write_encoder(Path(sys.argv[1]))

@@ -136,7 +136,9 @@ def test_a_format_of_which_nobody_knows_the_cost_is_not_blamed(tmp_path: Path) -
     code, found = _diagnosed(tmp_path, f"ort?model={tmp_path / 'four.onnx'}")
     assert (found["policy"]["declared"], code) == ("int4", 3)
     assert found["outputs"][0]["verdict"] == "incomplete"
-    assert found["outputs"][0]["reason"].endswith("no expectation for int4 could be computed")
+    assert found["outputs"][0]["reason"].partition("; ")[2] == (
+        "no expectation for int4 could be computed; state a budget, such as --budget rel_l2=1e-3"
+    )
 
 
 def test_types_inside_of_bodies_and_constants_count_and_bytes_of_an_image_do_not(tmp_path: Path) -> None:

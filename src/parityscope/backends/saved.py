@@ -1,9 +1,10 @@
 """Outputs recorded elsewhere: `saved?path=...`, so that any deployment can be judged without being here.
 
-**What is read.** An .npz or .safetensors (one sample), a folder of them (each file is a sample), a recording (a folder
-with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's `--exportOutput` JSON, and a folder of raw
-bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of `recorder/parityscope_tensorrt.py` tells what `trt` tells live:
-tensors from inside, the engine's layers with kernels and times, what looking changed, and why a tensor is missing.
+**What is read.** An .npz or .safetensors (one sample), an .npy (the sole output), a folder of them (each file is a
+sample), a recording (a folder with `outputs/`), Polygraphy's `--save-outputs` JSON or folder, trtexec's
+`--exportOutput` JSON, and a folder of raw bytes (`--dumpRawBindingsToFile`, or `<name>.bin`). A folder of
+`recorder/parityscope_tensorrt.py` tells what `trt` tells live: tensors from inside, the engine's layers with kernels and
+times, what looking changed, and why a tensor is missing.
 
 **Which belongs to which sample.** In a folder a recording is paired with its sample by file name, so that a file that is
 missing is an error and shifts nothing (`backends/matching.py` has the rules; `pair=order` pairs by position instead).
@@ -34,21 +35,21 @@ from parityscope.case.conformance import settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
 from parityscope.case.formats.exported import open_exported
 from parityscope.case.formats.folder import survey_folder
+from parityscope.case.formats.npy import open_npy
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.polygraphy import open_outputs
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.case.formats.trtexec import Expected, open_raw
 from parityscope.errors import ParityError
-from parityscope.records import Skip
+from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from parityscope.case import Model, Sample
-    from parityscope.records import Target
 
-__all__ = ["BACKEND"]
+__all__ = ["BACKEND", "open_recording"]
 
 FACTS_FILE = "tensorrt.json"  # what the recorder of TensorRT engines puts beside its tensors
 _PEEK = 4096  # bytes of a JSON file that tell its kind: trtexec's first key is "name"
@@ -120,7 +121,19 @@ def _recorded_environment(path: str, file: str) -> dict[str, str]:
     return recorded_facts(beside) if beside.is_file() else {}
 
 
-def _open_stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]:
+def open_recording(path: str) -> tuple[Stored, tuple[str, ...]]:
+    """The outputs in a file or folder, and the name of each sample's own file, where no model is known that they are of.
+
+    Raises:
+        ParityError: there are none, or they cannot be read without a model.
+    """
+    stored, files = _open_stored(None, Target(backend="saved", options=(("path", path),)))
+    if not stored.labels or not stored.names(0):
+        raise ParityError("the recording holds no samples", where=stored.origin, fix="record at least one inference")
+    return stored, files
+
+
+def _open_stored(model: Model | None, target: Target) -> tuple[Stored, tuple[str, ...]]:
     """The recording, and the name of each sample's own file (or folder); none where one file holds them all."""
     text = target.option("path")
     path = Path(text)
@@ -145,19 +158,25 @@ def _open_stored(model: Model, target: Target) -> tuple[Stored, tuple[str, ...]]
             stored = open_npz(files, origin)
         case "safetensors":
             stored = open_safetensors(files, origin)
-        case "raw" if found:
+        case "raw" if found and model is None:
+            raise ParityError(
+                f"{text} holds raw bytes, of which only a model says the types", fix="give the model as well"
+            )
+        case "raw" if found and model is not None:
             inside = frozenset(_values_inside(model))
             expected = Expected(values=settle_declarations(model.outputs), kind="output", shapes=shapes, inside=inside)
             stored = open_raw(path, expected)
         case "json" if not found and _is_exported(path):
-            stored = open_exported(path, model.outputs)
+            stored = open_exported(path, model.outputs if model else ())
+        case "npy":
+            stored = open_npy(files, origin, model.outputs[0].name if model and len(model.outputs) == 1 else "")
         case "json":
             stored = open_outputs(files, runner, f"Polygraphy's saved outputs {path}")
         case _:
             raise ParityError(
                 f"{path.name} is of no kind that outputs can be read from",
                 where=str(path),
-                fix="give an .npz, .safetensors, a Polygraphy or trtexec .json, or a folder of those or of raw bytes",
+                fix="give an .npz, .npy, .safetensors, a Polygraphy or trtexec .json, or a folder of those or of raw bytes",
             )
     own = tuple(file.name for file in files) if kind == "json" else stored.labels
     # A Polygraphy file may hold any number of iterations, and a folder of blobs may be one sample.
@@ -272,7 +291,7 @@ BACKEND = Backend(
     name="saved",
     title="Outputs recorded elsewhere",
     called=("recording", "recorded"),
-    opens={".json": "path", ".npz": "path", ".safetensors": "path", "/": "path"},
+    opens={".json": "path", ".npy": "path", ".npz": "path", ".safetensors": "path", "/": "path"},
     options={
         "path": "the file or folder of outputs",
         "runner": "which runner of Polygraphy's file, when there are several",

@@ -198,7 +198,7 @@ def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> 
     site = known.places.get(lost[0].tensor)
     return replace(
         seen,
-        sentence=f"Without {listed}{rule}, the reference gives the candidate's outputs: {seen.because}.",
+        sentence=f"The candidate lost {listed}{rule}: without it the reference gives the same outputs, and {seen.because}.",
         confidence_from="the share of the error, in squares, that the lost bound explains with nothing fitted",
         site=site,
         share=share,

@@ -116,7 +116,9 @@ def _show_finding(
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
         site=trial.known.places.get(first) or places.get(first),
         share=share,
-        repairs=_offer_repairs([_layer_name(trial.model, name) for name in tensors if name in places]),
+        repairs=_offer_repairs(
+            shlex.quote(trial.model.path.name), [_layer_name(trial.model, name) for name in tensors if name in places]
+        ),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
     )
 
@@ -151,11 +153,11 @@ def _layer_name(model: Model, tensor: str) -> str:
     return node.name or f"node_of_{node.outputs[0].name}"
 
 
-def _offer_repairs(layers: Sequence[str]) -> tuple[Offer, ...]:
+def _offer_repairs(model: str, layers: Sequence[str]) -> tuple[Offer, ...]:
     typed = (
         "strongly_typed",
         "build it strongly typed, so that the types of the file are no wish",
-        "trtexec --onnx=MODEL --stronglyTyped",
+        f"trtexec --onnx={model} --stronglyTyped",
     )
     # trtexec parts its lists at commas, and takes at most one wildcard in a name.
     if any("," in layer or "*" in layer for layer in layers):
@@ -165,7 +167,7 @@ def _offer_repairs(layers: Sequence[str]) -> tuple[Offer, ...]:
         "obey_precisions",
         "with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
         (
-            "trtexec --onnx=MODEL --fp16 --precisionConstraints=obey "
+            f"trtexec --onnx={model} --fp16 --precisionConstraints=obey "
             f"--layerPrecisions={listed} --layerOutputTypes={listed}"
         ),
     )

@@ -123,14 +123,15 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     if not named:
         return Shown(because="no sample is beyond", outcome="inconclusive", before=0.0, after=0.0)
     index, places = named[0]
+    off, first = format_number(worst), list(places[0])
     words = (
-        f"one element, {list(places[0])}" if len(places) == 1 else f"{len(places)} elements, first {list(places[0])}"
+        f"one element of {size:,} ({first}, off by up to {off}) holds the error"
+        if len(places) == 1
+        else f"{len(places)} of {size:,} elements (first {first}, off by up to {off}) hold the error"
     )
-    because = (
-        f"on sample {index} {words} of {size:,}, off by up to {format_number(worst)}, hold the error; without them "
-        "the others are "
-        f"within {format_number(least)} (relative L2), which the arithmetic explains"
-    )
+    others = f"the others are within {format_number(least)} (relative L2), which the arithmetic explains"
+    held = f"on sample {index} {words}"
+    because = f"{held}; {others}"
     before = max(distance_between(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
     share = max(0.0, 1.0 - (least / before) ** 2)
     blamed = known.localization.suspects if known.localization else ()

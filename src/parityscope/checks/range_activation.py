@@ -86,7 +86,7 @@ def _make_claim(known: Examination, lab: Lab, suspect: Suspect, reached: float) 
             because=because,
             before=before,
             after=after,
-            sentence=f"{claim}; {after} of {candidate.size} elements are lost there.",
+            sentence=f"{claim}; {after:,} of {candidate.size:,} elements are lost there.",
             confidence=agreement,
             confidence_from="agreement of the predicted with the lost elements",
             share=suspect.share,

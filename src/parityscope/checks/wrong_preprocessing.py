@@ -236,10 +236,11 @@ def _describe_search(found: SearchResult, samples: int) -> str:
         return f"{tried}: none reproduces the candidate, whose error is {format_number(found.before)}{near}{left}"
     who = "an honest deployment" if found.honest else "the reference"
     without = format_number(found.before) if np.isfinite(found.before) else "NaN or Inf on one side only"
-    return (
+    so = (
         f"with it {who} reproduces the candidate to {format_number(found.after)} (relative L2, worst of "
-        f"{samples} sample{'s' if samples > 1 else ''}), without it to {without}; {tried}{left}"
+        f"{samples} sample{'s' if samples > 1 else ''}), without it to {without}"
     )
+    return f"{so}; {tried}{left}"
 
 
 def _show_finding(

@@ -35,6 +35,7 @@ _FEW_WORDS = 3  # what may fill a light pattern; chosen
 _MARK = re.compile(r"[.;:] ")
 _ENGLISH = re.compile(r"(?<![\w'/._-])[a-z]{2,}(?![\w'/._-])")
 _MOST_TRIED = 4  # patterns whose words are compared; chosen
+_POINT = re.compile(r"\d\.\d")  # of a number, and no end of a sentence
 _LEAST_WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -58,7 +59,19 @@ def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
     """What the language says, None where it has nothing for it."""
     if (whole := held.whole.get(text)) is not None:
         return whole
-    if (said := _best_told(text, held, code)) is not None:
+    if text[-1:] not in ".:" and (whole := held.whole.get(f"{text}.")) is not None:
+        return whole.removesuffix("。")
+    said = _best_told(text, held, code)
+    if (said is None or _ENGLISH.search(said)) and text[-1:] not in ".:":
+        # A sentence that is told without its full stop.
+        whole = _best_told(f"{text}.", held, code)
+        if (
+            whole is not None
+            and whole.endswith("。")
+            and (said is None or _count_english(whole) < _count_english(said))
+        ):
+            return whole[:-1]
+    if said is not None:
         return said
     if (lead := _LEAD.match(text)) and (rest := text[lead.end() :]):
         return f"{lead.group()}{translate(rest, code)}"
@@ -71,14 +84,17 @@ def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
 def _best_told(text: str, held: Catalogue, code: str) -> str | None:
     """What the first patterns that fit say, or the text part by part: whichever leaves the fewest English words.
 
-    A pattern that begins with a place to fill in may swallow a sentence in front of its own.
+    A pattern that begins or ends with a place to fill in may swallow a sentence beside its own.
     """
     fitting: list[tuple[bool, str]] = []
     for pattern in _candidate_patterns(text, held):
         filled = _fill_places(text, pattern.literals)
         if filled is None or (pattern.light and any(len(part.split()) > _FEW_WORDS for part in filled)):
             continue
-        swallows = not pattern.literals[0] and bool(_MARK.search(filled[0]))
+        swallows = any(
+            not literal and bool(_MARK.search(part))
+            for literal, part in ((pattern.literals[0], filled[0]), (pattern.literals[-1], filled[-1]))
+        )
         fitting.append((swallows, _fill_pattern(pattern, filled, code)))
         if pattern.literals[0] and not _MARK.search(filled[-1]):
             break
@@ -86,8 +102,12 @@ def _best_told(text: str, held: Catalogue, code: str) -> str | None:
             break
     if fitting and _MARK.search(text) and (parts := _in_parts(text, code)) is not None:
         fitting.append((False, parts))
-    _, said = min(fitting, key=lambda one: (len(_ENGLISH.findall(one[1])), one[0]), default=(False, None))
+    _, said = min(fitting, key=lambda one: (_count_english(one[1]), one[0]), default=(False, None))
     return said
+
+
+def _count_english(text: str) -> int:
+    return len(_ENGLISH.findall(text))
 
 
 def _candidate_patterns(text: str, held: Catalogue) -> Sequence[SentencePattern]:
@@ -106,6 +126,8 @@ def _fill_places(text: str, literals: Sequence[str]) -> list[str] | None:
     found = []
     for literal in middle:
         place = text.find(literal, at, end)
+        while place >= 0 and literal == "." and _POINT.match(text, place - 1):
+            place = text.find(literal, place + 1, end)
         if place < 0:
             return None
         found.append(text[at:place])

@@ -21,6 +21,7 @@ __all__ = [
     "INDENT",
     "VERDICT_STYLES",
     "command_line",
+    "keep_units",
     "print_heading",
     "print_labelled",
     "print_not_examined",
@@ -34,6 +35,7 @@ VERDICT_STYLES = {"within": "bold green", "beyond": "bold red", "incomplete": "b
 INDENT = "  "
 # Narrower than this, names are cut rather than tables squeezed further (chosen: the narrowest usual terminal split).
 _NARROWEST = 40
+_KEPT = "\ue000"  # a blank that nothing is wrapped at: rich breaks lines at every sign that Unicode calls a space
 
 
 def write_to_console(
@@ -56,7 +58,12 @@ def write_to_console(
     )
     with console.capture() as captured:
         draw(console, visible_data(model))
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in captured.get().replace(_KEPT, " ").splitlines()) + "\n"
+
+
+def keep_units(text: str) -> str:
+    """`text` in which no line is broken between a number and its percent sign."""
+    return text.replace(" %", f"{_KEPT}%")
 
 
 def print_heading(console: Console, title: str) -> None:
@@ -70,7 +77,9 @@ def print_paragraph(console: Console, text: str, style: str = "", *, indent: int
     from rich.padding import Padding
     from rich.text import Text
 
-    console.print(Padding(Text(say_in_language(text), style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent)))
+    console.print(
+        Padding(Text(keep_units(say_in_language(text)), style=style, overflow="fold"), (0, 0, 0, len(INDENT) * indent))
+    )
 
 
 def command_line(console: Console, line: str, *, indent: int = 2) -> None:

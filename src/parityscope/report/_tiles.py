@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
-from parityscope.report.first_screen import PLACES, layers_handing_on
+from parityscope.report.first_screen import describe_handing_on, place_outside
 from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, shorten_name
 
 if TYPE_CHECKING:
@@ -60,21 +60,20 @@ def _tile_of_error(document: Mapping[str, Any]) -> list[_Tile]:
 
 def _tile_of_place(document: Mapping[str, Any]) -> list[_Tile]:
     compared = len(document.get("tensors", ()))
-    seen = f"{format_count(compared)} tensors were compared" if compared else "the outputs alone were compared"
+    seen = f"{format_count(compared)} tensors were compared" if compared > 1 else "the outputs alone were compared"
     if document.get("verdict") != "beyond":
         return [_make_tile("Where", "no layer stands out", seen)]
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ())
     first = causes[0] if causes else {}
-    if elsewhere := PLACES.get(str(first.get("code", ""))[:3]):
+    if elsewhere := place_outside(first):
         return [_make_tile("Where", elsewhere, seen)]
     site = first.get("site") or (ranked[0].get("site") if ranked else None)
     index = as_number((site or {}).get("index"))
     nodes = as_number((document.get("model") or {}).get("nodes"))
     if not site or index is None or not nodes or not 0 <= index < nodes:
         return [_make_tile("Where", "not known", seen)]
-    behind = layers_handing_on(document.get("tensors", ()), index)
-    passing = f"; {format_count(behind)} behind it only hand the error on" if behind else ""
+    passing = describe_handing_on(document.get("tensors", ()), index)
     named = (
         f"{shorten_name(site.get('node') or site.get('tensor') or '', _NAME)} ({clean(site.get('op_type') or 'node')})"
     )

@@ -16,6 +16,7 @@ from parityscope.report._console import (
     INDENT,
     VERDICT_STYLES,
     command_line,
+    keep_units,
     print_heading,
     print_paragraph,
     print_rows_left,
@@ -63,16 +64,16 @@ def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str
 
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
     title, basis = say_in_language(found["title"]), say_in_language(found["basis"])
-    console.print(Text.assemble((f"{found['symbol']} {title}", style), (f"  ({basis})", "dim")))
+    console.print(Text.assemble((keep_units(f"{found['symbol']} {title}"), style), (f"  ({basis})", "dim")))
     width = max((columns_of(say_in_language(row["label"])) for row in found["rows"]), default=0) + len(INDENT) // 2
     inner = (len(INDENT) + width + 2) // len(INDENT)
     for row in found["rows"]:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(width=width, no_wrap=True)
         grid.add_column(overflow="fold")
-        told = Text(say_in_language(row["text"]))
+        told = Text(keep_units(say_in_language(row["text"])))
         if row["note"] and not row["command"]:
-            told = Text.assemble(told, "\n", (say_in_language(row["note"]), "dim"))
+            told = Text.assemble(told, "\n", (keep_units(say_in_language(row["note"])), "dim"))
         grid.add_row(Text(say_in_language(row["label"]), style="bold"), told)
         console.print(Padding(grid, (0, 0, 0, len(INDENT))))
         if row["command"]:

@@ -28,28 +28,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
-    "PLACES",
     "cut_text",
+    "describe_handing_on",
     "first_screen",
     "first_sentence",
-    "layers_handing_on",
     "make_row",
+    "place_outside",
 ]
 
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 _LONGEST, _SHORTER, _LINE = 250, 150, 84
-_WORDS = 0.7  # of a cut text that must be left when it ends with a whole word; chosen
+# Of a cut text that must be left when it ends with a part of a sentence, and with a whole word; chosen.
+_CLAUSES, _WORDS = 0.6, 0.7
+_PARTS = ("; ", ": ", ", ", " (", "；", "：", "，")  # noqa: RUF001 - as Chinese has them
+_BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 _NAME = 48  # characters of a name
 _INNER_NAME = 40  # of one in a sentence that is too long
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _KEEP = "keep_in_fp32"
+_SEARCHED = "search the smallest change that meets a budget:"
 _SAME = "Both sides are the same target and model."
-# Where causes of these families are, which have no layer.
-PLACES: Mapping[str, str] = {
+# Where causes of these codes and families are, which have no layer.
+_PLACES: Mapping[str, str] = {
+    "DAT006": "in the budget, not in one layer",
+    "DAT007": "in a few elements of an output, not in one layer",
+    "DAT008": "in elements that are nearly zero, not in one layer",
+    "DAT009": "in the reference, not in the candidate",
+    "DAT010": "in the order of an output's rows, not in one layer",
     "DAT": "in the data, before the network",
     "PRE": "in the preprocessing, before the network",
     "BND": "at the network's inputs and outputs",
@@ -162,14 +171,20 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     told = say_in_language(text)
     if columns_of(told) <= longest:
         return told
-    # Names give way before words do: what tells them apart stands at their ends.
+    # Names give way before words do (what tells them apart stands at their ends), and then what is said in brackets.
     told = " ".join(shorten_name(word, _INNER_NAME) if len(word) > _INNER_NAME else word for word in told.split(" "))
+    if columns_of(told) > longest:
+        told = _BRACKETS.sub("", told)
     if columns_of(told) <= longest:
         return told
     least = longest * len(told) // columns_of(told)
     kept = told[: least - 1]
-    whole = kept.rsplit(" ", 1)[0]  # Chinese has few spaces to cut at
-    return f"{whole if len(whole) > _WORDS * len(kept) else kept} …"
+    # Where a part of the sentence ends, if most of it is left, else at a word; Chinese has few spaces to cut at.
+    for ends, most in ((_PARTS, _CLAUSES), ((" ",), _WORDS)):
+        place = max(kept.rfind(end) for end in ends)
+        if place > most * len(kept):
+            return f"{kept[:place]} …"
+    return f"{kept} …"
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
@@ -184,10 +199,9 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     """The layer of the first cause, else of the first suspect, and what only hands its error on."""
     first = causes[0] if causes else {}
     site = first.get("site")
-    family = str(first.get("code", ""))[:3]
-    if family in PLACES:
+    if elsewhere := place_outside(first):
         named = clean((site or {}).get("tensor") or "")
-        yield make_row("Where", f"{PLACES[family]}{f': {shorten_name(named, _NAME)}' if named else ''}")
+        yield make_row("Where", f"{elsewhere}{f': {shorten_name(named, _NAME)}' if named else ''}")
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
@@ -202,21 +216,37 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
         else ""
     )
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
-    behind = layers_handing_on(document.get("tensors", ()), index)
-    passing = f"; {format_count(behind)} behind it only hand the error on" if behind else ""
+    passing = describe_handing_on(document.get("tensors", ()), index)
     yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
 
 
-def layers_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> int:
-    """How many tensors behind a place are wrong by what they inherit."""
-    if index is None:
-        return 0
-    behind = [one for one in tensors if (as_number(one.get("index")) or 0) > index and one.get("grade") == "beyond"]
-    return sum(
-        (as_number(one.get("introduced")) or 0.0) <= _SMALL * (as_number(one.get("inherited")) or 0.0)
-        for one in behind
-        if one.get("inherited") is not None and one.get("introduced") is not None
-    )
+def place_outside(finding: Mapping[str, Any]) -> str:
+    """Where a cause is that has no layer; "" where it has one."""
+    code = str(finding.get("code", ""))
+    return _PLACES.get(code) or _PLACES.get(code[:3], "")
+
+
+def describe_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> str:
+    """How many tensors behind a place are wrong, or hold what is not finite, by what they inherit; "" where none is."""
+    behind = [
+        one
+        for one in tensors
+        if index is not None
+        and (as_number(one.get("index")) or 0) > index
+        and (one.get("grade") == "beyond" or _holds_lost(one))
+        and one.get("inherited") is not None
+        and one.get("introduced") is not None
+        and (as_number(one["introduced"]) or 0.0) <= _SMALL * (as_number(one["inherited"]) or 0.0)
+    ]
+    if not behind:
+        return ""
+    if all(map(_holds_lost, behind)):
+        return f"; {format_count(len(behind))} behind it only hand NaN or infinity on"
+    return f"; {format_count(len(behind))} behind it only hand the error on"
+
+
+def _holds_lost(tensor: Mapping[str, Any]) -> bool:
+    return bool(as_number((tensor.get("nonfinite") or {}).get("candidate")))
 
 
 def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]:
@@ -232,13 +262,18 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> It
         text = cut_text(repair["text"], _LINE if told else _SHORTER)
         if told:
             yield make_row("or", text)
-        else:
-            file = (repair["trial"] or {}).get("file", "")
-            used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-            yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
+            told.add(command or repair["text"])
+            continue
+        file = (repair["trial"] or {}).get("file", "")
+        used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
+        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
         told.add(command or repair["text"])
+        if repair["repair"] == _KEEP and searching and searching not in told:
+            # What was tried to prove the cause may keep more in FP32 than has to be.
+            yield make_row("or", _SEARCHED, command=searching)
+            told.add(searching)
     if len(told) == 1 and searching and searching not in told:
-        yield make_row("or", "search the smallest change that meets a budget:", command=searching)
+        yield make_row("or", _SEARCHED, command=searching)
 
 
 def _one_line(written: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ all tensors; how it was run; what was not examined. Numbers that only drawings n
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from parityscope.report._conditioning import describe_amplifying_layers
 from parityscope.report._figures import view_figures
@@ -113,7 +114,7 @@ def _view_versus(document: Mapping[str, Any]) -> dict[str, str]:
     return {
         "model": _model_name(document),
         "reference": clean(document.get("reference", {}).get("target") or "reference"),
-        "candidate": clean(document.get("candidate", {}).get("target") or "candidate"),
+        "candidate": clean(unquote(document.get("candidate", {}).get("target") or "candidate")),
         "inputs": f"{format_count(samples)} {kind}{'sample' if samples == 1 else 'samples'}{' of ' if origin else ''}{origin}",
         "created": clean(document.get("created") or ""),
     }

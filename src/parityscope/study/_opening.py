@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import format_word
-from parityscope.backends import backend_named
+from parityscope.backends import backend_named, is_recording
 from parityscope.backends.opening import model_of
 from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Case, load_inputs, load_model
@@ -21,6 +21,7 @@ from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.study._budgets import known_metrics
 from parityscope.study._candidate_inputs import own_inputs
+from parityscope.study._recordings import is_recorded, load_recorded
 from parityscope.study.sampling import draw_order
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def open_request(request: Request) -> Iterator[Examination]:
     )  # before anything is read that may be large
     peer = _usable_target(request.peer) if request.peer else None
     stated = _stated_policy(request.policy)
+    if is_recorded(request.model):
+        with scratch_folder("recorded") as folder:
+            yield _open_recorded(request, stated.policy, candidate, Path(folder))
+        return
     model = load_model(request.model)
     own = model_of(model, candidate)
     _check_types(model, own, candidate)
@@ -96,6 +101,23 @@ def open_request(request: Request) -> Iterator[Examination]:
         seen = own_inputs(request.candidate_inputs, candidate, inputs)
         case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
         yield Examination(request=request, case=case, reference=reference, candidate=candidate, peer=peer)
+
+
+def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: Path) -> Examination:
+    """The examination of two recordings, for which no model is needed."""
+    if not is_recording(candidate):
+        raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
+    model, inputs, reference = load_recorded(request, folder)
+    policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
+    policy = replace(policy, matched=request.match or policy.matched)
+    check_outputs(policy, [value.name for value in model.outputs])
+    case = Case(
+        name=f"{Path(request.model).name}, {Path(candidate.option('path')).name}",
+        model=model,
+        inputs=inputs,
+        policy=policy,
+    )
+    return Examination(request=request, case=case, reference=reference, candidate=candidate, peer=None)
 
 
 def load_real(examination: Examination) -> Inputs | None:

@@ -107,7 +107,8 @@ def _reason_of(pair: Pair, policy: Policy) -> str:
     measured = pair.value("rel_l2" if "rel_l2" in pair.measurements else "mismatch_share")
     expected = pair.expected.get(policy.declared, pair.expected.get("f32"))
     if expected is None or pair.verdict == "incomplete":
-        return f"measured {measured:.3g}; no expectation for {policy.declared} could be computed"
+        known = f"measured {measured:.3g}; no expectation for {policy.declared} could be computed"
+        return f"{known}; state a budget, such as --budget rel_l2=1e-3"
     if math.isinf(measured):
         absolute = f"{pair.value('rms_error'):.3g}; {policy.declared} rounding explains {expected:.3g}"
         return f"the reference is zero everywhere; the candidate's root mean square is {absolute}"

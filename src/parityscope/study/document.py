@@ -53,7 +53,7 @@ def document_of(known: Examination) -> dict[str, Any]:
             "command": known.command,
             "verdict": known.verdict,
             "headline": _headline_of(known),
-            "model": _plain_model(case.model, case.name),
+            "model": {**_plain_model(case.model, case.name), "path": str(known.request.model)},
             "reference": _plain_side(known.reference, run.reference_environment, run.reference_seconds),
             "candidate": {
                 **_plain_side(known.candidate, run.candidate_environment, run.candidate_seconds),

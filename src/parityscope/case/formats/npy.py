@@ -8,13 +8,17 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import UNREADABLE, to_plain_array, unreadable_error
+from parityscope.case.formats import UNREADABLE, Stored, to_plain_array, unreadable_error
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Header", "read_header", "read_npy", "read_npy_file"]
+__all__ = ["SOLE", "Header", "open_npy", "read_header", "read_npy", "read_npy_file"]
+
+
+SOLE = "array"  # what is called so has no name of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +76,14 @@ def read_npy_file(path: Path) -> np.ndarray:
             return read_npy(file, path.stat().st_size)
         except UNREADABLE as error:
             raise unreadable_error(path, error) from error
+
+
+def open_npy(paths: Sequence[Path], origin: str, name: str = "") -> Stored:
+    """Samples of which each is one array, called `name` (`SOLE` where nobody says what it is)."""
+    called = name or SOLE
+    return Stored(
+        origin=origin,
+        labels=tuple(path.name for path in paths),
+        names=lambda _: (called,),
+        read=lambda index, _: {called: read_npy_file(paths[index])},
+    )

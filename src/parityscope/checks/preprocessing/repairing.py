@@ -59,7 +59,7 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
 def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
     """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence."""
     if "recipe" in details:
-        text = "prepare the deployment's images by this recipe, by which the reference's were prepared"
+        text = "prepare the deployment's images as the reference's: by the recipe that the report and --all show"
         return (("prepare_by_recipe", text),)
     if "input" not in details:
         return (("mend_preprocessing", otherwise),)

@@ -119,8 +119,8 @@ def apply_steps(
 
 
 def describe_steps(steps: tuple[PreprocessingStep, ...]) -> str:
-    """The steps in words: "the deployment exchanges channels 0 and 2 and does not divide by 255"."""
-    return "the deployment " + " and ".join(step.words for step in _merge_placing_steps(steps) if step.words)
+    """The steps in words: "the deployment exchanges channels 0 and 2, and does not divide by 255"."""
+    return "the deployment " + ", and ".join(step.words for step in _merge_placing_steps(steps) if step.words)
 
 
 def model_inputs(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

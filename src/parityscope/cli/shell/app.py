@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "What can run here, what is missing, and how to get it.",
     "mcp": "The verbs as tools of an assistant (Model Context Protocol).",
     "new": "A working plug-in to start from.",
-    "completion": "TAB for verbs, options and targets in bash.",
+    "completion": "TAB for verbs, options and targets in bash, zsh and fish.",
 }
 _EPILOG = (
     "Start with: parityscope MODEL; with a deployment: parityscope diagnose MODEL --candidate TARGET --inputs DATA "
