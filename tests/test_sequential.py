@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,20 @@ def test_samples_are_taken_until_it_is_sure(
     assert document["inputs"]["samples"] == finding["details"]["samples"] < 200
     assert len(document["outputs"][0]["per_sample"]) == document["inputs"]["samples"]
     assert "sure" in capsys.readouterr().out.lower()
+
+
+@pytest.mark.parametrize("bad", [0.0, 0.3])
+def test_workers_stop_at_the_same_sample(tmp_path: Path, bad: float) -> None:
+    """Workers do tasks side by side, and what they did beyond the one that made it sure does not count."""
+    told = []
+    for more in ([], ["--workers", "2"], ["--workers", "3"]):
+        assert exit_status(*network(tmp_path, bad), *more) == (1 if bad else 0)
+        study = tmp_path / "study"
+        document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+        (finding,) = [one for one in document["findings"] if one["code"] == "SURE"]
+        told.append((document["verdict"], document["inputs"]["samples"], finding["details"], document["outputs"]))
+        shutil.rmtree(study)
+    assert told[1:] == [told[0]] * 2
 
 
 def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:
