@@ -132,6 +132,16 @@ def test_what_cannot_be_written_is_told_before_any_cell_is_examined(
     assert "m v1" not in said
 
 
+def test_many_samples_are_columns_beside_the_study(desk: Path) -> None:
+    rows = np.random.default_rng(6).normal(size=(1001, 16)).astype(np.float32)
+    np.savez(desk / "many.npz", x=rows)
+    (desk / "fleet.toml").write_text(FILE.replace('"samples"', '"many.npz"\nstacked = true'), "utf-8")
+    cell = run(desk, 0, "--study", "one")["cells"][0]
+    (output,) = json.loads((desk / "one" / cell["name"] / "study.json").read_text("utf-8"))["outputs"]
+    with np.load(desk / "one" / cell["name"] / output["per_sample_summary"]["file"]) as columns:
+        assert columns[output["per_sample_summary"]["error"]].shape == (1001,)
+
+
 def test_workers_come_to_the_same_cells(desk: Path) -> None:
     alone, shared = run(desk, 0, "--study", "one"), run(desk, 0, "--study", "two", "--workers", "2")
     for one, other in zip(alone["cells"], shared["cells"], strict=True):

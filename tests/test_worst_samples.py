@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import fisher_exact
 
+import parityscope
 from command_line import exit_status
 from parityscope.case import Sample
 from parityscope.study.worst import common_traits, fisher_chance, traits_of
@@ -81,6 +82,11 @@ def test_of_many_samples_the_document_names_the_worst_and_a_file_holds_all(tmp_p
     assert told["percentiles"]["50"] == np.sort(error)[round(0.5 * 1099)]
     page = (tmp_path / "study" / "report.html").read_text(encoding="utf-8")
     assert "(median)" in page
+    # A program keeps no folder, and has all of them in the document.
+    rows = [{"x": x[one : one + 1], "k": k[one : one + 1]} for one in range(1100)]
+    (output,) = parityscope.compare(tmp_path / "m.onnx", candidate="sim:f16", inputs=rows).document["outputs"]
+    assert "per_sample_summary" not in output
+    assert [place for place, one in enumerate(output["per_sample"]) if one == "Infinity"] == bad
 
 
 def common(worst: list[Sample], others: list[Sample]) -> list[str]:

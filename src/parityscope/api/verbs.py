@@ -207,7 +207,7 @@ def _answer_request(
     from pathlib import Path
 
     from parityscope.private_folders import scratch_folder
-    from parityscope.study import Request, examine_request, open_request
+    from parityscope.study import Request, examine_request, list_errors, open_request
 
     with (
         model_file(model) as path,
@@ -223,7 +223,9 @@ def _answer_request(
             **asked,
         )
         with scratch_folder("run") as scratch, open_request(request) as examination:
-            return Result(document=_without_copies(examine_request(replace(examination, folder=Path(scratch)))))
+            folder = Path(scratch)
+            document = examine_request(replace(examination, folder=folder))
+            return Result(document=_without_copies(list_errors(document, folder)))
 
 
 def _without_copies(document: dict[str, Any]) -> dict[str, Any]:

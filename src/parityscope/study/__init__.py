@@ -25,7 +25,7 @@ from parityscope.study._folder import (
 )
 from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
-from parityscope.study._sample_columns import COLUMNS
+from parityscope.study._sample_columns import COLUMNS, list_errors
 from parityscope.study._scratch_folder import run_facts
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ __all__ = [
     "experiments_of",
     "folder_of",
     "known_metrics",
+    "list_errors",
     "load_study",
     "name_files_from_here",
     "open_request",

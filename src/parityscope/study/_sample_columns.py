@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats.npz import write_npz
+from parityscope.case.formats.npz import open_npz, write_npz
+from parityscope.study._folder import to_strict_data
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from parityscope.examination import Examination
     from parityscope.records import Pair
 
-__all__ = ["COLUMNS", "MOST_LISTED", "errors_of_samples"]
+__all__ = ["COLUMNS", "errors_of_samples", "list_errors"]
 
 MOST_LISTED = 1000  # samples that a document lists one by one; chosen: a file of 100,000 is no longer one that is read
 _WORST = 20  # that it names of more; chosen
@@ -41,6 +45,21 @@ def errors_of_samples(known: Examination) -> dict[str, dict[str, Any]]:
     for place, pair in enumerate(many):
         told[pair.site.tensor] = {"per_sample": [], "per_sample_summary": _summarize(known, pair, place)}
     return told
+
+
+def list_errors(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The document with all errors listed, for whoever has it in memory and keeps no folder; `folder` holds the columns."""
+    if not (folder / COLUMNS).exists():
+        return dict(document)
+    held = open_npz([folder / COLUMNS], COLUMNS)
+    columns = held.read(0, held.names(0))
+    outputs = []
+    for output in document["outputs"]:
+        row = dict(output)
+        if summary := row.pop("per_sample_summary", None):
+            row["per_sample"] = to_strict_data(columns[summary["error"]].tolist())
+        outputs.append(row)
+    return {**document, "outputs": outputs}
 
 
 def _summarize(known: Examination, pair: Pair, place: int) -> dict[str, Any]:

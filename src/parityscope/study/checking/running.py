@@ -19,6 +19,7 @@ from parityscope.study._examining import examine_request
 from parityscope.study._folder import load_study, prepare_folder, to_strict_data, write_study
 from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
+from parityscope.study._sample_columns import COLUMNS
 from parityscope.study.changes.comparing import compare_studies, nothing_compared
 from parityscope.version import __version__
 
@@ -117,6 +118,8 @@ def _examine_pair(
             request = replace(asked.request, depth="causes")
             further = replace(asked, request=request)
             study = examine_request(replace(further, question=question_of(further, Path.cwd())))
+        if (tensors / COLUMNS).exists():
+            (tensors / COLUMNS).rename(scratch / COLUMNS)
         shutil.rmtree(tensors, ignore_errors=True)
         for trial in (one.get("trial") for finding in study["findings"] for one in finding["repairs"]):
             if trial:
