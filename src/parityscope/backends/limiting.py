@@ -16,7 +16,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ended_in_time", "limited_runs"]
+__all__ = ["ended_in_time", "is_limited", "limited_runs"]
 
 _seconds: ContextVar[float | None] = ContextVar("seconds", default=None)
 
@@ -29,6 +29,11 @@ def limited_runs(seconds: float | None) -> Iterator[None]:
         yield
     finally:
         _seconds.reset(token)
+
+
+def is_limited() -> bool:
+    """Whether a run has a limit now."""
+    return _seconds.get() is not None
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ not get it for free. Each error says which sample, which tensor, what was expect
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -67,9 +68,14 @@ def sole_names(declared: Sequence[ValueInfo], names: Collection[str]) -> dict[st
     Everything else is matched by name; whether the array fits is checked as that of any other. A name that no exporter writes
     (control characters, markup, a way out of a folder, thousands of letters) is a stranger's, and refused as such.
     """
-    if len(declared) == 1 and len(names) == 1 and _PLAIN_NAME.fullmatch(next(iter(names))):
+    if len(declared) == 1 and len(names) == 1 and _is_plain(next(iter(names))):
         return {declared[0].name: next(iter(names))}
     return {name: name for name in names}
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_plain(name: str) -> bool:
+    return _PLAIN_NAME.fullmatch(name) is not None
 
 
 def check_names(declared: Sequence[ValueInfo], names: Collection[str], where: str) -> None:
