@@ -2,14 +2,15 @@
 
 Six networks of 0.6 to 54 MB; two more are measured where they are named. Of each, every line is a process of its own, from its
 start to its end: wall time, processor time of it and all that it starts, and the peak memory of its largest process. Each runs
-three times (`--rounds`); the first is shown beside the median of the others (the page cache is warm, and numba's machine code is
-there, in all of them). Polygraphy compares the same two ONNX Runtime runs with all tensors marked. `plain` is one inference of
-ONNX Runtime with its imports: what no tool that uses it can go below.
+three times (`--rounds`); of all but the first the median is shown (the page cache is warm, and numba's machine code is there).
+Polygraphy compares the same two ONNX Runtime runs with all tensors marked. `plain` is one inference of ONNX Runtime with its
+imports: what no tool that uses it can go below.
 
 The broken deployment is a copy of the network in which a tenth was added to the weights of its middle product.
 
-Prints a table in Markdown with the goals; nothing is asserted. What takes longer than `--limit` is ended, and so is what
-runs when `--minutes` are over; what did not begin by then is left out; both are said.
+Prints the table of bench/README.md with the goals and how many are met; nothing is asserted. First runs are in `--json`. What
+takes longer than `--limit` is ended, and so is what runs when `--minutes` are over; what did not begin by then is left out; both
+are said.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ QUIET = {
     "NO_COLOR": "1",
 }
 LIMIT_S, MINUTES = 120.0, 11.5
+_FAILED = 2  # from this exit code on there is no verdict
 # Of Polygraphy's wall time, and the seconds below which nothing is asked; `predict` is held against inferences.
 GOALS = {
     "compare": (0.25, 1.0),
@@ -324,19 +326,27 @@ SIX = ("ocr-cls", "ocr-det", "nudenet", "opennsfw", "lore", "ddddocr")
 
 
 def print_table(costs: list[Cost]) -> None:
-    """One row a line, beside Polygraphy's of the same network."""
-    print("| network | command | exit | first s | warm s | processor s | peak MiB | of Polygraphy's wall | goal s | |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    """One row a line, beside Polygraphy's of the same network, and how many of the goals are met; as bench/README.md has it."""
+    print("| network | command | warm s | processor s | peak MiB | of Polygraphy's wall | goal s | |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     theirs = {one.model: one.wall_s for one in costs if one.what == "polygraphy"}
     for one in costs:
         ratio = f"{one.wall_s / theirs[one.model]:.2f}" if one.model in theirs else "-"
+        failed = "" if 0 <= one.status < _FAILED else " (ended)" if one.status < 0 else f" (exit {one.status})"
         goal, met = "", ""
         if not math.isnan(one.goal_s):
-            goal, met = f"{one.goal_s:.2f}", "met" if 0 <= one.status < 2 and one.wall_s <= one.goal_s else "missed"
+            goal, met = f"{one.goal_s:.2f}", "met" if _is_met(one) else "missed"
         print(
-            f"| {one.model} | {one.what} | {one.status if one.status >= 0 else 'ended'} | {one.first_s:.2f} | "
-            f"{one.wall_s:.2f} | {one.cpu_s:.2f} | {one.peak_mib:.0f} | {ratio} | {goal} | {met} |"
+            f"| {one.model} | `{one.what}`{failed} | {one.wall_s:.2f} | {one.cpu_s:.2f} | {one.peak_mib:.0f} | {ratio} "
+            f"| {goal} | {met} |"
         )
+    asked = [one for one in costs if not math.isnan(one.goal_s)]
+    met_lines = "; ".join(f"{one.model}: `{one.what}`" for one in asked if _is_met(one))
+    print(f"\nMet are {sum(map(_is_met, asked))} of {len(asked)} lines ({met_lines or 'none'}).")
+
+
+def _is_met(one: Cost) -> bool:
+    return 0 <= one.status < _FAILED and one.wall_s <= one.goal_s
 
 
 if __name__ == "__main__":

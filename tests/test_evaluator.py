@@ -15,10 +15,11 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import evaluate_worlds, run_world, run_worlds
 from parityscope.evaluation.program import Program, compile_program, keys_of, prepared_graph, program_of, wide_program
 from parityscope.evaluation.rounding import FloatRounding
-from parityscope.evaluation.sessions import Sessions
+from parityscope.evaluation.sessions import LIMIT, Sessions
 from parityscope.evaluation.simulating import simulated_world
 from parityscope.evaluation.worlds import World
 from parityscope.evaluation.writing import written_rows
+from parityscope.memory import resident_memory
 
 _RANDOM = np.random.default_rng(7)
 
@@ -192,6 +193,17 @@ def test_a_node_that_nothing_can_run_is_named() -> None:
         run_world(World(name="plain", program=_program(text)), {"x": np.zeros(3, np.float32)}, ["z"])
 
 
+def test_a_world_that_gives_another_shape_is_one_error_that_names_the_site() -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x, float[4] w) => (float[4] z) { y = Exp(x) z = Add(y, w) }'
+    program, feeds = _program(text), {"x": np.ones(4, np.float32), "w": np.ones(4, np.float32)}
+    for change in (lambda array: array[:-1], lambda array: array.astype(np.float64)):
+        with pytest.raises(ParityError, match="'y'"):
+            run_world(World(name="other", program=program, stored={"y": change}), feeds, ["z"])
+    taken = World(name="other", program=program, taken={(program.steps[1].key, 1): lambda array: array[:-1]})
+    with pytest.raises(ParityError, match="'w'"):
+        run_world(taken, feeds, ["z"])
+
+
 _COUNTING = """<ir_version: 8, opset_import: ["" : 19]>
 g (int64 count, float limit, float[4] x) => (float[4] last, float[n,4] every)
 {
@@ -343,6 +355,22 @@ def test_few_sessions_have_threads_of_their_own_and_few_are_kept() -> None:
     for program in programs:
         many.run(program.steps[0], [np.ones(1 << 18, np.float32)], program)
     assert _threads() <= before + 2 * 32
+
+
+@pytest.mark.story
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> None:
+    kinds = 10_000
+    body = "".join(f"y{at + 1} = LeakyRelu <alpha = {1e-5 * (at + 1):.6f}> (y{at}) " for at in range(kinds))
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (float[4] y0) => (float[4] y{kinds}) {{ {body} }}'
+    world, sessions = World(name="plain", program=_program(text)), Sessions()
+    assert len({step.kind for step in world.program.steps}) == kinds
+    threads, nbytes = _threads(), resident_memory()
+    given = run_world(world, {"y0": np.ones(4, np.float32)}, [f"y{kinds}"], sessions)
+    np.testing.assert_array_equal(given[f"y{kinds}"], np.ones(4, np.float32))
+    assert len(sessions) == LIMIT
+    assert _threads() <= threads + 2
+    assert resident_memory() - nbytes < LIMIT * 300_000  # what is kept; all kinds of 60 kB would be five times that
 
 
 def test_a_program_is_of_the_graph_that_is_handed_out_with_it(tmp_path: Path) -> None:

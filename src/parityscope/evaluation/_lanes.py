@@ -180,7 +180,25 @@ class Lane:
         if source is not self and any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
             self.computed = {}  # the world that is followed has no such value
             return
-        self.finish(step, self.shared.run(step, inputs, captured, self.program, self.iteration))
+        try:
+            results = self.shared.run(step, inputs, captured, self.program, self.iteration)
+        except NotAloneError:
+            raise
+        except ParityError as refusal:
+            raise self._naming_changes(step, refusal) from refusal
+        self.finish(step, results)
+
+    def _naming_changes(self, step: ProgramStep, refusal: ParityError) -> ParityError:
+        """The refusal of a step, with the sites that it takes as this world changes them: a change may give another shape."""
+        changed = [
+            repr(site)
+            for index, site in enumerate(step.inputs)
+            if site in self.world.stored or (step.key, index) in self.world.taken
+        ]
+        if not changed:
+            return refusal
+        problem = f"{refusal.problem}; it takes what the world {self.world.name!r} changes: {', '.join(changed)}"
+        return ParityError(problem, where=refusal.where, fix="a change must keep shape and type")
 
     def _run_written(self, step: ProgramStep, inputs: Sequence[Any]) -> None:
         """Control flow in which the world changes something, as one node with the changes written into its bodies."""

@@ -18,7 +18,7 @@ exact for a reason.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # Draw, sample, expected outputs, those of the draw.
     Drawn = Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
 
-__all__ = ["drawn_errors", "drawn_outputs"]
+__all__ = ["KnownOutputs", "drawn_errors", "drawn_outputs"]
 
 _RECURRENT = of_kind("recurrent")
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.
@@ -83,10 +83,12 @@ def drawn_outputs(
     profile: str = "none",
     align: Align = align_as_given,
     progress: Progress = ignore_progress,
+    known: KnownOutputs | None = None,
 ) -> Drawn:
     """Draw, sample, and the outputs `names` there: of the network, and of its simulation.
 
-    `bounded` and `profile` are those of `arrange`; `align` puts what was found beside what was expected.
+    `bounded` and `profile` are those of `arrange`; `align` puts what was found beside what was expected. `known` is what draws in
+    another format left: its sessions and the network's own outputs serve this one.
 
     Raises:
         ParityError: the model cannot be simulated so, or the runtime refuses the graph.
@@ -99,18 +101,26 @@ def drawn_outputs(
     )
     rounded = precision if bounded or precision != "f16" else "tf32"  # which is FP16 without its range
     low, draw = _redrawn(low, rounded)
-    sessions = Sessions()
-    expected: dict[int, Mapping[str, np.ndarray]] = {}
+    known = known or KnownOutputs()
+    sessions, expected = known.sessions, known.expected
     for number in range(draws):
         progress("drawing rounding anew", number, draws)
         draw.number = number
         sessions.forget_weights()  # those of the draw before
         for index in samples:
             arrays = inputs.sample(index).arrays
-            if index not in expected:
+            if not set(names) <= expected.get(index, {}).keys():
                 expected[index] = run_world(plain, arrays, names, sessions)
             yield number, index, expected[index], align(expected[index], run_world(low, arrays, names, sessions))
     progress("drawing rounding anew", draws, draws)
+
+
+@dataclass(slots=True, eq=False)
+class KnownOutputs:
+    """What the draws of one network share, whatever their format: sessions, and by sample the outputs that it gives itself."""
+
+    sessions: Sessions = field(default_factory=Sessions)
+    expected: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

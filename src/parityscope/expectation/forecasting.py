@@ -20,7 +20,7 @@ from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
-from parityscope.expectation.drawing import drawn_errors, drawn_outputs
+from parityscope.expectation.drawing import KnownOutputs, drawn_errors, drawn_outputs
 from parityscope.expectation.forecasts import ChangedParameter, Forecast, FormatForecast, Predicted
 from parityscope.expectation.lockstep import Findings, LockstepPlan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
@@ -95,9 +95,10 @@ def forecast(
     seconds["outputs"] = time.perf_counter() - started - sum(seconds.values())
     graph = model.shared_graph()
     found = []
+    known = KnownOutputs()
     for name in plan.targets:
         parameters = changed_parameters(graph, known_format(name))
-        found.append(_forecast_of(name, outputs, layers, parameters, plan, settings, progress))
+        found.append(_forecast_of(name, outputs, layers, parameters, plan, settings, progress, known))
     seconds["parameters"] = time.perf_counter() - started - sum(seconds.values())
     return Forecast(
         formats=tuple(found),
@@ -120,8 +121,9 @@ def _forecast_of(
     plan: LockstepPlan,
     settings: ForecastSettings,
     progress: Progress,
+    known: KnownOutputs,
 ) -> FormatForecast:
-    mine = _add_draws(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress)
+    mine = _add_draws(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress, known)
     lost = tuple(one.site.tensor for one in mine if one.lost)
     rounding: dict[str, float] = {}
     if lost and name == "f16":
@@ -142,7 +144,12 @@ def _forecast_of(
 
 
 def _add_draws(
-    name: str, outputs: tuple[Predicted, ...], plan: LockstepPlan, settings: ForecastSettings, progress: Progress
+    name: str,
+    outputs: tuple[Predicted, ...],
+    plan: LockstepPlan,
+    settings: ForecastSettings,
+    progress: Progress,
+    known: KnownOutputs,
 ) -> tuple[Predicted, ...]:
     """The outputs, those of few numbers with the errors of further draws."""
     few = [
@@ -161,6 +168,7 @@ def _add_draws(
         bounded=True,
         profile=settings.profile,
         progress=progress,
+        known=known,
     )
     found = drawn_errors(drawn, few, draws)
     return tuple(replace(one, drawn=tuple(found.get(one.site.tensor, ()))) for one in outputs)
