@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # Draw, sample, expected outputs, those of the draw.
     Drawn = Iterator[tuple[int, int, Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
 
-__all__ = ["KnownOutputs", "drawn_errors", "drawn_outputs"]
+__all__ = ["SharedDraws", "drawn_errors", "drawn_outputs"]
 
 _RECURRENT = of_kind("recurrent")
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.
@@ -83,7 +83,7 @@ def drawn_outputs(
     profile: str = "none",
     align: Align = align_as_given,
     progress: Progress = ignore_progress,
-    known: KnownOutputs | None = None,
+    known: SharedDraws | None = None,
 ) -> Drawn:
     """Draw, sample, and the outputs `names` there: of the network, and of its simulation.
 
@@ -101,7 +101,7 @@ def drawn_outputs(
     )
     rounded = precision if bounded or precision != "f16" else "tf32"  # which is FP16 without its range
     low, draw = _redrawn(low, rounded)
-    known = known or KnownOutputs()
+    known = known or SharedDraws()
     sessions, expected = known.sessions, known.expected
     for number in range(draws):
         progress("drawing rounding anew", number, draws)
@@ -116,7 +116,7 @@ def drawn_outputs(
 
 
 @dataclass(slots=True, eq=False)
-class KnownOutputs:
+class SharedDraws:
     """What the draws of one network share, whatever their format: sessions, and by sample the outputs that it gives itself."""
 
     sessions: Sessions = field(default_factory=Sessions)

@@ -20,7 +20,7 @@ from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
-from parityscope.expectation.drawing import KnownOutputs, drawn_errors, drawn_outputs
+from parityscope.expectation.drawing import SharedDraws, drawn_errors, drawn_outputs
 from parityscope.expectation.forecasts import ChangedParameter, Forecast, FormatForecast, Predicted
 from parityscope.expectation.lockstep import Findings, LockstepPlan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
@@ -95,7 +95,7 @@ def forecast(
     seconds["outputs"] = time.perf_counter() - started - sum(seconds.values())
     graph = model.shared_graph()
     found = []
-    known = KnownOutputs()
+    known = SharedDraws()
     for name in plan.targets:
         parameters = changed_parameters(graph, known_format(name))
         found.append(_forecast_of(name, outputs, layers, parameters, plan, settings, progress, known))
@@ -121,7 +121,7 @@ def _forecast_of(
     plan: LockstepPlan,
     settings: ForecastSettings,
     progress: Progress,
-    known: KnownOutputs,
+    known: SharedDraws,
 ) -> FormatForecast:
     mine = _add_draws(name, tuple(outputs.predicted.get(name, {}).values()), plan, settings, progress, known)
     lost = tuple(one.site.tensor for one in mine if one.lost)
@@ -149,7 +149,7 @@ def _add_draws(
     plan: LockstepPlan,
     settings: ForecastSettings,
     progress: Progress,
-    known: KnownOutputs,
+    known: SharedDraws,
 ) -> tuple[Predicted, ...]:
     """The outputs, those of few numbers with the errors of further draws."""
     few = [
