@@ -28,10 +28,10 @@ from parityscope.study.schema import study_schema
 from parityscope.testing.check_contract import check_examples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from parityscope.bench import Bench
-    from parityscope.records import Verdict
+    from parityscope.records import Pair, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -210,8 +210,10 @@ def test_a_check_says_of_what_it_asks_for_what_it_is(code: str) -> None:
 
 
 def test_a_check_that_takes_a_thing_for_another_is_told_what_it_is() -> None:
-    def propose(outputs: dict[str, float], bench: Bench | None = None, verdict: str | Verdict = "") -> list[object]:
-        return [outputs, bench, verdict]
+    def propose(
+        outputs: dict[str, float], beyond: Sequence[Pair], bench: Bench | None = None, verdict: str | Verdict = ""
+    ) -> list[object]:
+        return [outputs, beyond, bench, verdict]
 
     check = Check(code="USR001", title="", propose=propose, holds=(), holds_not=())
     assert describe_mistyped(check) == ["USR001 takes outputs as dict[str, float]: it is tuple[Pair, ...]"]

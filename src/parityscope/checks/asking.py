@@ -125,8 +125,9 @@ def describe_mistyped(check: Check) -> list[str]:
 
 
 def _members_of(annotation: str) -> set[str]:
-    """The members of a union as they are written, without the modules that hold them."""
-    return {re.sub(r"\b[a-z_]+\.(?=\w)", "", one.strip(" '")) for one in annotation.split(" | ")}
+    """The members of a union as they are written, without the modules that hold them; a tuple of any length is a sequence."""
+    plain = (re.sub(r"\b[a-z_]+\.(?=\w)", "", one.strip(" '")) for one in annotation.split(" | "))
+    return {re.sub(r"^(?:tuple|Iterable|Collection)\[(.+?)(?:,\s\.\.\.)?\]$", r"Sequence[\1]", one) for one in plain}
 
 
 def _make_proposal(check: Check, claim: Claim, experiment: Experiment) -> Proposal:
