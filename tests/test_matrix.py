@@ -142,6 +142,16 @@ def test_many_samples_are_columns_beside_the_study(desk: Path) -> None:
         assert columns[output["per_sample_summary"]["error"]].shape == (1001,)
 
 
+def test_latency_is_measured_apart_from_the_comparison(desk: Path) -> None:
+    cells = run(desk, 0, "--study", "one")["cells"]
+    for cell in cells:
+        side = json.loads((desk / "one" / cell["name"] / "study.json").read_text("utf-8"))["candidate"]
+        simulated = cell["column"] == "sim:f16"
+        assert (side["latency_s"] is None) == simulated
+        told = side["seconds"] if simulated else side["latency_s"]  # one sample
+        assert cell["now"]["latency_s"] == pytest.approx(told, rel=1e-2)
+
+
 def test_workers_come_to_the_same_cells(desk: Path) -> None:
     alone, shared = run(desk, 0, "--study", "one"), run(desk, 0, "--study", "two", "--workers", "2")
     for one, other in zip(alone["cells"], shared["cells"], strict=True):

@@ -64,6 +64,7 @@ def command(
         with_causes=not no_causes,
         progress=progress_for(quiet=quiet),
         workers=o.workers_of(workers),
+        timed=True,
     )
     outcomes = []
     try:

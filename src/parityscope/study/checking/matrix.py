@@ -60,7 +60,10 @@ class MatrixFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellFacts:
-    """What is told of a cell beside its errors: verdict, code of the cause ("": none), the candidate's seconds a sample."""
+    """What is told of a cell beside its errors: verdict, code of the cause ("": none), the candidate's seconds a sample.
+
+    They are measured alike for all cells (`timing`); of what nobody times (simulations) they are those of the comparison.
+    """
 
     verdict: str
     cause: str
@@ -106,11 +109,11 @@ def facts_of_cell(document: Mapping[str, Any]) -> CellFacts:
             verdict=str(document["verdict"]), cause=str(document["cause"]), latency_s=float(document["latency_s"])
         )
     causes = [one["code"] for one in document["findings"] if one["role"] == "cause"]
-    samples = document["inputs"]["samples"] or 1
+    samples, candidate = document["inputs"]["samples"] or 1, document["candidate"]
     return CellFacts(
         verdict=document["verdict"],
         cause=causes[0] if causes else "",
-        latency_s=float(f"{document['candidate']['seconds'] / samples:.3g}"),
+        latency_s=float(f"{candidate.get('latency_s') or candidate['seconds'] / samples:.3g}"),
     )
 
 

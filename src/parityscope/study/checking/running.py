@@ -21,6 +21,7 @@ from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
 from parityscope.study._sample_columns import COLUMNS
 from parityscope.study.changes.comparing import compare_studies, nothing_compared
+from parityscope.study.checking.timing import time_candidate
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "re
 class CheckSettings:
     """Where studies go, what draws their page, the command that is run, and whether a failure is diagnosed.
 
-    `workers` share the samples, as in `Request`.
+    `workers` share the samples, as in `Request`; `timed` says that the candidate's latency is measured too.
     """
 
     folder: Path
@@ -50,6 +51,7 @@ class CheckSettings:
     with_causes: bool = True
     progress: Progress = ignore_progress
     workers: str = ""
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,8 @@ def _examine_pair(
         for trial in (one.get("trial") for finding in study["findings"] for one in finding["repairs"]):
             if trial:
                 trial["file"] = ""  # the repaired copy is not kept here
+        if settings.timed:
+            study["candidate"]["latency_s"] = time_candidate(asked)
         write_study(scratch, study, settings.as_html)
     return study
 
