@@ -56,6 +56,26 @@ def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: 
             assert {name: found[name].tobytes() for name in found} == {name: was[name].tobytes() for name in was}
 
 
+def test_the_text_tells_outputs_element_by_element(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "record"
+    assert run_command(["run", str(model), "--inputs", str(tmp_path / "data"), "-o", str(record)]) == 0
+    with np.load(record / "outputs" / "000001.npz") as held:
+        changed = {name: held[name] for name in held}
+    changed["y"][1, 2] += 0.5
+    np.savez(record / "outputs" / "000001.npz", **changed)
+    capsys.readouterr()
+    words = ["compare", str(model), "--candidate", f"saved?path={record}", "--inputs", str(record / "inputs")]
+    assert run_command([*words, "--format", "text", "--study", str(tmp_path / "study")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("Element by element")
+    assert lines[place + 1].split()[:3] == ["output", "max", "abs"]
+    row = next(line for line in lines[place:] if line.startswith("y "))
+    assert " 0.500 " in row
+    assert "[1, 2]" in row
+
+
 def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) -> None:
     record = tmp_path / "record"
     words = ["run", str(model), "--inputs", str(tmp_path / "data"), "--format", "polygraphy", "-o", str(record)]

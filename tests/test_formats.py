@@ -380,6 +380,63 @@ def test_writing_never_overwrites_a_folder_and_refuses_bfloat16(tmp_path: Path) 
 
 # ---- trtexec
 
+# Every type that a binding of an engine may have and that takes a whole byte or more (`_TYPES` packs none).
+WHOLE = {
+    "fp32": np.float32,
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp8": ml_dtypes.float8_e4m3fn,
+    "int64": np.int64,
+    "int32": np.int32,
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "bool": np.bool_,
+}
+
+
+def numbers_of_type(dtype: type) -> np.ndarray:
+    """Some of each: zero, one, the largest and the smallest of integers, NaN and infinities of floats."""
+    kind = np.dtype(dtype)
+    if kind == np.bool_:
+        return np.array([[True, False, True]])
+    if kind.kind in "iu":
+        return np.array([[0, np.iinfo(kind).max, np.iinfo(kind).min]], kind)
+    least = -2 if kind == np.dtype(ml_dtypes.float8_e4m3fn) else -np.inf
+    last = np.nan if kind.isbuiltin == 1 else 1.5  # numpy takes no NaN of ml_dtypes for another
+    return np.array([[0.5, least, last]], np.float32).astype(kind)
+
+
+@pytest.mark.parametrize("word", WHOLE)
+def test_every_type_goes_through_trtexecs_blobs_and_json(word: str, tmp_path: Path) -> None:
+    array = numbers_of_type(WHOLE[word])
+    values = (ValueInfo(name="y", dtype=array.dtype.name, shape=(1, 3)),)
+    trtexec.write_blobs(tmp_path / "blobs", {"y": array})
+    blobs = trtexec.open_raw(tmp_path / "blobs", trtexec.Expected(values=values, kind="input", shapes={}))
+    assert_same(everything(blobs, 0), {"y": array})
+    (tmp_path / "dumped").mkdir()
+    array.tofile(tmp_path / "dumped" / f"y.output.1.3.{word}.raw")
+    dumped = trtexec.open_raw(tmp_path / "dumped", trtexec.Expected(values=values, kind="output", shapes={}))
+    assert_same(everything(dumped, 0), {"y": array})
+    # As a C++ stream prints them: integers whole, floats with six digits, nan and inf bare.
+    told = ", ".join(f"{int(one)}" if array.dtype.kind in "iub" else f"{float(one):g}" for one in array.flat)
+    path = tmp_path / "out.json"
+    path.write_text(f'[ {{ "name" : "y", "dimensions" : "1x3", "values" : [ {told} ] }} ]', encoding="utf-8")
+    assert_same(everything(open_exported(path, values), 0), {"y": array})
+
+
+@pytest.mark.parametrize("word", [word for word, dtype in WHOLE.items() if np.dtype(dtype).isbuiltin == 1])
+def test_every_type_that_polygraphy_has_goes_through_its_json(word: str, tmp_path: Path) -> None:
+    from polygraphy.comparator import RunResults
+    from polygraphy.json import load_json
+
+    array = numbers_of_type(WHOLE[word])
+    polygraphy.write_inputs(tmp_path / "in.json", [{"x": array}])
+    assert_same(dict(load_json(str(tmp_path / "in.json"))[0]), {"x": array})
+    assert_same(everything(polygraphy.open_inputs([tmp_path / "in.json"], "here"), 0), {"x": array})
+    polygraphy.write_outputs(tmp_path / "out.json", "ours", [({"y": array}, 0.5)])
+    assert_same(dict(RunResults.load(str(tmp_path / "out.json"))["ours"][0].items()), {"y": array})
+    assert_same(everything(polygraphy.open_outputs([tmp_path / "out.json"], "", "here"), 0), {"y": array})
+
 
 def test_trtexec_exported_output(tmp_path: Path) -> None:
     # As trtexec writes it, line breaks and bare nan and inf included.

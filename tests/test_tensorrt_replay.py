@@ -151,16 +151,18 @@ def test_the_real_binding_of_rtx_agrees() -> None:
             assert (not name or hasattr(getattr(trt, owner), name)) == has(member, "1.7.1.116", "rtx"), member
 
 
-def test_what_the_builder_refuses_to_show_is_left_out(model: Model, opened: Opener) -> None:
-    with opened(model, "8.6.1.6", "trt:f16", ("a", "b", "c"), refused_marks=["b"]) as session:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_what_the_builder_refuses_to_show_is_left_out(version: str, model: Model, opened: Opener) -> None:
+    target = f"{plain(version=version)}?observe=all"
+    with opened(model, version, target, ("a", "b", "c"), refused_marks=["b"]) as session:
         assert sorted(session.run(sample(x=X))) == ["a", "c", "y"]
         assert [skip.reason for skip in session.absent] == ["TensorRT's builder refuses an engine that shows it"]
 
 
-@pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35"])
+@pytest.mark.parametrize("version", FAMILIES)
 def test_a_fused_region_is_looked_into_by_name(version: str, model: Model, opened: Opener) -> None:
     """What a localization asks of the leading suspect's region, of every backend."""
-    with opened(model, version, "trt:f16?observe=all", ("a", "b")) as session:
+    with opened(model, version, f"{plain(version=version)}?observe=all", ("a", "b")) as session:
         assert sorted(session.run(sample(x=X))) == ["a", "b", "y"]
 
 
@@ -169,15 +171,24 @@ def test_a_parser_may_take_another_name(model: Model, opened: Opener) -> None:
         assert sorted(session.run(sample(x=X))) == ["b", "y"]
 
 
-def test_obeyed_precisions_change_the_engine(model: Model, opened: Opener) -> None:
-    honest = onnx.load(model.path)
-    with opened(model, "10.13.0.35", "trt:f16", honest=honest) as session:
-        coarse = session.run(sample(x=X))["y"]
-    with opened(model, "10.13.0.35", "trt:f16?layers=*:f32", honest=honest) as session:
-        fine = session.run(sample(x=X))["y"]
-    with opened(model, "10.13.0.35", "trt", honest=honest) as session:
-        strong = session.run(sample(x=X))["y"]
-    assert fine.tolist() == strong.tolist() != coarse.tolist()
+@pytest.mark.parametrize("version", FAMILIES)
+def test_obeyed_precisions_change_the_engine(version: str, model: Model, opened: Opener) -> None:
+    """Weak typing with and without constraints where the version has it, strong typing where it has that."""
+    honest, found = onnx.load(model.path), {}
+    product = "rtx" if version == "rtx" else "tensorrt"
+    targets = {"coarse": "trt:f16", "fine": "trt:f16?layers=*:f32"} if has("BuilderFlag.FP16", version, product) else {}
+    if has("NetworkDefinitionCreationFlag.STRONGLY_TYPED", version, product):
+        targets["strong"] = "trt"
+    for name, target in targets.items():
+        with opened(model, version, target, honest=honest) as session:
+            found[name] = session.run(sample(x=X))["y"].tolist()
+    plain = np.exp(np.exp(hidden := np.maximum(X @ weight_of(model), 0)) / np.exp(hidden).sum(-1, keepdims=True))
+    for name, values in found.items():
+        assert (np.abs(values - plain).max() < 1e-6) is (name != "coarse"), name
+
+
+def weight_of(model: Model) -> np.ndarray:
+    return onnx.numpy_helper.to_array(onnx.load(model.path).graph.initializer[0])
 
 
 @pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35"])
@@ -190,17 +201,19 @@ def test_int64_is_int32_before_10(version: str, tmp_path: Path, opened: Opener) 
     assert (found["m"].tolist(), found["y"].tolist()) == ([6], (X * 3).tolist())
 
 
-def test_the_profile_that_covers_a_sample(model: Model, opened: Opener) -> None:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_the_profile_that_covers_a_sample(version: str, model: Model, opened: Opener) -> None:
     profiles = [{"x": [[1, 4]] * 3}, {"x": [[2, 4], [3, 4], [3, 4]]}]
-    with opened(model, "10.13.0.35", "trt:f16", profiles=profiles) as session:
+    with opened(model, version, plain(version=version), profiles=profiles) as session:
         for rows in (1, 2, 3):
             assert session.run(sample(x=np.ones((rows, 4), np.float32)))["y"].shape == (rows, 4)
         with pytest.raises(ParityError, match="profile covers"):
             session.run(sample(x=np.ones((5, 4), np.float32)))
 
 
-def test_an_output_whose_shape_the_run_decides(model: Model, opened: Opener) -> None:
-    with opened(model, "10.13.0.35", "trt:f16", decided_by_values=["y"]) as session:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_an_output_whose_shape_the_run_decides(version: str, model: Model, opened: Opener) -> None:
+    with opened(model, version, plain(version=version), decided_by_values=["y"]) as session:
         assert session.run(sample(x=X))["y"].shape == (2, 4)
 
 
@@ -213,16 +226,48 @@ def test_an_output_that_nobody_writes_is_an_error(model: Model, opened: Opener) 
     assert caught.value.fix
 
 
-def test_a_timing_cache_is_read_and_written(model: Model, opened: Opener, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [version for version in FAMILIES if version != "rtx"])
+def test_a_timing_cache_is_read_and_written(version: str, model: Model, opened: Opener, tmp_path: Path) -> None:
     path = tmp_path / "times.cache"
-    target = f"trt:f16?timing_cache={path}&cache=off"
+    target = f"{plain(version=version)}?timing_cache={path}&cache=off"
     for _ in range(2):
-        with opened(model, "10.0.1.6", target):
+        with opened(model, version, target):
             assert path.read_bytes() == b"timings:measured"
     path.write_bytes(b"something else that is long enough")
-    with pytest.raises(ParityError, match="no timing cache"), opened(model, "10.0.1.6", target):
+    with pytest.raises(ParityError, match="no timing cache"), opened(model, version, target):
         pass
     assert path.read_bytes().startswith(b"something")
+
+
+@pytest.mark.parametrize("version", [version for version in FAMILIES if version != "rtx"])
+def test_a_version_compatible_engine_is_made_and_read(version: str, model: Model, opened: Opener) -> None:
+    with opened(model, version, f"{plain(version=version)}?version_compatible=on") as session:
+        assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+BOXED = {
+    "workspace=1GiB": lambda _version: True,
+    "level=2": lambda _version: True,
+    "tactics=-CUDNN,%2BCUBLAS": lambda version: version[0] in "81" and not version.startswith("11"),
+    "dla=0": lambda version: version != "rtx",
+    "dla=1&fallback=off": lambda version: version != "rtx",
+    "hardware=ampere_plus": lambda version: version != "rtx",
+    "build_route=-conv_use_long_w=off": lambda version: version.startswith("11"),
+}
+
+
+@pytest.mark.parametrize("version", FAMILIES)
+@pytest.mark.parametrize("option", BOXED)
+def test_each_option_of_the_builder_is_met_or_refused(option: str, version: str, model: Model, opened: Opener) -> None:
+    routes = {"tuner_options": [{"option": "-conv_use_long_w", "allowed_values": "[on|off]"}]}
+    target = f"{plain(version=version)}?{option}"
+    if BOXED[option](version):
+        with opened(model, version, target, build_routes=routes) as session:
+            assert session.run(sample(x=X))["y"].shape == (2, 4)
+        return
+    with pytest.raises(ParityError) as caught, opened(model, version, target, build_routes=routes):
+        pass
+    assert caught.value.fix
 
 
 def test_engines_between_versions(model: Model, opened: Opener, tmp_path: Path) -> None:
@@ -249,15 +294,15 @@ def test_a_library_brings_its_plug_in(model: Model, opened: Opener, tmp_path: Pa
     library = tmp_path / "libown.so"
     library.write_bytes(Path(_ctypes.__file__).read_bytes())  # any library that loads
     facts = {"needs_plugins": ["Own_TRT"], "libraries": {"libown.so": ["Own_TRT"]}}
-    for version in ("8.6.1.6", "10.13.0.35"):
-        with opened(model, version, f"trt:f16?plugins={library}", **facts) as session:
+    for version in FAMILIES:
+        with opened(model, version, f"{plain(version=version)}?plugins={library}", **facts) as session:
             assert session.run(sample(x=X))["y"].shape == (2, 4)
 
 
 NODE = {"reason": "Assertion failed: no such mode", "node": 1, "name": "cut", "operator": "Relu"}
 
 
-@pytest.mark.parametrize("version", ["8.6.1.6", "10.13.0.35", "11.4.0.106"])
+@pytest.mark.parametrize("version", FAMILIES)
 @pytest.mark.parametrize(
     ("facts", "says"),
     [

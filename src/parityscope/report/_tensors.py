@@ -109,9 +109,26 @@ def _view_output(row: Mapping[str, Any], declared: str) -> dict[str, Any]:
         ],
         "triangle": view_triangle(row),
         "facts": _output_facts(row),
+        "elements": _view_elements(row),
         "metrics": [
             (clean(name), _format_measurement(value)) for name, value in sorted((row.get("measurements") or {}).items())
         ],
+    }
+
+
+def _view_elements(row: Mapping[str, Any]) -> dict[str, str]:
+    """What single elements differ by, and where most; nothing of an output that was not compared."""
+    if row.get("max_abs") is None:
+        return {}
+    held = {name: one.get("value") for name, one in (row.get("measurements") or {}).items()}
+    index = row.get("worst_index")
+    return {
+        "max_abs": format_error(row["max_abs"]),
+        "place": f"[{', '.join(map(str, index))}]" if isinstance(index, list | tuple) and index else ABSENT,
+        "max_rel_rms": format_error(held.get("max_rel_rms")),
+        "mean_abs": format_error(held.get("mean_abs")),
+        "p50_abs": format_error(held.get("p50_abs")),
+        "p99_abs": format_error(held.get("p99_abs")),
     }
 
 

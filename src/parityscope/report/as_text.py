@@ -95,6 +95,7 @@ def _print_report(console: Console, model: Mapping[str, Any], *, ladder: bool) -
         _print_nvidia_commands(console, model)
     _print_other_findings(console, model)
     _print_outputs(console, model)
+    _print_elements(console, model)
     _print_suspects(console, model)
     if ladder:
         _print_ladder(console, model)
@@ -231,6 +232,23 @@ def _print_outputs(console: Console, model: Mapping[str, Any]) -> None:
                 f"({found['peer']}), {found['own']} is this engine's own",
                 "dim",
             )
+
+
+def _print_elements(console: Console, model: Mapping[str, Any]) -> None:
+    """What Polygraphy calls the statistics of the absolute and the relative difference."""
+    told = [(output["name"], output["elements"]) for output in model["outputs"] if output["elements"]]
+    if not told:
+        return
+    print_heading(console, "Element by element")
+    rows = [
+        (
+            shorten_name(name, max(16, console.width - 66)),
+            *(found[key] for key in ("max_abs", "place", "max_rel_rms", "mean_abs", "p50_abs", "p99_abs")),
+        )
+        for name, found in told
+    ]
+    heads = ("output", "max abs", "at", "max abs / RMS", "mean abs", "median abs", "p99 abs")
+    print_table(console, heads, rows, right=(1, 3, 4, 5, 6))
 
 
 def _print_suspects(console: Console, model: Mapping[str, Any]) -> None:
