@@ -184,7 +184,7 @@ def test_obeyed_precisions_change_the_engine(version: str, model: Model, opened:
             found[name] = session.run(sample(x=X))["y"].tolist()
     plain = np.exp(np.exp(hidden := np.maximum(X @ weight_of(model), 0)) / np.exp(hidden).sum(-1, keepdims=True))
     for name, values in found.items():
-        assert (np.abs(values - plain).max() < 1e-6) is (name != "coarse"), name
+        assert bool(np.abs(values - plain).max() < 1e-6) == (name != "coarse"), name
 
 
 def weight_of(model: Model) -> np.ndarray:
@@ -248,7 +248,7 @@ def test_a_version_compatible_engine_is_made_and_read(version: str, model: Model
 BOXED = {
     "workspace=1GiB": lambda _version: True,
     "level=2": lambda _version: True,
-    "tactics=-CUDNN,%2BCUBLAS": lambda version: version[0] in "81" and not version.startswith("11"),
+    "tactics=-CUDNN,%2BCUBLAS": lambda version: version != "rtx",
     "dla=0": lambda version: version != "rtx",
     "dla=1&fallback=off": lambda version: version != "rtx",
     "hardware=ampere_plus": lambda version: version != "rtx",
@@ -256,8 +256,16 @@ BOXED = {
 }
 
 
-@pytest.mark.parametrize("version", FAMILIES)
-@pytest.mark.parametrize("option", BOXED)
+@pytest.mark.parametrize(
+    ("option", "version"),
+    # Whether 11 still has tactic sources no document at hand says.
+    [
+        (option, version)
+        for option in BOXED
+        for version in FAMILIES
+        if ("tactics" in option, version[:2]) != (True, "11")
+    ],
+)
 def test_each_option_of_the_builder_is_met_or_refused(option: str, version: str, model: Model, opened: Opener) -> None:
     routes = {"tuner_options": [{"option": "-conv_use_long_w", "allowed_values": "[on|off]"}]}
     target = f"{plain(version=version)}?{option}"
