@@ -13,7 +13,8 @@ from parityscope.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "README.zh-CN.md")
-VERBS = sorted(name.rstrip("_") for _, name, _ in pkgutil.iter_modules(cli.__path__) if not name.startswith("_"))
+MODULES = [one.name for one in pkgutil.iter_modules(cli.__path__) if not one.ispkg]
+VERBS = sorted(name.rstrip("_") for name in MODULES if not name.startswith("_"))
 
 
 def helped(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:

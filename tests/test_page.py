@@ -247,11 +247,25 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for name in ("f16", "bf16"):
             assert exit_status("compare", *given, "--candidate", f"sim:{name}", "--study", name) in {0, 1, 3}
         assert exit_status("diff", "f16", "bf16", "--quiet", "-o", "diff.html") in {0, 1, 3}
+        Path("build.log").write_text(LOG, encoding="utf-8")
+        assert exit_status("log", "build.log", "-o", "log.html") in {0, 1, 3}
+        Path("parityscope.toml").write_text(CHECK, encoding="utf-8")
+        assert exit_status("check", "parityscope.toml", "--quiet", "-o", "check.html") in {0, 1, 3}
     files = {path.stem: path for path in folder.glob("*.html")} | {"verify": folder / "verify" / "report.html"}
     return found | {name: path.read_text("utf-8") for name, path in files.items()}
 
 
-KINDS = ("detector", "within", "incomplete", "lint", "predict", "repair", "verify", "diff")
+LOG = """[W] [TRT] Detected layernorm nodes in FP16.
+[W] [TRT] Running layernorm after self-attention with FP16 Reduce or Pow may cause overflow.
+[I] Engine built in 12.3 sec.
+"""
+CHECK = """[[check]]
+name = "one"
+model = "m.onnx"
+candidate = "sim:f16"
+inputs = "x.npz"
+"""
+KINDS = ("check", "log", "detector", "within", "incomplete", "lint", "predict", "repair", "verify", "diff")
 
 
 @pytest.mark.skipif(AXE is None, reason="no axe-core: make develop, or AXE_CORE=path/to/axe.min.js")
