@@ -160,6 +160,31 @@ def test_a_claim_that_explains_all_sends_the_others_to_the_end(tested: Callable[
     assert ran == ["MMM001 reference 1.0", "AAA001 reference 2.0", "MMM001 rebuild 3.0"]
 
 
+@pytest.mark.parametrize(
+    ("announced", "thorough", "searched"), [("bf16", False, False), ("", False, True), ("bf16", True, True)]
+)
+def test_no_long_search_beside_an_arithmetic_that_was_announced_and_explains_the_size(
+    known: Examination, monkeypatch: pytest.MonkeyPatch, announced: str, thorough: bool, searched: bool
+) -> None:
+    ran: list[str] = []
+    clock = _Clock()
+    shown = Shown(because="", outcome="supports", before=1.0, role="cause", details={"grade": "bf16"})
+    predicts = Prediction(measure="", if_true="", if_false="")
+    by_size = Claim(words="computes in bf16", predicts=predicts, test=lambda: shown)
+    size = Check(code="ACC001", title="", propose=lambda: [by_size], holds=(), holds_not=())
+    search = _check("ZZZ001", [("reference", 30.0), ("candidate", 1.0)], ran, clock)
+    monkeypatch.setattr(diagnosis, "known_checks", lambda: {check.code: check for check in (size, search)})
+    asked = replace(
+        known,
+        candidate=replace(known.candidate, precision=announced),
+        request=replace(known.request, thorough=thorough),
+        end=1e9,
+    )
+    found = run_experiments(asked, clock=clock).diagnosis
+    assert ran == ["ZZZ001 candidate 1.0", *(["ZZZ001 reference 30.0"] if searched else [])]
+    assert [skip.what for skip in found.skipped] == ([] if searched else ["experiment ZZZ001-1: ZZZ001 reference 30.0"])
+
+
 def test_refuted_claims_are_kept_with_their_identity(tested: Callable[..., Diagnosis]) -> None:
     clock = _Clock()
     found = tested(_check("AAA001", [("reference", 1.0), ("nothing", 0.0)], [], clock), clock=clock)
