@@ -162,3 +162,14 @@ def test_a_small_weight_stays_and_nodes_that_were_not_compared_say_nothing(
     found = onnx.load("shown.onnx")
     assert not any(node.metadata_props for node in found.graph.node)
     assert onnx.numpy_helper.to_array(found.graph.initializer[0]).tolist() == [1.0, 1.0]
+
+
+def test_the_terminal_names_the_study_whose_experiments_can_be_run_again(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    document["findings"][0]["evidence"][0]["experiment"]["identity"] = "RNG001-1"
+    with prepare_folder(Path("my study")) as scratch:
+        write_study(scratch, document, render_html)
+    assert exit_status("report", "my study", "--all") == 0
+    assert "parityscope experiment 'my study' NAME runs one of them again" in capsys.readouterr().out

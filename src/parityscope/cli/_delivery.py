@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -103,7 +104,8 @@ def show_document(
         return
     width, color = terminal_width()
     if whole or ladder:
-        text = as_text.render_text(document, width=width, color=color, ladder=ladder) + "\n"
+        text = as_text.render_text(document, study=shlex.quote(str(folder)), width=width, color=color, ladder=ladder)
+        text += "\n"
     else:
         text = as_text.render_first_screen(document, where=str(folder / "report.html"), width=width, color=color)
     if color:

@@ -39,9 +39,15 @@ _REST = "--all shows everything here"  # where there is no report to point to
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
-def render_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False, ladder: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked."""
-    return write_to_console(partial(_print_report, ladder=ladder), view_study(document), width=width, color=color)
+def render_text(
+    document: Mapping[str, Any], *, study: str = "STUDY", width: int = 100, color: bool = False, ladder: bool = False
+) -> str:
+    """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked.
+
+    `study` is what commands about its folder name.
+    """
+    show = partial(_print_report, study=study, ladder=ladder)
+    return write_to_console(show, view_study(document), width=width, color=color)
 
 
 def render_first_screen(document: Mapping[str, Any], *, where: str = "", width: int = 100, color: bool = False) -> str:
@@ -86,7 +92,7 @@ def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str
     console.print(f"{INDENT}{rest}{'  ' if rest else ''}{details}", style="dim", soft_wrap=True)
 
 
-def _print_report(console: Console, model: Mapping[str, Any], *, ladder: bool) -> None:
+def _print_report(console: Console, model: Mapping[str, Any], *, study: str, ladder: bool) -> None:
     _print_verdict(console, model)
     _print_causes(console, model)
     _print_sequence(console, model)
@@ -99,7 +105,7 @@ def _print_report(console: Console, model: Mapping[str, Any], *, ladder: bool) -
     _print_suspects(console, model)
     if ladder:
         _print_ladder(console, model)
-    _print_experiments(console, model)
+    _print_experiments(console, model, study)
     _print_skipped(console, model)
     _print_run(console, model)
 
@@ -283,12 +289,12 @@ def _print_ladder(console: Console, model: Mapping[str, Any]) -> None:
     print_table(console, ("tolerance", "exceed it", "first in the graph", "new at this step"), rows, right=(0, 1))
 
 
-def _print_experiments(console: Console, model: Mapping[str, Any]) -> None:
+def _print_experiments(console: Console, model: Mapping[str, Any], study: str) -> None:
     if not model["experiments"]:
         return
     print_heading(console, "Experiments")
     if any(item["identity"] for item in model["experiments"]):
-        print_paragraph(console, "parityscope experiment STUDY NAME runs one of them again, alone", "dim")
+        print_paragraph(console, f"parityscope experiment {study} NAME runs one of them again, alone", "dim")
     for group in _group_alike_experiments(model["experiments"]):
         for item in group:
             called = item["identity"] or item["check"]
