@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,36 @@ def test_a_default_is_told_once(verb: str, capsys: pytest.CaptureFixture[str], m
 
 def test_the_version_is_a_plain_switch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--no-version" not in helped([], capsys, monkeypatch)
+
+
+LATE = {
+    "jinja2",
+    "numba",
+    "numpy",
+    "onnx",
+    "onnx_ir",
+    "onnxruntime",
+    "openvino",
+    "pydantic",
+    "rich",
+    "scipy",
+    "sympy",
+    "torch",
+}
+LOOK = f"""
+import sys
+from parityscope.cli import run_command
+for words in {[["--version"], ["--help"], *([verb, "--help"] for verb in VERBS)]!r}:
+    run_command(words)
+    loaded = {LATE!r} & {{name.partition(".")[0] for name in sys.modules}}
+    assert not loaded, (words, loaded)
+"""
+
+
+def test_help_loads_nothing_that_takes_long() -> None:
+    done = subprocess.run([sys.executable, "-c", LOOK], capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Usage: parityscope") == len(VERBS) + 1
 
 
 def links(page: str) -> list[str]:
