@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.predicting import EVERYWHERE, RULE_BITS, SHORT_BITS, STRUCTURE
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
@@ -59,12 +60,12 @@ _TURNS = (
     "short",
     "everywhere",
 )
+_LOST = ("short", "rules")  # where nothing comes near; a rule for a whole operator costs much to run, and there are few
 _GROUPS = {
-    **dict.fromkeys(("neighbours", "inputs", "attributes", "operands", "operators", "inside"), "structure"),
+    **dict.fromkeys(STRUCTURE, "structure"),
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
-_SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
@@ -366,7 +367,8 @@ class _Queues:
     def __init__(self, scored: Sequence[Guess], odd: Sequence[Guess], reference: Reference) -> None:
         self._groups: dict[str, deque[Guess]] = {
             "odd": deque(odd),
-            "short": deque(_shortest_edits((*scored, *odd), reference)),
+            "short": deque(_shortest_edits([one for one in (*scored, *odd) if not one.others], reference)),
+            "rules": deque(_shortest_edits([one for one in (*scored, *odd) if one.others], reference)),
         }
         ranked: dict[str, list[tuple[float, int, Guess]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
@@ -387,8 +389,10 @@ class _Queues:
 
     def next(self, turn: int, trials: Trials) -> Guess | None:
         """The guess that is evaluated next; None when there is none."""
-        for ahead in range(len(_TURNS)):
-            name = _TURNS[(turn + ahead) % len(_TURNS)]
+        # Where nothing comes near, what derivatives say is worth little, and every second turn is for what is short.
+        is_lost = turn % 2 and (trials.best is None or trials.best.explained < _PROMISING)
+        for ahead in range(-1 if is_lost else 0, len(_TURNS)):
+            name = _LOST[turn // 2 % len(_LOST)] if ahead < 0 else _TURNS[(turn + ahead) % len(_TURNS)]
             found = self._next_near(trials) if name == "near" else self._next_of(name, trials)
             if found is not None:
                 return found
@@ -424,7 +428,8 @@ def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Gues
     order = []
     for number, one in enumerate(guesses):
         edit, step = one.edit, one.site.step
-        if edit is None or one.others or edit.bits > _SHORT_BITS or _group_of(one) != "structure":
+        most = SHORT_BITS + (RULE_BITS if one.others else 0.0)
+        if edit is None or edit.bits > most or one.kind.removesuffix(EVERYWHERE) not in STRUCTURE:
             continue
         if step.index not in costs:
             costs[step.index] = math.log2(reference.cost(step))
