@@ -279,3 +279,20 @@ def test_two_bounds_that_have_nothing_to_do_with_each_other(
     assert {one["code"] for one in causes} == {"FUS014"}
     places = [place for one in causes for place in one["details"]["places"]]
     assert sorted(places) == sorted(edit[0].split(" = ")[0] for edit in edits)
+
+
+def test_a_bound_that_others_read_too_is_put_right_at_one_clip_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = write_network(tmp_path / "four.onnx", FOUR, four(5))
+    constants = four(5) | {"nearer": np.array(4, np.float32)}
+    other = write_network(tmp_path / "other.onnx", FOUR.replace("(m3, low, high)", "(m3, low, nearer)"), constants)
+    run = open_session(load_model(other).graph(), outputs=["y"])
+    for number in range(2):
+        x = np.random.default_rng(200 + number).normal(size=(2, 16)).astype(np.float32)
+        write_npz(tmp_path / "x" / f"{number}.npz", {"x": x})
+        write_npz(tmp_path / "y" / f"{number}.npz", run({"x": x}))
+    found = diagnosed(model, tmp_path / "x", f"saved?path={tmp_path / 'y'}", capfd)
+    causes = [one for one in found["findings"] if one["role"] == "cause"]
+    assert [(one["code"], one["site"]["tensor"]) for one in causes] == [("FUS014", "d")]
+    assert found["sequence"]["verdict"] == "within"
