@@ -7,7 +7,9 @@ the output is named when a stretch is made, and refused here, in one place.
 from __future__ import annotations
 
 import copy
+import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ from parityscope.hypotheses.arithmetic import Operand, Variant
 from parityscope.hypotheses.edits import StretchEdit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from parityscope.hypotheses.edits import Arrays
 
@@ -70,7 +72,10 @@ class StretchContext:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ComputedStretch:
-    """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on."""
+    """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on.
+
+    `given` are the results as the model says, by sample, where they are known.
+    """
 
     context: StretchContext
     arithmetic: Variant = field(default_factory=lambda: Variant(words=""))
@@ -79,55 +84,62 @@ class ComputedStretch:
     steps: list[ProgramStep] = field(init=False)
     around: list[ProgramStep] = field(init=False)
     base: list[np.ndarray] = field(init=False)
-    replayed: list[np.ndarray] = field(init=False)
-    found: list[np.ndarray] = field(init=False)
-    errors: list[np.ndarray] = field(init=False)
-    size: float = field(init=False)
-    fitted_on: np.ndarray = field(init=False)
-    floor: float = field(init=False)
-    weight: float = field(init=False)
-    picks: np.ndarray = field(init=False)
+    replayed: Sequence[np.ndarray] = field(init=False)
+    found: Sequence[np.ndarray] = field(init=False)
+    given: Sequence[np.ndarray] = ()
     tried: int = 0
     failed: int = 0
+    measured: _Measures = field(init=False)
 
     def __post_init__(self) -> None:
-        """Computes the stretch as the model says."""
+        """Computes the stretch as the model says, where that is not `given`."""
         self.program = _program_of(self.context)
         by_output = {step.outputs: step for step in self.program.steps}
         ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
         inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
         self.steps = [step for step in ordered if step.outputs in inside]
         self.around = [step for step in ordered if step.outputs not in inside]
-        self.base = [self.run(sample) for sample in range(len(self.context.worlds))]
-        self.replayed = [as_float64(array) for array in self.base]
-        self.found = [as_float64(array) for array in self.context.candidate]
-        self.measure()
+        self.base = list(self.given) or [self.run(sample) for sample in range(len(self.context.worlds))]
+        self.replayed = _MadeOnce(len(self.base), lambda sample: as_float64(self.base[sample]))
+        self.found = _MadeOnce(len(self.base), lambda sample: as_float64(self.context.candidate[sample]))
+        self.measured = _Measures(self.found, self.replayed)
 
-    def measure(self) -> None:
-        """How far the candidate is from what the model says, and what counts as nothing."""
-        finite = self.replayed[0][np.isfinite(self.replayed[0])]
-        self.size = max(float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0, 1e-30)
-        self.errors = [
-            squared_differences(
-                found, known if known.shape == found.shape else np.full(found.shape, _finite_mean(found)), self.size
-            )
-            for found, known in zip(self.found, self.replayed, strict=True)
-        ]
-        generator = np.random.default_rng(0)
-        shape = self.found[0].shape
-        # With one sample half of its elements are fitted, and the others judge.
-        alone = len(self.found) == 1 and self.found[0].size > 1
-        self.fitted_on = generator.random(shape) < 0.5 if alone else np.ones(shape, bool)
-        self.floor = (_ROUNDING * self.size) ** 2
-        self.weight = min(sum(array.size for array in self.found), _MOST_NUMBERS) / 2
-        self.picks = self._pick_elements()
+    @property
+    def size(self) -> float:
+        """The root mean square of what the model says."""
+        return self.measured.size
+
+    @property
+    def errors(self) -> Sequence[np.ndarray]:
+        """By sample, the squared differences to what the candidate gave."""
+        return self.measured.errors
+
+    @property
+    def fitted_on(self) -> np.ndarray:
+        """Which elements of the first sample numbers are fitted to; others judge."""
+        return self.measured.fitted_on
+
+    @property
+    def floor(self) -> float:
+        """The squared error that counts as nothing."""
+        return (_ROUNDING * self.size) ** 2
+
+    @property
+    def weight(self) -> float:
+        """Half of the numbers that count as evidence."""
+        return min(sum(array.size for array in self.context.candidate), _MOST_NUMBERS) / 2
+
+    @property
+    def picks(self) -> np.ndarray:
+        """The elements that edits are first held against."""
+        return self.measured.picks
 
     def rebased(self, bases: Sequence[np.ndarray]) -> ComputedStretch:
         """The same with other results as what the model says: what an edit is behind another one."""
         other = copy.copy(self)
-        other.base = list(bases)
-        other.replayed = [as_float64(array) for array in bases]
-        other.measure()
+        other.base = base = list(bases)
+        other.replayed = _MadeOnce(len(base), lambda sample: as_float64(base[sample]))
+        other.measured = _Measures(other.found, other.replayed)
         return other
 
     def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> ComputedStretch:
@@ -137,15 +149,15 @@ class ComputedStretch:
         worlds = [world if place == sample else other for place, other in enumerate(self.context.worlds)]
         other = copy.copy(self)
         other.context = replace(self.context, worlds=worlds)
-        other.base, other.replayed = list(self.base), list(self.replayed)
-        other.base[sample] = other.run(sample)
-        other.replayed[sample] = as_float64(other.base[sample])
+        other.base = base = list(self.base)
+        base[sample] = other.run(sample)
+        other.replayed = _MadeOnce(len(base), lambda place: as_float64(base[place]))
         return other
 
     @property
     def same_shape(self) -> bool:
         """Whether both sides' results have one shape, on every sample."""
-        return all(known.shape == found.shape for known, found in zip(self.replayed, self.found, strict=True))
+        return all(known.shape == found.shape for known, found in zip(self.base, self.context.candidate, strict=True))
 
     def value(self, sample: int, name: str) -> np.ndarray | None:
         """The candidate's array, or a constant, by the reference's name; None where it is not known."""
@@ -320,13 +332,59 @@ class ComputedStretch:
             return None
         return predicted if predicted.shape == self.found[sample].shape else None
 
-    def _pick_elements(self) -> np.ndarray:
-        """The elements that edits are first held against: half from all, half from those that differ."""
-        count = self.found[0].size
+
+class _MadeOnce(Sequence[np.ndarray]):
+    """Arrays that are made when they are asked for: of large tensors most never are."""
+
+    def __init__(self, count: int, make: Callable[[int], np.ndarray]) -> None:
+        self._made: dict[int, np.ndarray] = {}
+        self._count, self._make = count, make
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: int) -> np.ndarray:  # type: ignore[override]
+        if not -self._count <= place < self._count:
+            raise IndexError(place)
+        place %= self._count
+        if place not in self._made:
+            self._made[place] = self._make(place)
+        return self._made[place]
+
+
+class _Measures:
+    """How far the candidate is from what the model says, and what counts as nothing."""
+
+    def __init__(self, found: Sequence[np.ndarray], replayed: Sequence[np.ndarray]) -> None:
+        self._found, self._replayed = found, replayed
+        self.errors = _MadeOnce(len(found), self._errors_of)
+
+    @functools.cached_property
+    def size(self) -> float:
+        known = self._replayed[0]
+        finite = known[np.isfinite(known)]
+        return max(float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0, 1e-30)
+
+    def _errors_of(self, sample: int) -> np.ndarray:
+        found, known = self._found[sample], self._replayed[sample]
+        same = known.shape == found.shape
+        return squared_differences(found, known if same else np.full(found.shape, _finite_mean(found)), self.size)
+
+    @functools.cached_property
+    def fitted_on(self) -> np.ndarray:
+        # With one sample half of its elements are fitted, and the others judge.
+        first = self._found[0]
+        alone = len(self._found) == 1 and first.size > 1
+        return np.random.default_rng(0).random(first.shape) < 0.5 if alone else np.ones(first.shape, bool)
+
+    @functools.cached_property
+    def picks(self) -> np.ndarray:
+        """Half from all, half from those that differ."""
+        count = self._found[0].size
         if count <= _PICKS:
             return np.arange(count)
         generator = np.random.default_rng(1)
-        wrong = np.flatnonzero(self.errors[0].ravel() > self.floor)
+        wrong = np.flatnonzero(self.errors[0].ravel() > (_ROUNDING * self.size) ** 2)
         half = _PICKS // 2
         picks: list[np.ndarray] = [
             generator.integers(0, count, half),

@@ -35,6 +35,9 @@ __all__ = ["search_causes"]
 
 _STEPS = 4  # chosen: more causes than that at once were in no public report
 _LOOKS = 6  # chosen: of the same size as the first; attempts that lead nowhere count too
+# Elements of tensors inside the network that all looks together may hold against each other: no clock's, so that a slow machine
+# finds what a quick one does. Chosen: a look at 50 million takes a minute or two of one core. The search from outputs has a meter.
+_ELEMENTS = 150e6
 _ATTEMPTS = 2  # claims tried in one place where nothing was proved
 _TAKES = 0.01  # of the squared error, as in `diagnosis`: what takes less cannot matter, unless it decides the verdict
 # The same arithmetic may err more on changed inputs than is predicted for them: as in checks/_reproducing.py.
@@ -51,14 +54,15 @@ def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | N
     if not total > 0 or not math.isfinite(total):
         return None
     best = start = Trail(copy=copy, known=known, energy=total, tested=tested)
-    labels, looks = itertools.count(1), _LOOKS
+    labels, allowed = itertools.count(1), _looks_allowed(known)
+    looks = allowed
     open_trails = [_correct_each(known, start, labels)]
     while open_trails and best.known.verdict != "within":
         trail = next(open_trails[-1], None)
         if trail is None:
             open_trails.pop()
             continue
-        trail = _with_end(trail, looks)
+        trail = _with_end(trail, looks, allowed)
         if trail.ended == EXHAUSTED:
             looks -= 1
             trail = _examined_again(known, trail, next(labels))
@@ -115,7 +119,14 @@ def _correct_claim(known: Examination, trail: Trail, claim: CauseClaim, labels: 
     return Trail(copy=copy, known=compared, energy=after, claim=claim, before=trail, parts=parts, most=trail.most)
 
 
-def _with_end(trail: Trail, looks: int) -> Trail:
+def _looks_allowed(known: Examination) -> int:
+    """How many copies are looked at again: fewer where the tensors inside the network are large."""
+    statistics = known.layers.statistics.values() if known.layers is not None else ()
+    elements = sum(one.count for one in statistics)
+    return max(1, min(_LOOKS, int(_ELEMENTS / max(elements, 1))))
+
+
+def _with_end(trail: Trail, looks: int, allowed: int) -> Trail:
     """The trail with why nothing is looked for behind it, if so."""
     if trail.known.verdict != "beyond":
         return replace(trail, ended="what is left is within")
@@ -126,7 +137,7 @@ def _with_end(trail: Trail, looks: int) -> Trail:
     if time.monotonic() > trail.known.end:
         return replace(trail, ended=SPENT)
     if looks <= 0:
-        return replace(trail, ended=f"{_LOOKS} further looks are the most that are taken")
+        return replace(trail, ended=f"{allowed} further looks are the most that are taken")
     return trail
 
 

@@ -5,7 +5,6 @@ What only a candidate needs that is beyond (the search on copies, the repairs) i
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from dataclasses import replace
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_suspects", "hold_against_peer", "simulate_nonfinite", "test_causes", "test_repairs"]
 
-# The time that the search for further causes may take where no --time says otherwise. Chosen: several looks at a network of some
-# hundred MFLOP on two cores.
-_FURTHER_S = 120.0
 _PEER_SAMPLES = 4  # chosen: what a format costs varies less between samples than the margins of the grades
 
 
@@ -93,9 +89,8 @@ def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examina
     from parityscope.study._merged_diagnosis import merge_rounds
 
     folder = known.folder / "copies"
-    search = known if math.isfinite(known.end) else replace(known, end=time.monotonic() + _FURTHER_S)
     try:
-        found = search_causes(search, first_copy(known, bench, folder), tested)
+        found = search_causes(known, first_copy(known, bench, folder), tested)
     except (ParityError, TimeSpentError) as error:
         reason = error.problem if isinstance(error, ParityError) else SPENT
         skip = Skip(what="causes beside the first", reason=reason, fix="raise --time" if reason == SPENT else "")

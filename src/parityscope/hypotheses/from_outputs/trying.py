@@ -60,7 +60,7 @@ _TURNS = (
     "short",
     "everywhere",
 )
-_LOST = ("short", "rules")  # where nothing comes near; a rule for a whole operator costs much to run, and there are few
+_RULE_TURN = 5  # where nothing comes near, one in so many is for a rule in few bits; chosen
 _GROUPS = {
     **dict.fromkeys(STRUCTURE, "structure"),
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
@@ -389,10 +389,10 @@ class _Queues:
 
     def next(self, turn: int, trials: Trials) -> Guess | None:
         """The guess that is evaluated next; None when there is none."""
-        # Where nothing comes near, what derivatives say is worth little, and every second turn is for what is short.
-        is_lost = turn % 2 and (trials.best is None or trials.best.explained < _PROMISING)
+        # Where nothing comes near, what derivatives say is worth little: a rule for a whole operator is a large change.
+        is_lost = turn % _RULE_TURN == 0 and (trials.best is None or trials.best.explained < _PROMISING)
         for ahead in range(-1 if is_lost else 0, len(_TURNS)):
-            name = _LOST[turn // 2 % len(_LOST)] if ahead < 0 else _TURNS[(turn + ahead) % len(_TURNS)]
+            name = "rules" if ahead < 0 else _TURNS[(turn + ahead) % len(_TURNS)]
             found = self._next_near(trials) if name == "near" else self._next_of(name, trials)
             if found is not None:
                 return found
