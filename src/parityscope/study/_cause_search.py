@@ -36,7 +36,7 @@ __all__ = ["search_causes"]
 _STEPS = 4  # chosen: more causes than that at once were in no public report
 _LOOKS = 6  # chosen: of the same size as the first; attempts that lead nowhere count too
 # Elements of tensors inside the network that all looks together may hold against each other: no clock's, so that a slow machine
-# finds what a quick one does. Chosen: a look at 50 million takes a minute or two of one core. The search from outputs has a meter.
+# finds what a quick one does. Chosen: a look at 50 million takes a minute or two of one core.
 _ELEMENTS = 150e6
 _ATTEMPTS = 2  # claims tried in one place where nothing was proved
 _TAKES = 0.01  # of the squared error, as in `diagnosis`: what takes less cannot matter, unless it decides the verdict
