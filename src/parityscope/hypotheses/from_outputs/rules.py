@@ -19,11 +19,12 @@ _IN_FRONT = 4  # steps: a product, a bias and a normalization, or a movement; ch
 def operators_in_front(program: Program, step: ProgramStep) -> str:
     """As words behind an operator: " behind Conv", " behind MatMul, Add", or "" where it reads an input."""
     seen: list[str] = []
-    current: ProgramStep | None = step
+    current = step
     for _ in range(_IN_FRONT):
-        current = program.steps_of.get(current.inputs[0]) if current.inputs else None
-        if current is None:
+        above = program.steps_of.get(current.inputs[0]) if current.inputs else None
+        if above is None:
             break
+        current = above
         if current.op_type not in _HANDED_ON:
             seen.insert(0, current.op_type)
         if current.op_type not in {"Add", *_HANDED_ON}:
