@@ -82,8 +82,8 @@ def format_number(value: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """A share as a percentage."""
-    return f"{100 * share:.3g} %"
+    """A share as a percentage; what is not finite is said to be that."""
+    return f"{100 * share:.3g} %" if math.isfinite(share) else "NaN or infinity"
 
 
 def _float_constant(value: ir.Value | None, most: float) -> np.ndarray | None:

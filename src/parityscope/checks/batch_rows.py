@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
 from parityscope.checks._rows import (
     MOST_ALONE,
@@ -110,7 +110,7 @@ def _test_claim(known: Examination, bench: Bench, rows: int) -> Shown:
         f"{found.words} at output {found.output}, row {found.row}: {format_number(found.error)} apart (relative L2)"
     )
     if after is not None:
-        because += f"; {how} the error falls from {format_number(before.error)} to {format_number(after.error)}"
+        because += f"; {how} the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
     share = after.share(before) if after is not None else None
     return _show_finding(
         found, share, show_supported(before, after or Misfit(error=found.error, over=math.inf), because)
@@ -130,11 +130,11 @@ def _show_built_in_batch(bench: Bench, before: Misfit, again: tuple[int, Misfit]
     index = bench.samples[0]
     found = furthest_row(bench.reference(index), bench.candidate(index), count)
     first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
-    because = f"every row from {count} on gets {first} again: with that the error falls from {format_number(before.error)} to "
+    because = f"every row from {count} on gets {first} again: with that the error falls from {format_percent(before.error)} to "
     return _show_finding(
         found,
         after.share(before),
-        show_supported(before, after, because + format_number(after.error)),
+        show_supported(before, after, because + format_percent(after.error)),
         "the reference gives each its own",
     )
 

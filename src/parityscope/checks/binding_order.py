@@ -31,7 +31,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import clean_inputs, comes_from_file, has_arrived_right
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._correcting import correct_input_order, correct_output_order
 from parityscope.checks._probing import probed_order
 from parityscope.checks._reproducing import (
@@ -137,12 +137,12 @@ def _inputs_tested(known: Examination, bench: Bench, groups: list[tuple[str, ...
         least = min((one.error for one in tried), default=before.error)
         because = (
             f"{max(len(tried), len(looked))} orders tried: the nearest leaves {format_number(least)} of "
-            f"{format_number(before.error)}"
+            f"{format_percent(before.error)}"
         )
         result = show_refuted(before, because, after=least)
         return replace(result, nearest=_nearest_order(known, before, tried, orders, result))
     after = tried[-1]
-    because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
+    because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
     shown = _show_finding(known, order, {}, show_supported(before, after, because), after.share(before))
@@ -168,7 +168,9 @@ def _nearest_order(
     after, order = min(zip(tried, orders, strict=True), key=lambda one: one[0].error, default=(before, {}))
     if not order or after.share(before) < NEAR:
         return None
-    left = replace(seen, because=f"the error falls from {format_number(before.error)} to {format_number(after.error)}")
+    left = replace(
+        seen, because=f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
+    )
     shown = _show_finding(known, order, {}, left, after.share(before))
     return NearMiss(shown=replace(shown, correction=correct_input_order(order)), tried=len(tried), distinct=True)
 
@@ -259,7 +261,7 @@ def _show_finding(known: Examination, inputs: Order, outputs: Order, seen: Shown
     moved = next(name for name in wanted if name in order)
     where = ", ".join(wanted), ", ".join(given)
     if inputs:
-        claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference's bound so, {seen.because}."
+        claim = f"Inputs {where[0]} were bound as {where[1]}: with the reference fed in that order, {seen.because}."
     else:
         claim = f"Outputs {where[0]} were bound as {where[1]}: {seen.because}."
     details = {**names, "order": dict(order), **({"given": given} if inputs else {})}

@@ -31,7 +31,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import unless_arrived
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import correct_held_values
 from parityscope.checks._reproducing import (
     NEAR,
@@ -121,7 +121,7 @@ def _test_claim(known: Examination, bench: Bench, family: str, name: str) -> Sho
         if after.explains(before) and all(
             _reading_explains_sample(known, bench, family, name, words, index) for index in others
         ):
-            because = f"the error falls from {format_number(before.error)} to {format_number(after.error)}"
+            because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
             shown = _show_finding(family, name, words, show_supported(before, after, because), after.share(before))
             if enough:
                 return replace(shown, correction=correct_held_values(name, family, words))
@@ -129,12 +129,12 @@ def _test_claim(known: Examination, bench: Bench, family: str, name: str) -> Sho
                 return _show_as_possible(known, bench, judged, shown, after, before)
     if not enough:
         return show_refuted(None, "the outputs tell too little of any reading")
-    because = f"the nearest reading leaves {format_number(least.error)} of {format_number(before.error)}"
+    because = f"the nearest reading leaves {format_percent(least.error)} of {format_percent(before.error)}"
     result = show_refuted(before, because, after=least.error)
     if not nearest or least.share(before) < NEAR:
         return result
     left = replace(
-        result, because=f"the error falls from {format_number(before.error)} to {format_number(least.error)}"
+        result, because=f"the error falls from {format_percent(before.error)} to {format_percent(least.error)}"
     )
     shown = _show_finding(family, name, nearest, left, least.share(before))
     return replace(

@@ -36,7 +36,7 @@ import numpy as np
 from parityscope.arithmetic.islands import find_islands
 from parityscope.case import load_model
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S
 from parityscope.checks.mixed_file import Distance, MixedFile, finite_distance
 
@@ -91,8 +91,8 @@ def _test_claim(trial: MixedFile, found: tuple[Island, ...]) -> Shown:
         if best.explains(before):
             break
     because = (
-        f"the distance goes from {format_number(before.error)} with the types of the file to "
-        f"{format_number(best.error)} without them"
+        f"computed in {_title_of(ignored)} there, the reference differs from the candidate by {format_percent(best.error)}, "
+        f"and computed as the file says by {format_percent(before.error)}"
     )
     holds = best.explains(before)
     seen = Shown(because=because, outcome="supports" if holds else "refutes", before=before.error, after=best.error)
@@ -108,10 +108,9 @@ def _show_finding(
     places = trial.model.sites
     nodes = [places[name].node for name in tensors if name in places]
     first, words = _name_first_tensor(trial, ignored, tensors)
-    around = "FP16" if ignored[0].around == "f16" else "BF16"
     return replace(
         seen,
-        sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes {around} there: "
+        sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes {_title_of(ignored)} there: "
         f"{seen.because}.{words}",
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
         site=trial.known.places.get(first) or places.get(first),
@@ -121,6 +120,10 @@ def _show_finding(
         ),
         details={"nodes": nodes, "islands": len(ignored), "format": ignored[0].around},
     )
+
+
+def _title_of(islands: Sequence[Island]) -> str:
+    return "FP16" if islands[0].around == "f16" else "BF16"
 
 
 def _list_nodes(nodes: Sequence[str]) -> str:
@@ -139,7 +142,7 @@ def _name_first_tensor(trial: MixedFile, ignored: Sequence[Island], tensors: lis
             top = float(np.abs(typed[name][np.isfinite(typed[name])]).max())
             return (
                 name,
-                f" {name!r} reaches {format_number(top)}, and {lost:,} of its {typed[name].size:,} elements are lost there.",
+                f" {name!r} reaches {format_number(top)}, and {lost:,} of its {typed[name].size:,} elements overflow there.",
             )
         moved = finite_distance(typed[name], narrow[name])
         if moved > size:
@@ -156,7 +159,7 @@ def _layer_name(model: Model, tensor: str) -> str:
 def _offer_repairs(model: str, layers: Sequence[str]) -> tuple[Offer, ...]:
     typed = (
         "strongly_typed",
-        "build it strongly typed, so that the types of the file are no wish",
+        "build it strongly typed, so that the engine keeps the types of the file",
         f"trtexec --onnx={model} --stronglyTyped",
     )
     # trtexec parts its lists at commas, and takes at most one wildcard in a name.

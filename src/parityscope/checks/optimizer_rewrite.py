@@ -27,8 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from parityscope.backends import known_backend
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors
@@ -139,11 +140,11 @@ def _test_claim(trial: _BarrierTrial, off: Run | None, tensors: list[str]) -> Sh
     plain = trial.unoptimized(off) if off else None
     marked = trial.barred(tensors) if tensors else None
     cured = [one for one in (plain, marked) if one is not None and one.explains(before)]
-    told = [f"{format_number(plain.error)} with the optimizer off"] if plain else []
+    told = [f"{format_percent(plain.error)} with the optimizer off"] if plain else []
     many = "1 tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
-    told += [f"{format_number(marked.error)} with {many} marked"] if marked else []
+    told += [f"{format_percent(marked.error)} with {many} marked"] if marked else []
     because = (
-        f"the error of {format_number(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
+        f"the error of {format_percent(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
     )
     if not cured:
         worst = plain or marked
@@ -178,7 +179,7 @@ def _show_finding(trial: _BarrierTrial, cure: _Cure, seen: Shown) -> Shown:
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
         site=trial.known.places.get(tensor),
         share=share,
-        repairs=_offer_repairs(cure),
+        repairs=_offer_repairs(cure, _name_runtime(trial.known)),
         details={
             "barriers": list(cure.barriers),
             "nodes": [_node_name(trial.known, one) for one in nodes],
@@ -220,13 +221,23 @@ def _tensors_of(node: ir.Node) -> set[str]:
     return {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
-def _offer_repairs(cure: _Cure) -> tuple[Offer, ...]:
-    found = [("update_runtime", "run it in a later version of the runtime")]
+def _name_runtime(known: Examination) -> str:
+    """The candidate's runtime, where it is known and no program that may use any."""
+    found = known_backend(known.candidate.backend)
+    if found is None or found.runs_program or found.recorded:
+        return "the candidate's runtime"
+    return found.title
+
+
+def _offer_repairs(cure: _Cure, runtime: str) -> tuple[Offer, ...]:
+    found = [("update_runtime", f"run it in a later version of {runtime}")]
     if cure.off is not None:
-        found.append(("optimizer_off", "until then switch the optimizer off: it costs speed only"))
+        found.append(
+            ("optimizer_off", "until then switch the optimizer off (what that costs in speed was not measured)")
+        )
     if cure.barriers:
         names = " and ".join(repr(name) for name in (cure.barriers if cure.together else cure.barriers[:1]))
-        text = f"or make {names} an output of the model, so that nothing is fused over it"
+        text = f"make {names} an output of the model, so that nothing is fused over it"
         found.append(("barrier", text))
     return tuple(found)
 

@@ -125,13 +125,14 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     index, places = named[0]
     off, first = format_number(worst), list(places[0])
     words = (
-        f"one element of {size:,} ({first}, off by up to {off}) holds the error"
+        f"one element of {size:,} ({first}) is off by {off}"
         if len(places) == 1
-        else f"{len(places)} of {size:,} elements (first {first}, off by up to {off}) hold the error"
+        else f"{len(places)} of {size:,} elements (first {first}) are off by up to {off}"
     )
-    others = f"the others are within {format_number(least)} (relative L2), which the arithmetic explains"
-    held = f"on sample {index} {words}"
-    because = f"{held}; {others}"
+    others = (
+        f"all others are within {format_percent(least)}, which rounding explains" if least else "all others are equal"
+    )
+    because = f"on sample {index} {words}, and {others}"
     before = max(distance_between(bench.reference(each)[output], bench.candidate(each)[output]) for each, _ in named)
     share = max(0.0, 1.0 - (least / before) ** 2)
     blamed = known.localization.suspects if known.localization else ()
@@ -142,14 +143,15 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         after=least,
         # What a layer spreads over few elements of an output, as a saturated Softmax does, is that layer's error.
         role="information" if elsewhere else "cause",
-        sentence=f"Output {output}: {because}.",
+        sentence=f"Output {output}: {because}: rounding does not do that (a bad write, a race, a damaged file?).",
         confidence_from="the share of the squared error in the elements named",
         site=known.places.get(output) or Site(tensor=output, node="", op_type="Input", index=-1),
         share=share,
         repairs=(
             (
                 "look_there",
-                "look at those elements; judge by what the output is for (--metric) or by a metric in which all count",
+                "run or record it once more and compare: if the same element is wrong again, look at the code that writes it, "
+                "else at a race or at the file",
             ),
         ),
         details={

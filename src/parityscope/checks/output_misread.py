@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
 from parityscope.checks.misreading.permuted import find_permutation
@@ -203,7 +203,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     if "written as" not in words and not bad_samples(known, bench):
         return show_refuted(before, "so few values are equal by chance")
     because = (
-        f"read so, the error falls from {format_number(before.error)} to {format_number(after.error)} on "
+        f"read so, the error falls from {format_percent(before.error)} to {format_percent(after.error)} on "
         f"{len(wrong)} samples"
     )
     correction = None if words.startswith(_UNORDERED) else leave_output_out(output)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._correcting import leave_output_out
 from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
 from parityscope.checks.misreading.processing import explain_processing
@@ -99,8 +99,8 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     if pairs[0][0].dtype.kind == "f" and not bad_samples(known, bench):
         return show_refuted(before, "so few values are met by chance")
     because = (
-        f"so it is on {len(pairs)} samples, where the error falls from {format_number(worst)} to "
-        f"{format_number(found.error)}"
+        f"so it is on {len(pairs)} samples, where the error falls from {format_percent(worst)} to "
+        f"{format_percent(found.error)}"
     )
     after = Misfit(error=found.error, over=found.error / limit)
     share = after.share(before)

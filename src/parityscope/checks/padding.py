@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import (
     RUN_S,
     Misfit,
@@ -101,7 +101,7 @@ def _test_claim(known: Examination, bench: Bench, answers: Run, mask: str) -> Sh
         cured = after.explains(before)
         if cured:
             because += (
-                f"; without it the error falls from {format_number(before.error)} to {format_number(after.error)}"
+                f"; without it the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
             )
         share = after.share(before) if cured else None
         return _show_finding(

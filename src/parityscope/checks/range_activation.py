@@ -61,8 +61,11 @@ def _largest_magnitude(array: np.ndarray) -> float:
 def _make_claim(known: Examination, lab: Lab, suspect: Suspect, reached: float) -> Claim:
     largest = known.storage.largest
     tensor = suspect.site.tensor
+    node = suspect.site.node
+    # A tensor that is called after its node is told once.
+    at = "" if node and tensor.startswith(node) else f" at {tensor!r}"
     claim = (
-        f"{suspect.site.op_type} {suspect.site.node} reaches {format_number(reached)} at {tensor!r}, beyond "
+        f"{suspect.site.op_type} {node} reaches {format_number(reached)}{at}, beyond "
         f"{known.storage.title}'s largest finite value {format_number(largest)}"
     )
 
@@ -86,7 +89,8 @@ def _make_claim(known: Examination, lab: Lab, suspect: Suspect, reached: float) 
             because=because,
             before=before,
             after=after,
-            sentence=f"{claim}; {after:,} of {candidate.size:,} elements are lost there.",
+            sentence=f"{claim}; {'its only element' if candidate.size == 1 else f'{after:,} of {candidate.size:,} elements'} "
+            f"{'overflows' if after == 1 else 'overflow'} there.",
             confidence=agreement,
             confidence_from="agreement of the predicted with the lost elements",
             share=suspect.share,
@@ -117,9 +121,9 @@ def _offer_repairs(suspect: Suspect) -> tuple[Offer, ...]:
     offered = [
         (
             "scale_into_range",
-            f"fold a power of two into the weights before {node}, and its inverse into those behind it",
+            f"scale {node} down by a power of two in the weights before it, and up again in those downstream",
         ),
-        ("keep_in_fp32", f"keep {node} in FP32 and round only behind it, or run the engine in BF16"),
+        ("keep_in_fp32", f"keep {node} in FP32 and round only downstream of it, or run the engine in BF16"),
     ]
     if suspect.site.op_type in _STEPS:
         fused = (

@@ -127,7 +127,7 @@ def _offer_repairs(constant: RegionConstant) -> tuple[Offer, ...]:
     if constant.op_type in _SCALED:
         scale = (
             "scale_into_range",
-            f"fold a power of two into {constant.name}, and its inverse into the weights behind {constant.node}",
+            f"scale {constant.name} down by a power of two, and up again in the weights downstream of {constant.node}",
         )
         offered.insert(0, scale)
     if constant.op_type in _MASKED and constant.values.min() < 0:
@@ -136,7 +136,7 @@ def _offer_repairs(constant: RegionConstant) -> tuple[Offer, ...]:
     if constant.op_type == "BatchNormalization":
         fold = (
             "fold_batch_normalization",
-            f"fold {constant.node} in FP32 before converting: its scale and shift fit although its variance does not",
+            f"fold {constant.node} in FP32 before converting, as many engines do: its scale and shift fit, its variance does not",
         )
         offered.insert(0, fold)
     return tuple(offered)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
@@ -81,7 +81,7 @@ def _test_claim(known: Examination, bench: Bench, target: str, run: Run) -> Show
         reference = bench.reference(index)
         before = max(before, measure_misfit(known, reference, bench.candidate(index)), key=lambda one: one.over)
         after = max(after, measure_misfit(known, reference, found), key=lambda one: one.over)
-    because = f"the error goes from {format_number(before.error)} to {format_number(after.error)}"
+    because = f"the error goes from {format_percent(before.error)} to {format_percent(after.error)}"
     if not after.explains(before):
         return show_refuted(before, because, after=after.error)
     return _show_finding(target, after.share(before), show_supported(before, after, because))

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S, Misfit, bad_samples, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
 
@@ -89,7 +89,7 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
     if all(other == index - 1 for index, other in order.items()):
         return show_refuted(before, "each is the sample before's: an old output")
     said = ", ".join(f"sample {index} has sample {other}'s" for index, other in order.items())
-    because = f"{said}; so the error falls from {format_number(before.error)} to {format_number(after.error)}"
+    because = f"{said}; so the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
     return _show_finding(order, after.share(before), show_supported(before, after, because))
 
 

@@ -75,10 +75,12 @@ def _small_constants(known: Examination) -> Iterator[tuple[str, RegionConstant]]
 def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant: RegionConstant) -> Claim:
     smallest = float(np.abs(constant.values[constant.values != 0]).min())
     rounded = round_to(constant.values.astype(np.float32), known.storage).astype(constant.dtype)
-    fate = "zero" if (rounded[constant.values != 0] == 0).any() else "a subnormal number with fewer digits"
+    vanishes = bool((rounded[constant.values != 0] == 0).any())
+    fate = "zero" if vanishes else "a subnormal number with fewer digits"
+    least = known.storage.smallest_subnormal if vanishes else known.storage.smallest_normal
     claim = (
         f"{constant.op_type} {constant.node} reads constant {constant.name!r} = {format_number(smallest)}, which becomes {fate} "
-        f"in {known.storage.title} (smallest normal number {format_number(known.storage.smallest_normal)})"
+        f"in {known.storage.title} (smallest {'positive' if vanishes else 'normal'} number {format_number(least)})"
     )
 
     def test() -> Shown:
@@ -107,8 +109,9 @@ def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant
                 (
                     "raise_epsilon",
                     (
-                        f"raise {constant.name} to at least {format_number(known.storage.smallest_normal)}; this changes "
-                        "the function, so measure the task metric"
+                        f"raise {constant.name} to at least {format_number(known.storage.smallest_normal)}, "
+                        f"{format_number(round(known.storage.smallest_normal / smallest))} times what it is; this changes the "
+                        "function, so measure the task metric"
                     ),
                 ),
             ],

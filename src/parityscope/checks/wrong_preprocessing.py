@@ -42,7 +42,6 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
 from parityscope.checks._arriving import has_arrived_right, unless_arrived
-from parityscope.checks._common import format_number
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.checks.preprocessing.images import image_of, image_steps
@@ -226,19 +225,19 @@ def _is_float(array: np.ndarray | None) -> bool:
 
 def _describe_search(found: SearchResult, samples: int) -> str:
     left = f"; {found.left_out} compositions were left out" if found.left_out else ""
-    tried = f"{found.runs} transformations tried on one sample"
+    tried = f"{found.runs} transformations were tried on one sample"
     if found.best is None:
         near = (
-            f"; the nearest ({describe_steps(found.nearest.steps)}) leaves {format_number(found.after)}"
+            f"; the nearest ({describe_steps(found.nearest.steps)}) leaves {format_percent(found.after)}"
             if found.nearest
             else ""
         )
-        return f"{tried}: none reproduces the candidate, whose error is {format_number(found.before)}{near}{left}"
+        return f"{tried}: none reproduces the candidate, whose error is {format_percent(found.before)}{near}{left}"
     who = "an honest deployment" if found.honest else "the reference"
-    without = format_number(found.before) if np.isfinite(found.before) else "NaN or Inf on one side only"
+    without = format_percent(found.before) if np.isfinite(found.before) else "NaN or Inf on one side only"
     so = (
-        f"with it {who} reproduces the candidate to {format_number(found.after)} (relative L2, worst of "
-        f"{samples} sample{'s' if samples > 1 else ''}), without it to {without}"
+        f"with it {who} reproduces the candidate to {format_percent(found.after)} on {samples} "
+        f"sample{'s' if samples > 1 else ''} (the worst), without it to {without}"
     )
     return f"{so}; {tried}{left}"
 

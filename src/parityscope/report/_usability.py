@@ -55,7 +55,7 @@ def describe_usability(document: Mapping[str, Any]) -> str:
         if more:
             told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
     else:
-        told.insert(0, "as close as it should be" if verdict == "within" else "not everything could be judged")
+        told.insert(0, "can be used" if verdict == "within" else "not everything could be judged")
     return "; ".join(told)
 
 
@@ -144,9 +144,9 @@ def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any])
     if measured > _MORE * expected:
         times = measured / expected
         if times >= _MOST_TIMES:
-            return f"{told}, over {format_count(_MOST_TIMES)} times what {grade} explains"
-        return f"{told}, {format_figure(times)} times what {grade} explains"
-    return f"{told}; {grade} explains {format_percent(expected, exact=not within)}"
+            return f"{told}, over {format_count(_MOST_TIMES)} times {grade}'s expected rounding error"
+        return f"{told}, {format_figure(times)} times {grade}'s expected rounding error"
+    return f"{told}; {grade}'s expected rounding error is {format_percent(expected, exact=not within)}"
 
 
 def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:

@@ -39,9 +39,12 @@ __all__ = [
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
-_LONGEST, _SHORTER, _LINE = 250, 150, 84
+_LONGEST, _SHORTER, _LINE = 290, 150, 84
 # Of a cut text that must be left when it ends with a part of a sentence, and with a whole word; chosen.
 _CLAUSES, _WORDS = 0.6, 0.7
+# A name that a converter made of two equal ones: "a/add;a/add".
+_DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
+_KEPT = re.compile(r"([\d,]+) of ([\d,]+) nodes")  # what the trial of keeping in FP32 notes
 _PARTS = ("; ", ": ", ", ", " (", "；", "：", "，")  # noqa: RUF001 - as Chinese has them
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 _NAME = 48  # characters of a name
@@ -50,7 +53,9 @@ _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _KEEP = "keep_in_fp32"
-_SEARCHED = "search the smallest change that meets a budget:"
+_HALF = frozenset({"f16", "bf16"})
+_MOST_KEPT = 0.5  # of the nodes: what keeps more in FP32 is no small change; chosen
+_SEARCHED = "search for the smallest change that meets a budget:"
 _SAME = "Both sides are the same target and model."
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {
@@ -96,7 +101,9 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
         yield from _rows_of_repairs(
-            [one for one in model["repairs"] if one["cures"] or not proved], repair_command(document)
+            [one for one in model["repairs"] if one["cures"] or not proved],
+            repair_command(document),
+            _describe_limit(document),
         )
         yield from _rows_of_sureness(causes)
     yield from _rows_of_notes(document, model)
@@ -116,7 +123,10 @@ def _describe_subject(document: Mapping[str, Any]) -> str:
     known = known_backend(runtime) if runtime else None
     by = clean(runtime) if known is None else known.words or known.title
     named = shorten_name((document.get("model") or {}).get("name") or "model", _NAME)
-    return f"{named}{f' in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
+    whole = " wholly" if known is not None and known.simulates and declared in _HALF else ""
+    return (
+        f"{named}{f'{whole} in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
+    )
 
 
 def _describe_basis(document: Mapping[str, Any]) -> str:
@@ -163,12 +173,12 @@ def _first_claim_sentence(finding: Mapping[str, Any]) -> str:
 def first_sentence(text: object) -> str:
     """The first sentence of a claim, without its full stop."""
     claim = clean(text)
-    return re.split(r"(?<=[a-z0-9)'\"])\. (?=[A-Z])", claim, maxsplit=1)[0].removesuffix(".")
+    return re.split(r"(?<=[a-z0-9)'\"%])\. (?=['A-Z])", claim, maxsplit=1)[0].removesuffix(".")
 
 
 def cut_text(text: str, longest: int = _LONGEST) -> str:
     """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
-    told = say_in_language(text)
+    told = _DOUBLED.sub(r"\1", say_in_language(text))
     if columns_of(told) <= longest:
         return told
     # Names give way before words do (what tells them apart stands at their ends), and then what is said in brackets.
@@ -200,8 +210,9 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     first = causes[0] if causes else {}
     site = first.get("site")
     if elsewhere := place_outside(first):
-        named = clean((site or {}).get("tensor") or "")
-        yield make_row("Where", f"{elsewhere}{f': {shorten_name(named, _NAME)}' if named else ''}")
+        moved = list((first.get("details") or {}).get("order") or ()) if str(first["code"]).startswith("BND") else []
+        named = ", ".join(shorten_name(clean(one), _NAME) for one in moved or [(site or {}).get("tensor") or ""] if one)
+        yield make_row("Where", f"{elsewhere}{f': {named}' if named else ''}")
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
@@ -212,11 +223,14 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     nodes = as_number((document.get("model") or {}).get("nodes"))
     place = (
         f"node {format_count(index + 1)} of {format_count(nodes)}, "
-        if index is not None and nodes and 0 <= index < nodes
+        # A node without a name is called after its place, counted from 0: one count is enough.
+        if index is not None and nodes and 0 <= index < nodes and not node.endswith(f"#{int(index)}")
         else ""
     )
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
     passing = describe_handing_on(document.get("tensors", ()), index)
+    if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
+        passing += ", and the outputs are finite again"
     yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
 
 
@@ -241,15 +255,24 @@ def describe_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | Non
     if not behind:
         return ""
     if all(map(_holds_lost, behind)):
-        return f"; {format_count(len(behind))} behind it only hand NaN or infinity on"
-    return f"; {format_count(len(behind))} behind it only hand the error on"
+        return f"; {format_count(len(behind))} downstream only pass on NaN or infinity"
+    return f"; {format_count(len(behind))} downstream only pass on the error"
 
 
 def _holds_lost(tensor: Mapping[str, Any]) -> bool:
     return bool(as_number((tensor.get("nonfinite") or {}).get("candidate")))
 
 
-def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> Iterator[_Row]:
+def _describe_limit(document: Mapping[str, Any]) -> str:
+    """What a trial is within or beyond."""
+    policy = document.get("policy") or {}
+    if policy.get("budgets"):
+        return "the budget"
+    declared = str(policy.get("declared") or "")
+    return f"what {GRADES.get(declared, clean(declared)) or 'the arithmetic'} explains"
+
+
+def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, limit: str) -> Iterator[_Row]:
     """The best repair that was tried, or the first that is offered; then two more, of which none has a command that was told.
 
     `searching` is the command that searches the model's repair, "" where there is none.
@@ -259,14 +282,22 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str) -> It
         command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = cut_text(repair["text"], _LINE if told else _SHORTER)
+        text = cut_text(repair["text"], _SHORTER)
         if told:
             yield make_row("or", text)
             told.add(command or repair["text"])
             continue
         file = (repair["trial"] or {}).get("file", "")
         used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair))
+        kept, nodes = _count_kept(repair)
+        if kept > _MOST_KEPT * nodes and searching:
+            # What keeps nearly all of a model in FP32 is no fix that anybody deploys: the search finds less.
+            yield make_row("Fix", _SEARCHED, command=searching)
+            text = f"keep {format_count(kept)} of its {format_count(nodes)} nodes in FP32: that is most of the model"
+            yield make_row("or", f"{used}{text}", command=command, note=_shown_effect(repair, limit))
+            told |= {searching, command or repair["text"]}
+            continue
+        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, limit))
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
             # What was tried to prove the cause may keep more in FP32 than has to be.
@@ -282,20 +313,31 @@ def _one_line(written: Mapping[str, str]) -> str:
     return lines[0] if len(lines) == 1 else ""
 
 
-def _shown_effect(repair: Mapping[str, Any]) -> str:
-    """What was measured of a repair, or of its cause; "" where nothing was."""
+def _count_kept(repair: Mapping[str, Any]) -> tuple[int, int]:
+    """How many nodes of how many a trial kept in FP32; zeros where it noted none."""
+    found = _KEPT.match((repair["trial"] or {}).get("note", "")) if repair["repair"] == _KEEP else None
+    return (0, 0) if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
+
+
+def _shown_effect(repair: Mapping[str, Any], limit: str) -> str:
+    """What was measured of a repair, or of its cause, and how its file is built; "" where nothing was."""
     trial, cause = repair["trial"], repair["cause"]
     if trial:
-        kept = f"; {trial['note']}" if repair["repair"] == _KEEP and trial["note"] else ""
-        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'])}{kept}"
+        note = trial["note"]
+        kept = f"; {note}" if note and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
+        typed = repair["repair"] == _KEEP and trial["file"] and trial["verdict"] == "within"
+        built = "; build that file strongly typed, without --fp16" if typed else ""
+        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'], limit)}{kept}{built}"
     if not cause:
         return ""
-    told = f"goes from {cause['before']} to {cause['after']}"
-    return f"not tried itself; a copy of the reference with this fault put right {told}"
+    return (
+        f"the repair was not tried; the reference with this fault planted differs from the candidate by {cause['after']}, "
+        f"without it by {cause['before']}"
+    )
 
 
-def _describe_trial(verdict: str) -> str:
-    return {"within": "within", "beyond": "still beyond"}.get(verdict, "not judged")
+def _describe_trial(verdict: str, limit: str) -> str:
+    return {"within": f"within {limit}", "beyond": f"still beyond {limit}"}.get(verdict, "not judged")
 
 
 def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
@@ -305,14 +347,27 @@ def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     share = as_number(first.get("share"))
     sure = format_percent(as_number(first.get("confidence")) or 0.0)
     explains = "" if share is None else f", and it explains {format_percent(share)} of the output error"
-    because = clean(first.get("confidence_from") or "")
-    told = [f"{sure}{explains}", f"{sure}: {because}{explains}"]
+    tested = _describe_test(first)
+    told = f"{sure}{f', tested: {tested}' if tested else ''}{explains}"
     rivals = sum(_is_instead(one, first) for one in causes[1:])
     if rivals:
         which = f"{rivals + 1} causes explain all of the error on these samples alike"
         yield make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
         return
-    yield make_row("Sure", told[bool(because) and len(told[1]) <= _LINE])
+    yield make_row("Sure", told)
+
+
+def _describe_test(finding: Mapping[str, Any]) -> str:
+    """What was done to be sure: what was found, where the claim does not say it already, else what was changed."""
+    for one in finding.get("evidence", ()):
+        if one.get("outcome") != "supports":
+            continue
+        changed = clean((one.get("experiment") or {}).get("change") or "")
+        because = clean(one.get("because") or "")
+        told = changed.removeprefix("none: ") if because and because in clean(finding.get("claim") or "") else because
+        if told:
+            return cut_text(told, _SHORTER)
+    return ""
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
@@ -351,6 +406,15 @@ def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[s
         yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)
 
 
+def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
+    """The first things that were not examined, in few words."""
+    names = [str(one) for each in skipped for one in (each["names"] or [each["what"]])]
+    told = ", ".join(
+        cut_text(name.partition(":")[0].removeprefix("experiment "), _NAME) for name in names[:_MOST_NOTES]
+    )
+    return told + (", ..." if len(names) > _MOST_NOTES else "")
+
+
 def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
     claims = {
         str((one.get("experiment") or {}).get("claim", ""))
@@ -362,5 +426,5 @@ def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str
         [f"{format_count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
     )
     if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
-        told.append(f"{format_count(missed)} {'thing was' if missed == 1 else 'things were'} not examined")
+        told.append(f"{format_count(missed)} not examined: {_name_missed(model['skipped'])}")
     return f"{', '.join(told)}." if told else ""

@@ -63,12 +63,28 @@ def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
         return (("prepare_by_recipe", text),)
     if "input" not in details:
         return (("mend_preprocessing", otherwise),)
-    code = "turn what the deployment gives now into what the model expects, in its code"
+    formula = _write_formula(details)
+    code = f"turn what the deployment gives now into what the model expects, in its code{formula}"
     model = "put that into the model, which then takes what the deployment gives now"
     return (
         ("preprocess_in_code", code),
         ("prepend_preprocessing", model),
     )
+
+
+def _write_formula(details: Mapping[str, Any]) -> str:
+    """The map from what is given to what is expected as a formula; "" where channels or axes change too."""
+    subtract, divide = list(details.get("subtract", ())), list(details.get("divide", ()))
+    order = list(details.get("channels", ()))
+    if not subtract or not divide or order != sorted(order):
+        return ""
+    return f": x = (x - {_write_numbers(subtract)}) / {_write_numbers(divide)}"
+
+
+def _write_numbers(numbers: Sequence[float]) -> str:
+    """One number where all are the same, else the list of one for each channel."""
+    told = [f"{number:.4g}" for number in numbers]
+    return told[0] if len(set(told)) == 1 else f"[{', '.join(told)}]"
 
 
 def describe_precision(outputs: Sequence[Pair]) -> str:
