@@ -110,8 +110,8 @@ def _show_finding(
     first, words = _name_first_tensor(trial, ignored, tensors)
     return replace(
         seen,
-        sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes {_title_of(ignored)} there: "
-        f"{seen.because}.{words}",
+        sentence=f"The file says FP32 between its Casts at {_list_nodes(nodes)}, and the candidate computes "
+        f"{_title_of(ignored)} there: {seen.because}.{words}",
         confidence_from="the share of the error, in squares, that the islands in half precision explain with nothing fitted",
         site=trial.known.places.get(first) or places.get(first),
         share=share,

@@ -150,8 +150,10 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         repairs=(
             (
                 "look_there",
-                "run or record it once more and compare: if the same element is wrong again, look at the code that writes it, "
-                "else at a race or at the file",
+                (
+                    "run or record it once more and compare: if the same element is wrong again, look at the code that "
+                    "writes it, else at a race or at the file"
+                ),
             ),
         ),
         details={

@@ -42,6 +42,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
 from parityscope.checks._arriving import has_arrived_right, unless_arrived
+from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.checks.preprocessing.images import image_of, image_steps

@@ -44,7 +44,7 @@ _LONGEST, _SHORTER, _LINE = 290, 150, 84
 _CLAUSES, _WORDS = 0.6, 0.7
 # A name that a converter made of two equal ones: "a/add;a/add".
 _DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
-_KEPT = re.compile(r"([\d,]+) of ([\d,]+) nodes")  # what the trial of keeping in FP32 notes
+_KEPT = re.compile(r"([\d,]+) of ([\d,]+) ")  # what the trial of keeping in FP32 notes
 _PARTS = ("; ", ": ", ", ", " (", "；", "：", "，")  # noqa: RUF001 - as Chinese has them
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 _NAME = 48  # characters of a name
@@ -426,5 +426,6 @@ def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str
         [f"{format_count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
     )
     if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
-        told.append(f"{format_count(missed)} not examined: {_name_missed(model['skipped'])}")
+        things = "1 thing was" if missed == 1 else f"{format_count(missed)} things were"
+        told.append(f"{things} not examined: {_name_missed(model['skipped'])}")
     return f"{', '.join(told)}." if told else ""
