@@ -135,7 +135,7 @@ def test_a_weak_cause_beside_a_proved_one_stays_behind(capsys: pytest.CaptureFix
 def test_success_is_shown_as_success() -> None:
     text = render_first_screen(documents.within())
     assert text.startswith("✓ ")
-    assert "as close as it should be" in text
+    assert "can be used" in text
     assert not {"Why", "Where", "Fix"} & set(rows(documents.within()))
 
 

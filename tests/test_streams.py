@@ -82,7 +82,7 @@ def test_streams_that_hold_no_result_change_no_verdict(tmp_path: Path, streams: 
     words[words.index("ort")] = f"saved?path={tmp_path / 'far.npz'}"
     done = in_a_shell(streams, *words, "--study", str(tmp_path / "study"))
     assert done.returncode == 1
-    assert "times what FP32 explains" in " ".join(done.stdout.split())
+    assert "times FP32's expected rounding error" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
