@@ -61,7 +61,10 @@ def test_no_text_is_told_twice(code: str) -> None:
     ("text", "told"),
     [
         ("node 3 of 672", "节点 3 / 672"),
-        ("'y' differs by 74.0 %, 163 times FP16's expected rounding error", "'y' 相差 74.0 %，是 FP16 预期舍入误差的 163 倍"),
+        (
+            "'y' differs by 74.0 %, 163 times FP16's expected rounding error",
+            "'y' 相差 74.0 %，是 FP16 预期舍入误差的 163 倍",
+        ),
         ("'output' differs by 3.00 %", "'output' 相差 3.00 %"),  # a name in quotes is no word of ours
         ("output", "输出"),
         ("✓ within", "✓ 达标"),

@@ -78,9 +78,8 @@ def _make_claim(known: Examination, lab: Lab, suspect: Suspect, reached: float) 
         agreement = int((predicted & lost).sum()) / either if either else 0.0
         before, after = int(predicted.sum()), int(lost.sum())
         because = (
-            f"{before} elements are too large, {after} are lost in the candidate, and {format_percent(agreement)} of "
-            "either are the "
-            "same elements"
+            f"{before:,} too large in the reference, {after:,} lost in the candidate, "
+            f"{format_percent(agreement)} of either the same elements"
         )
         if agreement < EXPLAINED:
             return Shown(because=because, outcome="refutes", before=before, after=after)
