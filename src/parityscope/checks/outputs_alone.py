@@ -16,16 +16,13 @@ explains most is put into the reference and what remains searched again; both ar
 What it is confused with: several edits that do the same to the outputs (a scale before or behind a Transpose), which is why the
 class is told; three faults at once; outputs of a few numbers, which many edits reproduce.
 
-How to repair: record the tensors that are named, or compare the node in the deployed file with the original's. A bound that a
-fusion lost: write it as Min and Max, keep the Clip out of the fusion, or update the runtime.
+How to repair: record the tensors that are named, or compare the node in the deployed file with the original's.
 
-Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 1978; lost bounds of fused Clips:
-NVIDIA/TensorRT issues 4606 (MatMul, Add, Clip) and 3938 (Conv, Clip).
+Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 1978.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,22 +48,16 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_BOUNDED, _GONE = (
-    frozenset({"Clip", "Relu"}),
-    frozenset({"left", "Identity"}),
-)  # and how an edit says that a bound is gone
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
 _STANDS_IN = 0.5  # of the confidence of what leaves more than rounding; chosen
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
-_ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so much is another program
-_PLACES = 4  # of a rule that are named; chosen
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if known.verdict != "beyond" or (known.localization is not None and not _is_of_another_program(known)):
+    if known.localization is not None or known.verdict != "beyond":
         return
     yield Claim(
         words="one change of the network's graph gives the candidate's outputs",
@@ -80,12 +71,6 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         runs="reference",
         test=lambda: _test_claim(known, bench),
     )
-
-
-def _is_of_another_program(known: Examination) -> bool:
-    """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
-    errors = [pair.value("rel_l2") for pair in known.outputs]
-    return known.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
 def _test_claim(known: Examination, bench: Bench) -> Shown:
@@ -161,7 +146,6 @@ def _show_pair(known: Examination, told: OutputsAnswer) -> Shown:
                 "parameter": f"{one.output}:{one.words}",
                 "jointly": True,
                 "kind": one.kind,
-                "places": [each.output for each in (one, *one.also)],
                 "fitted": dict(one.numbers),
                 "record": list(told.record),
                 "evaluations": told.evaluations,
@@ -194,12 +178,6 @@ def _describe_place(known: Examination, member: EquivalentEdit) -> str:
     return inside + ((site.node if site is not None else "") or member.output)
 
 
-def _describe_places(known: Examination, member: EquivalentEdit) -> str:
-    """All places of a rule where they are few, else the first."""
-    every = (member, *member.also) if len(member.also) < _PLACES else (member,)
-    return ", ".join(_describe_place(known, one) for one in every)
-
-
 def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown:
     first, others = told.members[0], told.members[1:]
     also = f" It cannot be told from {len(others)} other{'' if len(others) == 1 else 's'}: " if others else ""
@@ -210,7 +188,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         seen,
         role="cause" if told.exact else "contributing",
         sentence=(
-            f"{_describe_places(known, first)} ({first.op_type}): {first.words}: "
+            f"{_describe_place(known, first)} ({first.op_type}): {first.words}: "
             f"{seen.because}.{also}{_describe_next_record(told)}"
         ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else _STANDS_IN),
@@ -222,7 +200,6 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         details={
             "parameter": f"{first.output}:{first.words}",
             "kind": first.kind,
-            "places": [one.output for one in (first, *first.also)],
             "fitted": dict(first.numbers),
             "alike": [f"{one.output}: {one.words}" for one in others],
             "record": list(told.record),
@@ -239,9 +216,6 @@ def _offer_repairs(told: OutputsAnswer) -> tuple[Offer, ...]:
     found = [
         ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
     ]
-    changed = (*told.members[:1], *told.pair)
-    if any(one.op_type in _BOUNDED and _GONE.intersection(one.words.split()) for one in changed):
-        found.append(("min_and_max", "write the bound as Min and Max, or make what it reads an output"))
     if told.record:
         named = ", ".join(told.record)
         found.append(("record", f"record next, most telling first: {named}"))

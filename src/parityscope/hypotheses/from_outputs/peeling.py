@@ -39,11 +39,6 @@ _ADDED = 0.3  # of the time goes into pairs of what was tried alone; chosen
 _ALIKE = 0.02  # of a response; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
-_SHORTER = 40  # edits in fewer bits that are looked at for each of a pair; chosen
-_AS_MUCH, _ROUNDING = (
-    3.0,
-    1e-9,
-)  # of what a pair leaves, and of the squared error: what leaves no more is as good; chosen
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
 
 
@@ -61,15 +56,14 @@ class GuessPair:
 class Peeling:
     """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
 
-    `guesses` are all that was generated, `seconds` estimated ones of each stage, `sure` bits that a claim must save beyond what
-    it takes. `until` is where the reference's meter stands when it ends.
+    `seconds` are estimated ones of each stage; `sure` are bits that a claim must save beyond what it takes. `until` is where the
+    reference's meter stands when it ends.
     """
 
     trials: Trials
     predictor: Predictor
     candidate: Sequence[Mapping[str, np.ndarray]]
     noise: Mapping[str, float]
-    guesses: Sequence[Guess]
     seconds: float
     sites: int
     sure: float
@@ -89,45 +83,14 @@ def search_second_fault(peeling: Peeling) -> GuessPair | None:
             return None
         pair = _fitted_together(peeling, first, second)
         if pair is not None and _is_claim(peeling, pair):
-            return _shortened(peeling, pair)
+            return pair
     for first in _first_candidates(peeling.trials, run):
         if peeling.is_spent:
             return None
         for pair in _pairs_with_first(peeling, first):
             if _is_claim(peeling, pair):
-                return _shortened(peeling, pair)
+                return pair
     return None
-
-
-def _shortened(peeling: Peeling, pair: GuessPair) -> GuessPair:
-    """The pair with the shortest edit of each step, or of one that it reads, that explains as much beside the other one.
-
-    A bound that is far away is none at all: what has no number says it in fewer bits. And what is not done before a step is
-    best said of the step that does it.
-    """
-    trials = peeling.trials
-    steps_of = trials.reference.program.steps_of
-    for place in (0, 1):
-        own, edit = pair.guesses[place], pair.edits[place]
-        above = {steps_of[name].index for name in own.site.step.reads if name in steps_of}
-        shorter = [
-            (one.edit.bits, number, one)
-            for number, one in enumerate(peeling.guesses)
-            if one.edit is not None and not one.others and one.edit.bits < edit.bits
-            if one.site.output == own.site.output or one.site.step.index in above
-        ]
-        for _, _, guess in sorted(shorter, key=lambda entry: entry[:2])[:_SHORTER]:
-            guesses, edits = list(pair.guesses), list(pair.edits)
-            guesses[place], edits[place] = guess, guess.made()
-            made = tuple(zip(guesses, edits, strict=True))
-            responses = _responses_together(trials, made, range(len(trials.reference.values)))
-            if responses is None:
-                continue
-            share = trials.residual.share(responses)
-            if 1 - share.pooled <= _AS_MUCH * (1 - pair.share.pooled) + _ROUNDING:
-                pair = replace(pair, guesses=(guesses[0], guesses[1]), edits=(edits[0], edits[1]), share=share)
-                break
-    return pair
 
 
 def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:

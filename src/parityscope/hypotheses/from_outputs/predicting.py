@@ -25,7 +25,6 @@ from parityscope.hypotheses.from_outputs.families import (
     operators_of,
 )
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.from_outputs.rules import operators_in_front
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.hypotheses.from_outputs.spending import (
     APPLY_S,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.residual import Residual
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-__all__ = ["DIRECTIONS", "EVERYWHERE", "RULE_BITS", "SHORT_BITS", "STRUCTURE", "Guess", "Predictor"]
+__all__ = ["DIRECTIONS", "Guess", "Predictor"]
 
 # Random directions; with four the worst rank of the truth was ten times larger (measured). So few numbers need no chance.
 DIRECTIONS = 8
@@ -54,9 +53,6 @@ _LEAST_EACH = 24  # edits of a site that are run whatever they cost, beside thos
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
-SHORT_BITS = 8.0  # of an edit that is looked at and tried for its shortness; chosen
-STRUCTURE = frozenset({"neighbours", "inputs", "attributes", "operands", "operators", "inside"})
-EVERYWHERE = ", everywhere"  # behind the kind of a rule
 RULE_BITS = 4.0  # which operator a rule is about: some sixteen kinds in a network
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
@@ -177,31 +173,15 @@ class Predictor:
         guesses = []
         for found in work.values():
             guesses += found.guesses(self)
-        for site in sites:
-            if site.output not in work:  # nothing was left for it: what is short is tried there all the same
-                guesses += self._short_guesses(site, kinds)
         return guesses + self._guess_together(guesses)
 
-    def _short_guesses(self, site: EditSite, kinds: Sequence[str]) -> list[Guess]:
-        """Edits of the graph in few words at a site, of which nothing is predicted."""
-        try:
-            made = list(site.edits([kind for kind in kinds if kind in STRUCTURE]))
-        except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
-            return []
-        found = [Guess(site=site, kind=kind, edit=edit) for kind, edit in made if edit.bits <= SHORT_BITS]
-        self.left_out += len(made) - len(found)
-        return found
-
     def _guess_together(self, guesses: Sequence[Guess]) -> list[Guess]:
-        """The same edit at every site of an operator at once: what they do is to first order the sum of what each does.
-
-        And at those behind the same operators, as a fusion's rule has it.
-        """
+        """The same edit at every site of an operator at once: what they do is to first order the sum of what each does."""
         alike: dict[tuple[str, str, str], dict[str, tuple[Guess, StretchEdit]]] = {}
         for guess in guesses:
             # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
             read = guess.site.output.endswith(READ)
-            if guess.edit is None or guess.site.inner is not None or read:
+            if guess.sketch is None or guess.edit is None or guess.site.inner is not None or read:
                 continue
             for edit in (guess.edit, *guess.names):
                 rule = _ABOUT_ONE.sub("", edit.words)
@@ -212,37 +192,24 @@ class Predictor:
         found = []
         for (op_type, kind, rule), by_site in alike.items():
             members = sorted(by_site.values(), key=lambda one: one[0].site.step.index)
-            behind: dict[str, list[tuple[Guess, StretchEdit]]] = {}
-            for member in members:
-                behind.setdefault(operators_in_front(self.reference.program, member[0].site.step), []).append(member)
-            groups = [("", members), *(behind.items() if len(behind) > 1 else ())]
-            told = [self._guess_of_rule(f"{op_type}{where}", kind, rule, those) for where, those in groups]
-            found += [one for one in told if one is not None]
-        return found
-
-    def _guess_of_rule(
-        self, op_type: str, kind: str, rule: str, members: Sequence[tuple[Guess, StretchEdit]]
-    ) -> Guess | None:
-        """One edit at several steps; None where they are not several."""
-        steps = {one.site.step.index for one, _ in members}
-        if not 1 < len(steps) == len(members):
-            return None
-        sketches = [one.sketch for one, _ in members if one.sketch is not None]
-        sketch = np.sum(sketches, axis=0) if len(sketches) == len(members) else None
-        score = None
-        if sketch is not None:
+            steps = {one.site.step.index for one, _ in members}
+            if not 1 < len(steps) == len(members):
+                continue
+            sketch = np.sum([one.sketch for one, _ in members if one.sketch is not None], axis=0)
             score, amount = (float(one[0]) for one in self.judged(sketch[None]))
-            score -= _SIZE_COUNTS * abs(math.log10(max(abs(amount), 1e-12)))
-        first, edit = members[0]
-        words = f"at each of {len(members)} {op_type}: {' '.join(rule.replace('( taken)', '').split())}"
-        return Guess(
-            site=first.site,
-            kind=f"{kind}{EVERYWHERE}",
-            edit=replace(edit, words=words, bits=edit.bits + RULE_BITS),
-            others=tuple((one.site, other) for one, other in members[1:]),
-            score=score,
-            sketch=sketch,
-        )
+            first, edit = members[0]
+            words = f"at each of {len(members)} {op_type}: {' '.join(rule.replace('( taken)', '').split())}"
+            found.append(
+                Guess(
+                    site=first.site,
+                    kind=f"{kind}, everywhere",
+                    edit=replace(edit, words=words, bits=edit.bits + RULE_BITS),
+                    others=tuple((one.site, other) for one, other in members[1:]),
+                    score=score - _SIZE_COUNTS * abs(math.log10(max(abs(amount), 1e-12))),
+                    sketch=sketch,
+                )
+            )
+        return found
 
     def _sweep_backwards(
         self, sample: int, by_key: dict[str, list[EditSite]]
@@ -337,9 +304,7 @@ class _SiteWork:
         left = seconds
         for guess in guesses:
             cost = LOOKED_UP_S if _is_looked_up(guess) else min(held, each) if guess.kind in _OF_CONSTANTS else each
-            # What says little is kept at every site: a fault is likely to be simple, and a rule needs all of its sites.
-            is_short = guess.edit is not None and guess.kind in STRUCTURE and guess.edit.bits <= SHORT_BITS
-            if is_short or cost * self.samples <= left:
+            if cost * self.samples <= left:
                 left -= cost * self.samples
                 self.edits.append(guess)
         # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.

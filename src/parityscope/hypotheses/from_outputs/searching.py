@@ -151,7 +151,6 @@ def search_outputs(
                 predictor=predictor,
                 candidate=outputs.candidate,
                 noise=outputs.noise,
-                guesses=found.guesses,
                 seconds=_stage_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_outputs.predicting import EVERYWHERE, RULE_BITS, SHORT_BITS, STRUCTURE
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
@@ -60,12 +59,12 @@ _TURNS = (
     "short",
     "everywhere",
 )
-_RULE_TURN = 5  # where nothing comes near, one in so many is for a rule in few bits; chosen
 _GROUPS = {
-    **dict.fromkeys(STRUCTURE, "structure"),
+    **dict.fromkeys(("neighbours", "inputs", "attributes", "operands", "operators", "inside"), "structure"),
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
+_SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
@@ -367,8 +366,7 @@ class _Queues:
     def __init__(self, scored: Sequence[Guess], odd: Sequence[Guess], reference: Reference) -> None:
         self._groups: dict[str, deque[Guess]] = {
             "odd": deque(odd),
-            "short": deque(_shortest_edits([one for one in (*scored, *odd) if not one.others], reference)),
-            "rules": deque(_shortest_edits([one for one in (*scored, *odd) if one.others], reference)),
+            "short": deque(_shortest_edits((*scored, *odd), reference)),
         }
         ranked: dict[str, list[tuple[float, int, Guess]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
@@ -389,10 +387,8 @@ class _Queues:
 
     def next(self, turn: int, trials: Trials) -> Guess | None:
         """The guess that is evaluated next; None when there is none."""
-        # Where nothing comes near, what derivatives say is worth little: a rule for a whole operator is a large change.
-        is_lost = turn % _RULE_TURN == 0 and (trials.best is None or trials.best.explained < _PROMISING)
-        for ahead in range(-1 if is_lost else 0, len(_TURNS)):
-            name = "rules" if ahead < 0 else _TURNS[(turn + ahead) % len(_TURNS)]
+        for ahead in range(len(_TURNS)):
+            name = _TURNS[(turn + ahead) % len(_TURNS)]
             found = self._next_near(trials) if name == "near" else self._next_of(name, trials)
             if found is not None:
                 return found
@@ -428,8 +424,7 @@ def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Gues
     order = []
     for number, one in enumerate(guesses):
         edit, step = one.edit, one.site.step
-        most = SHORT_BITS + (RULE_BITS if one.others else 0.0)
-        if edit is None or edit.bits > most or one.kind.removesuffix(EVERYWHERE) not in STRUCTURE:
+        if edit is None or one.others or edit.bits > _SHORT_BITS or _group_of(one) != "structure":
             continue
         if step.index not in costs:
             costs[step.index] = math.log2(reference.cost(step))
