@@ -103,14 +103,18 @@ def correct_constants(constants: Arrays, words: str) -> Correction:
     return Correction(words=words, model=lambda model: replace_constants(model, constants))
 
 
-def replace_constants(model: ir.Model, constants: Arrays) -> None:
-    """Whatever reads a constant of these names (an initializer, or what a Constant node gives) reads the array from now on."""
+def replace_constants(model: ir.Model, constants: Arrays, reader: ir.Node | None = None) -> None:
+    """Whatever reads a constant of these names (an initializer, or what a Constant node gives) reads the array from now on.
+
+    With `reader` that node alone: others may read the same constant.
+    """
     for value in [*model.graph.initializers.values(), *(one for node in model.graph for one in node.outputs)]:
         if value.name not in constants or constant_value(value) is None:
             continue
         made = add_constant(model.graph, np.array(constants[str(value.name)], order="C"), f"{value.name}::changed")
         for user, index in list(value.uses()):
-            user.replace_input_with(index, made)
+            if reader is None or user is reader:
+                user.replace_input_with(index, made)
 
 
 def correct_range(tensor: str, storage: Format, *, clamped: bool) -> Correction | None:
@@ -177,7 +181,9 @@ def _can_be_written(candidate: EditCandidate | EquivalentEdit) -> bool:
 def _write_hypothesis(model: ir.Model, candidate: EditCandidate | EquivalentEdit) -> None:
     """Changes the graph as a hypothesis says."""
     if candidate.constants:
-        replace_constants(model, candidate.constants)
+        reader = _node_making(model, candidate.step)
+        read = {value.name for value in reader.inputs if value is not None} if reader is not None else set()
+        replace_constants(model, candidate.constants, reader if candidate.constants.keys() <= read else None)
         return
     if candidate.output.endswith(READ):
         read_first(model.graph, {candidate.output})
