@@ -269,7 +269,7 @@ def test_images_of_cocos_annotations_bring_their_boxes(tmp_path: Path, data: Pat
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ParityError, match="leads out of the folder"):
         load(made, tmp_path, data=path, preprocess=str(tmp_path / "prepare.toml"))
-    document["annotations"][0]["category_id"] = 1 << 70  # type: ignore[index]
+    document["annotations"][0]["category_id"] = 1 << 64  # type: ignore[index]
     path.write_text(json.dumps(document), encoding="utf-8")
     with pytest.raises(ParityError, match="no COCO file of objects"):
         load(made, tmp_path, data=path, preprocess=str(tmp_path / "prepare.toml"))
@@ -376,7 +376,7 @@ def test_an_image_processor_is_read_as_data(tmp_path: Path, data: Path) -> None:
     with pytest.raises(ParityError, match="asks for 'do_pad'"):
         load(made, tmp_path, data=data, preprocess=str(folder))
     (folder / "preprocessor_config.json").write_text(json.dumps({**told, "rescale_factor": 10**400}), encoding="utf-8")
-    with pytest.raises(ParityError, match="does not say"):
+    with pytest.raises(ParityError, match="an integer has 401 digits"):
         load(made, tmp_path, data=data, preprocess=str(folder))
 
 

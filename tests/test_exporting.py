@@ -67,7 +67,7 @@ def test_the_text_tells_outputs_element_by_element(
     np.savez(record / "outputs" / "000001.npz", **changed)
     capsys.readouterr()
     words = ["compare", str(model), "--candidate", f"saved?path={record}", "--inputs", str(record / "inputs")]
-    assert run_command([*words, "--format", "text", "--study", str(tmp_path / "study")]) == 1
+    assert run_command([*words, "--all", "--study", str(tmp_path / "study")]) == 1
     lines = capsys.readouterr().out.splitlines()
     place = lines.index("Element by element")
     assert lines[place + 1].split()[:3] == ["output", "max", "abs"]

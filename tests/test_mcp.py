@@ -62,7 +62,7 @@ def test_an_assistant_calls_the_verbs(root: Path) -> None:
     assert {one.name for one in listed.tools} == set(known_tools())
     text = compared.content[0].text
     assert not compared.is_error, text
-    assert "✕ m in FP16" in text
+    assert "✕ m wholly in FP16" in text
     assert "Exit code 1: beyond" in text
     (report,) = [line.removeprefix("Report: ") for line in text.splitlines() if line.startswith("Report: ")]
     assert Path(report).is_file()

@@ -36,6 +36,7 @@ __all__ = ["RENDERER", "plain_first_screen", "print_first_screen", "render_first
 _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
 _REST = "--all shows everything here"  # where there is no report to point to
+_MOST_ANSWER = 15  # lines of the first screen, where further ways to repair can be left out
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
@@ -64,32 +65,64 @@ def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
 
 def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str = "") -> None:
     """The answer, of which `where` is the report; what has none says in its `details` where the rest is."""
-    from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text
 
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
     title, basis = say_in_language(found["title"]), say_in_language(found["basis"])
     console.print(Text.assemble((keep_units(f"{found['symbol']} {title}"), style), (f"  ({basis})", "dim")))
-    width = max((columns_of(say_in_language(row["label"])) for row in found["rows"]), default=0) + len(INDENT) // 2
-    inner = (len(INDENT) + width + 2) // len(INDENT)
-    for row in found["rows"]:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(width=width, no_wrap=True)
-        grid.add_column(overflow="fold")
-        told = Text(keep_units(say_in_language(row["text"])))
-        if row["note"] and not row["command"]:
-            told = Text.assemble(told, "\n", (keep_units(say_in_language(row["note"])), "dim"))
-        grid.add_row(Text(say_in_language(row["label"]), style="bold"), told)
-        console.print(Padding(grid, (0, 0, 0, len(INDENT))))
-        if row["command"]:
-            command_line(console, row["command"], indent=inner)
-            if row["note"]:
-                print_paragraph(console, row["note"], "dim", indent=inner)
+    for row in _rows_that_fit(found, console.width):
+        _print_row(console, row, _width_of_labels(found))
     other = found.get("details") or _REST
     details = say_in_language(f"Details: {where}  (--all for everything here)" if where else other)
     rest = say_in_language(found["rest"])
     console.print(f"{INDENT}{rest}{'  ' if rest else ''}{details}", style="dim", soft_wrap=True)
+
+
+def _rows_that_fit(found: Mapping[str, Any], width: int) -> list[dict[str, str]]:
+    """The rows of an answer; of one that is too long without further ways to the same end, the last of them first."""
+    rows = list(found["rows"])
+    labels = [row["label"] for row in rows]
+    fix = labels.index("Fix") if "Fix" in labels else len(rows)
+    further = [place for place, label in enumerate(labels) if place > fix and label == "or"]
+    while further and _count_lines(found, rows, width) > _MOST_ANSWER:
+        del rows[further.pop()]
+    return rows
+
+
+def _count_lines(found: Mapping[str, Any], rows: Sequence[Mapping[str, str]], width: int) -> int:
+    """How many lines an answer has with `rows`, its title and its last line."""
+
+    def show(console: Console, found: Mapping[str, Any]) -> None:
+        console.print(f"{found['symbol']} {say_in_language(found['title'])}  ({say_in_language(found['basis'])})")
+        for row in rows:
+            _print_row(console, row, _width_of_labels(found))
+
+    return len(write_to_console(show, found, width=width, color=False).splitlines()) + 1
+
+
+def _width_of_labels(found: Mapping[str, Any]) -> int:
+    return max((columns_of(say_in_language(row["label"])) for row in found["rows"]), default=0) + len(INDENT) // 2
+
+
+def _print_row(console: Console, row: Mapping[str, str], width: int) -> None:
+    """One row: its label in `width` columns, its text, its command as it can be copied."""
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    inner = (len(INDENT) + width + 2) // len(INDENT)
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=width, no_wrap=True)
+    grid.add_column(overflow="fold")
+    told = Text(keep_units(say_in_language(row["text"])))
+    if row["note"] and not row["command"]:
+        told = Text.assemble(told, "\n", (keep_units(say_in_language(row["note"])), "dim"))
+    grid.add_row(Text(say_in_language(row["label"]), style="bold"), told)
+    console.print(Padding(grid, (0, 0, 0, len(INDENT))))
+    if row["command"]:
+        command_line(console, row["command"], indent=inner)
+        if row["note"]:
+            print_paragraph(console, row["note"], "dim", indent=inner)
 
 
 def _print_report(console: Console, model: Mapping[str, Any], *, study: str, ladder: bool) -> None:

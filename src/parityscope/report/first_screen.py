@@ -368,7 +368,7 @@ def _describe_test(finding: Mapping[str, Any]) -> str:
         because = clean(one.get("because") or "")
         told = changed.removeprefix("none: ") if because and because in clean(finding.get("claim") or "") else because
         if told:
-            return cut_text(told, _SHORTER)
+            return cut_text(told, _LINE)
     return ""
 
 

@@ -106,6 +106,8 @@ def open_request(request: Request) -> Iterator[Examination]:
 def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: Path) -> Examination:
     """The examination of two recordings, for which no model is needed."""
     if not is_recording(candidate):
+        if Path(request.model).is_dir():
+            raise ParityError("the model is a folder, not a regular file", fix="give a file, or a second recording")
         raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
     model, inputs, reference = load_recorded(request, folder)
     policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
