@@ -65,13 +65,8 @@ def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
 
 def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str = "") -> None:
     """The answer, of which `where` is the report; what has none says in its `details` where the rest is."""
-    from rich.text import Text
-
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
-    title, basis = say_in_language(found["title"]), say_in_language(found["basis"])
-    console.print(Text.assemble((keep_units(f"{found['symbol']} {title}"), style), (f"  ({basis})", "dim")))
-    for row in _rows_that_fit(found, console.width):
-        _print_row(console, row, _width_of_labels(found))
+    _print_answer(console, found, _rows_that_fit(found, console.width), style)
     other = found.get("details") or _REST
     details = say_in_language(f"Details: {where}  (--all for everything here)" if where else other)
     rest = say_in_language(found["rest"])
@@ -90,14 +85,20 @@ def _rows_that_fit(found: Mapping[str, Any], width: int) -> list[dict[str, str]]
 
 
 def _count_lines(found: Mapping[str, Any], rows: Sequence[Mapping[str, str]], width: int) -> int:
-    """How many lines an answer has with `rows`, its title and its last line."""
+    """How many lines an answer has with `rows` and its last line."""
+    return len(write_to_console(partial(_print_answer, rows=rows), found, width=width, color=False).splitlines()) + 1
 
-    def show(console: Console, found: Mapping[str, Any]) -> None:
-        console.print(f"{found['symbol']} {say_in_language(found['title'])}  ({say_in_language(found['basis'])})")
-        for row in rows:
-            _print_row(console, row, _width_of_labels(found))
 
-    return len(write_to_console(show, found, width=width, color=False).splitlines()) + 1
+def _print_answer(
+    console: Console, found: Mapping[str, Any], rows: Sequence[Mapping[str, str]], style: str = ""
+) -> None:
+    """The title in `style`, and `rows` under it."""
+    from rich.text import Text
+
+    title, basis = say_in_language(found["title"]), say_in_language(found["basis"])
+    console.print(Text.assemble((keep_units(f"{found['symbol']} {title}"), style), (f"  ({basis})", "dim")))
+    for row in rows:
+        _print_row(console, row, _width_of_labels(found))
 
 
 def _width_of_labels(found: Mapping[str, Any]) -> int:

@@ -69,7 +69,8 @@ def open_request(request: Request) -> Iterator[Examination]:
     )  # before anything is read that may be large
     peer = _usable_target(request.peer) if request.peer else None
     stated = _stated_policy(request.policy)
-    if is_recorded(request.model):
+    # A folder is a recording beside another one; else it was meant as a model, and is refused as such.
+    if is_recorded(request.model) and (is_recording(candidate) or not Path(request.model).is_dir()):
         with scratch_folder("recorded") as folder:
             yield _open_recorded(request, stated.policy, candidate, Path(folder))
         return
@@ -106,8 +107,6 @@ def open_request(request: Request) -> Iterator[Examination]:
 def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: Path) -> Examination:
     """The examination of two recordings, for which no model is needed."""
     if not is_recording(candidate):
-        if Path(request.model).is_dir():
-            raise ParityError("the model is a folder, not a regular file", fix="give a file, or a second recording")
         raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
     model, inputs, reference = load_recorded(request, folder)
     policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
