@@ -208,21 +208,20 @@ def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _T
     told: dict[int, Mapping[str, np.ndarray]] = {}
     left = _TRUTHS_NBYTES
     count = 0
+    conform = _Conforming(model=model, shapes=taking.shapes)
     for index, streamed in _read_in_order(source, taking.limit, damaged):
         count = index + 1
         if streamed is None:
             continue
-        where = _name_sample(index, streamed.label)
-        renamed = sole_names(model.inputs, streamed.arrays)
-        calls |= {its for own, its in renamed.items() if own != its}
-        sample = _conform_sample(model, index, streamed, taking.shapes)
+        sample = conform.sample(index, streamed)
+        calls |= {its for own, its in conform.renamed.items() if own != its}
         add_to_digest(sample.arrays, digest)
         left -= _TRUTH_NBYTES + sum(array.nbytes for array in sample.truths.values())
         if left > 0:
             told[index] = {
                 name: array.copy() for name, array in sample.truths.items()
             }  # not views of what was read at once
-        if skip := _skip_of_nan(sample.arrays, where):
+        if skip := _skip_of_nan(sample):
             skipped[index] = skip
         if isinstance(source, Stream) or (source.prepared and spool.nbytes < MOST_SPOOLED):
             spool.keep(sample)
@@ -231,10 +230,10 @@ def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _T
 
     def read(index: int) -> Sample:
         if index in spool.kept:
-            return _conform_sample(model, index, spool.read(index), taking.shapes)
+            return conform.sample(index, spool.read(index))
         if isinstance(source, Stream):  # all of it was kept
             raise IndexError(index)
-        sample = _conform_sample(model, index, source.read(index), taking.shapes)
+        sample = conform.sample(index, source.read(index))
         if index in seen and seen[index] != _short_digest(sample.arrays):
             raise ParityError(
                 f"sample {index} is another than when it was checked",
@@ -274,14 +273,36 @@ def _read_in_order(
         yield index, streamed
 
 
-def _conform_sample(model: Model, index: int, streamed: Streamed, shapes: Mapping[str, tuple[int, ...]]) -> Sample:
-    """The sample under the model's names, checked."""
-    where = _name_sample(index, streamed.label)
-    renamed = sole_names(model.inputs, streamed.arrays)
-    check_names(model.inputs, renamed, where)
-    named = {own: streamed.arrays[its] for own, its in renamed.items()}
-    arrays = conform_arrays(model.inputs, named, where, shapes)
-    return Sample(index=index, name=streamed.label, arrays=arrays, original=streamed.original, truths=streamed.truths)
+@dataclass(slots=True, kw_only=True)
+class _Conforming:
+    """Samples under the model's names, checked; of those that are alike one. `renamed` are the last one's own names."""
+
+    model: Model
+    shapes: Mapping[str, tuple[int, ...]]
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    alike: object = None
+
+    def sample(self, index: int, streamed: Streamed) -> Sample:
+        """The sample.
+
+        Raises:
+            ParityError: it is not as the model declares it.
+        """
+        declared = self.model.inputs
+        if streamed.alike is None or streamed.alike is not self.alike:
+            self.alike = None
+            where = _name_sample(index, streamed.label)
+            self.renamed = sole_names(declared, streamed.arrays)
+            check_names(declared, self.renamed, where)
+            named = {own: streamed.arrays[its] for own, its in self.renamed.items()}
+            arrays = conform_arrays(declared, named, where, self.shapes)
+            if all(array is named[name] for name, array in arrays.items()):
+                self.alike = streamed.alike
+        else:
+            arrays = {value.name: streamed.arrays[self.renamed[value.name]] for value in declared}
+        return Sample(
+            index=index, name=streamed.label, arrays=arrays, original=streamed.original, truths=streamed.truths
+        )
 
 
 def _short_digest(arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -311,12 +332,12 @@ def add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash | hash
         digest.update(array.reshape(-1).view(np.uint8).data)
 
 
-def _skip_of_nan(arrays: Mapping[str, np.ndarray], where: str) -> Skip | None:
-    told = [f"{name!r} holds {count} NaN" for name, array in arrays.items() if (count := count_nan(array))]
+def _skip_of_nan(sample: Sample) -> Skip | None:
+    told = [f"{name!r} holds {count} NaN" for name, array in sample.arrays.items() if (count := count_nan(array))]
     if not told:
         return None
     return Skip(
-        what=where,
+        what=_name_sample(sample.index, sample.name),
         reason=f"{', '.join(told)}: whatever a deployment makes of it, it is no error of the deployment",
         fix="mend the data or leave the sample out",
         asked=True,

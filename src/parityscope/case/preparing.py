@@ -21,12 +21,12 @@ from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from parityscope.case.imaging.recipe import Recipe
     from parityscope.records import ValueInfo
 
-__all__ = ["Prepare", "RawSample", "fit_to_declared", "preparation_of"]
+__all__ = ["Prepare", "RawSample", "fit_to_declared", "preparation_of", "take_columns"]
 
 _RGB = 3
 
@@ -147,30 +147,76 @@ def _sole_text(example: RawSample) -> str:
     return texts[0]
 
 
+def take_columns(
+    columns: Mapping[str, np.ndarray], label: Callable[[int], str], inputs: Sequence[ValueInfo]
+) -> Iterator[Streamed]:
+    """Samples of whole columns, arrays (samples, ...) by field: what `preparation_of("", inputs)` gives of each row.
+
+    Raises:
+        ParityError: no field has the name of an input.
+    """
+    count = len(next(iter(columns.values())))
+    first = {name: column[0, ...] for name, column in columns.items()}
+    taken = _fields_of_inputs(first, inputs, label(0))
+    shapes = {value.name: value.shape for value in inputs}
+    stacks = {}
+    for own, its in taken.items():
+        shape = fit_to_declared(first[its], shapes[own]).shape
+        stacks[own] = np.ascontiguousarray(columns[its]).reshape(count, *shape)
+    alike = object()
+    right = {
+        name: column
+        for name, column in columns.items()
+        if name not in taken.values() and (column.dtype.kind == "O" or _is_truth(first[name]))
+    }
+    for row in range(count):
+        yield Streamed(
+            label=label(row),
+            arrays={name: stack[row, ...] for name, stack in stacks.items()},
+            truths={
+                name: np.asarray(column[row]) if column.dtype.kind == "O" else column[row, ...]
+                for name, column in right.items()
+            },
+            alike=alike,
+        )
+
+
 def _take_fields(example: RawSample, inputs: Sequence[ValueInfo]) -> Streamed:
     """The fields that have the inputs' names; the only array, where the model has one input."""
     found: dict[str, np.ndarray] = {}
+    taken = _fields_of_inputs(example.fields, inputs, example.label)
     for value in inputs:
-        if value.name in example.fields:
-            given = example.fields[value.name]
-            if given is None:
-                raise UnreadableError(
-                    f"{value.name!r} is empty", where=example.label, fix="fill the gap, or leave the sample out"
-                )
-            found[value.name] = fit_to_declared(_as_array(given), value.shape)
+        if value.name not in taken:
+            continue
+        given = example.fields[taken[value.name]]
+        if given is None:
+            raise UnreadableError(
+                f"{value.name!r} is empty", where=example.label, fix="fill the gap, or leave the sample out"
+            )
+        found[value.name] = fit_to_declared(_as_array(given), value.shape)
+    left = {name: each for name, each in example.fields.items() if name not in taken.values()}
+    return _finish(replace(example, fields=left), found)
+
+
+def _fields_of_inputs(fields: Mapping[str, Any], inputs: Sequence[ValueInfo], label: str) -> dict[str, str]:
+    """The field that each input is taken from, as far as there is one.
+
+    Raises:
+        ParityError: there is none.
+    """
+    found = {value.name: value.name for value in inputs if value.name in fields}
     if not found and len(inputs) == 1:
-        arrays = {name: each for name, each in example.fields.items() if isinstance(each, np.ndarray) and each.ndim}
+        arrays = [name for name, each in fields.items() if isinstance(each, np.ndarray) and each.ndim]
         if len(arrays) == 1:
-            ((name, array),) = arrays.items()
-            found[name] = fit_to_declared(array, inputs[0].shape)
+            found[inputs[0].name] = arrays[0]
     if not found:
         raise ParityError(
-            f"no field of {example.label} has the name of an input ({', '.join(value.name for value in inputs)}); "
-            f"they are {', '.join(map(repr, example.fields)) or 'none'}",
-            where=example.label,
+            f"no field of {label} has the name of an input ({', '.join(value.name for value in inputs)}); "
+            f"they are {', '.join(map(repr, fields)) or 'none'}",
+            where=label,
             fix="rename them, or add --preprocess file.py:function: the fields as a dict -> arrays by input name",
         )
-    return _finish(example, found)
+    return found
 
 
 def _as_array(value: Any) -> np.ndarray:
@@ -187,6 +233,11 @@ def _finish(example: RawSample, arrays: Mapping[str, np.ndarray]) -> Streamed:
         if name in arrays or value is None or isinstance(value, bytes) or any(value is one for one in example.alone):
             continue
         array = _as_array(value)
-        if array.dtype.kind in "biufU" and not (array.dtype == np.uint8 and array.ndim == _RGB):
+        if _is_truth(array):
             truths[name] = array
     return Streamed(label=example.label, arrays=arrays, original=example.original, truths=truths)
+
+
+def _is_truth(array: np.ndarray) -> bool:
+    """Numbers and texts, but no image."""
+    return array.dtype.kind in "biufU" and not (array.dtype == np.uint8 and array.ndim == _RGB)

@@ -95,12 +95,14 @@ class Found:
     Mappings are by output, as in `OutputRun`; `problems` say why an output could not be compared first, `misses` are
     the samples that miss a budget, where each is judged. `compared` are the
     samples that both sides answered, `failed` those that the candidate did not; `leading` of these came before it answered
-    any, and `in_a_row` are the last ones. `over`: it is not asked any more. `spread` is how far two runs of it are apart, None
+    any, and `in_a_row` are the last ones. `over`: it is not asked any more. `worst` are the largest of `errors`.
+    `spread` is how far two runs of it are apart, None
     where no sample was run twice. `seconds` are the reference's and the candidate's; `told` is what the sessions say.
     """
 
     statistics: dict[str, Statistics] = field(default_factory=dict)
     errors: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    worst: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     parts: dict[str, dict[int, Parts]] = field(default_factory=dict)
     outside: dict[str, OutsideTolerance] = field(default_factory=dict)
     decisions: dict[str, Decided | None] = field(default_factory=dict)
@@ -144,10 +146,9 @@ class Found:
         for name, missed in other.misses.items():
             self.misses.setdefault(name, []).extend(missed)
         for name, errors in other.errors.items():
-            held = self.errors.setdefault(name, [])
-            held += errors
+            looked_at = self.add_errors(name, errors)
             if name in other.parts:
-                self.keep_parts(name, other.parts[name])
+                self.keep_parts(name, other.parts[name], looked_at)
 
     def add_decisions(self, name: str, decided: Decided | None) -> None:
         """Of a kind that was not sure once nothing is kept."""
@@ -156,11 +157,19 @@ class Found:
         elif (held := self.decisions[name]) is not None:
             self.decisions[name] = merge_decisions(held, decided)
 
-    def keep_parts(self, name: str, parts: Mapping[int, Parts]) -> None:
-        """Keeps the parts of samples as long as they are among the first or the worst."""
+    def add_errors(self, name: str, errors: Sequence[tuple[int, float]]) -> set[int]:
+        """Adds errors by sample; gives the samples that the output is looked at by part: the first, and the worst so far."""
+        held = self.errors.setdefault(name, [])
+        held += errors
+        worst = heapq.nlargest(WORST_SAMPLES, (*self.worst.get(name, ()), *errors), key=itemgetter(1))
+        self.worst[name] = worst
+        return {index for index, _ in (*held[:FIRST_SAMPLES], *worst)}
+
+    def keep_parts(self, name: str, parts: Mapping[int, Parts], looked_at: set[int]) -> None:
+        """Keeps the parts of the samples `looked_at` alone."""
         held = self.parts.setdefault(name, {})
         held |= parts
-        for other in held.keys() - _looked_at(self.errors[name]):
+        for other in held.keys() - looked_at:
             del held[other]
 
 
@@ -303,9 +312,7 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         return str(error)
     held = found.statistics.get(name)
     found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
-    errors = found.errors.setdefault(name, [])
-    errors += zip((one.index for one in samples), distances.tolist(), strict=True)
-    looked_at = _looked_at(errors)
+    looked_at = found.add_errors(name, list(zip((one.index for one in samples), distances.tolist(), strict=True)))
     for sample, pair in zip(samples, pairs, strict=True):
         _count_outside(name, asking.policy, pair, found.outside)
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
@@ -313,7 +320,7 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         if found.decisions.get(name, True) is not None:
             found.add_decisions(name, measure_decisions(*pair, name))
         if sample.index in looked_at and (parts := measure_parts(*pair)) is not None:
-            found.keep_parts(name, {sample.index: parts})
+            found.keep_parts(name, {sample.index: parts}, looked_at)
     return ""
 
 
@@ -325,9 +332,3 @@ def _count_outside(
         if budget.tolerance is not None:
             part = count_outside(*pair, budget.tolerance)
             outside[name] = merge_outside(outside[name], part) if name in outside else part
-
-
-def _looked_at(errors: Sequence[tuple[int, float]]) -> set[int]:
-    """The samples of an output that it is looked at by part: the first, and the worst so far."""
-    worst = heapq.nlargest(WORST_SAMPLES, errors, key=itemgetter(1))
-    return {index for index, _ in (*errors[:FIRST_SAMPLES], *worst)}

@@ -85,12 +85,16 @@ class Announced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streamed:
-    """One sample as a source gives it: arrays by name, what is right for it (`truths`, by name), the image it was made from."""
+    """One sample as a source gives it: arrays by name, what is right for it (`truths`, by name), the image it was made from.
+
+    Samples that have the same object `alike` have arrays of the same names, dtypes and shapes, all in C order.
+    """
 
     label: str
     arrays: Mapping[str, np.ndarray]
     original: Path | None = None
     truths: Mapping[str, np.ndarray] = field(default_factory=lambda: NO_ARRAYS)
+    alike: object = None
 
 
 class UnreadableError(ParityError):

@@ -1,13 +1,16 @@
 """Parquet and Arrow files (pyarrow, extra `tables`) as rows: field name -> array, number, text, image or sound.
 
 Rows are read batch by batch, so that memory holds a few, whatever the size of a file. A list of numbers becomes an array
-(lists in lists, and fixed-shape tensors, one of several axes); nothing is converted. A struct of `bytes` and `path`, as
+(lists in lists, and fixed-shape tensors, one of several axes); nothing is converted. Where the rows of a batch are alike, whole
+columns become arrays, and a row is a place in them. A struct of `bytes` and `path`, as
 Hugging Face's data sets hold images and sounds, is decoded by what its first bytes say. Columns of other types are left out.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +23,9 @@ from parityscope.errors import ParityError
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["count_rows", "decode_media", "read_rows"]
+__all__ = ["Batch", "count_rows", "decode_media", "read_batches"]
 
 _PARQUET = ".parquet"
 _BATCH_NBYTES = 4 << 20  # of a batch, about; chosen: far from --memory, and no cost a row
@@ -32,6 +35,19 @@ _ARROW_FILE = b"ARROW1"
 _RIFF = b"RIFF"
 
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """`count` rows of a file, of which `first` is the number of the first, and what `row` gives of each, counted from 0.
+
+    `columns` are all fields as arrays (count, ...), texts as objects, where every row has every field in one shape; else None.
+    """
+
+    first: int
+    count: int
+    row: Callable[[int], Row]
+    columns: Mapping[str, np.ndarray] | None
 
 
 def count_rows(path: Path, memory: int) -> int:
@@ -59,29 +75,49 @@ def count_rows(path: Path, memory: int) -> int:
     return count
 
 
-def read_rows(path: Path, start: int, memory: int) -> Iterator[Row]:
-    """The rows of a file from `start` on.
+def read_batches(path: Path, start: int, memory: int) -> Iterator[Batch]:
+    """The batches of a file from the one on in which the row `start` lies.
 
     Raises:
-        ParityError: it is damaged, a row takes more than `memory` bytes, or what it holds cannot be decoded.
+        ParityError: it is damaged, a row takes more than `memory` bytes, or what it holds cannot be decoded; a `row` raises it
+            too.
     """
     pyarrow = _pyarrow()
     batches = _parquet_batches(path, start, memory) if path.suffix.lower() == _PARQUET else _arrow_rows(path, start)
     while True:
         try:
             found = next(batches, None)
+            if found is None:
+                return
+            first, batch = found
+            names = batch.schema.names
+            stacks = {name: _stack_of(batch.column(place)) for place, name in enumerate(names)}
         except (pyarrow.ArrowException, OSError, ValueError, EOFError) as error:
             raise unreadable_error(path, error) from error
-        if found is None:
-            return
-        skipped, batch = found
-        getters = {name: _getter_of(batch.column(place), path, memory) for place, name in enumerate(batch.schema.names)}
-        for row in range(skipped, batch.num_rows):
-            try:
-                fields = {name: get(row) for name, get in getters.items() if get is not None}
-            except (pyarrow.ArrowException, UnicodeDecodeError) as error:
-                raise unreadable_error(path, error) from error
-            yield fields
+        known = {name: stack for name, stack in stacks.items() if stack is not None}
+        getters = {
+            name: get
+            for place, name in enumerate(names)
+            if (get := _getter_of(batch.column(place), stacks[name], path, memory)) is not None
+        }
+        yield Batch(
+            first=first,
+            count=batch.num_rows,
+            row=_reader_of_rows(getters, path),
+            columns=known if known.keys() == getters.keys() else None,
+        )
+
+
+def _reader_of_rows(getters: Mapping[str, Callable[[int], Any]], path: Path) -> Callable[[int], Row]:
+    pyarrow = _pyarrow()
+
+    def read(row: int) -> Row:
+        try:
+            return {name: get(row) for name, get in getters.items()}
+        except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+            raise unreadable_error(path, error) from error
+
+    return read
 
 
 def decode_media(content: bytes, name: str, memory: int) -> Any:
@@ -114,7 +150,7 @@ def _open_parquet(path: Path) -> Any:
 
 
 def _parquet_batches(path: Path, start: int, memory: int) -> Iterator[tuple[int, Any]]:
-    """(rows to leave out, batch) from the row group on in which `start` lies."""
+    """(number of its first row, batch) from the one on in which `start` lies."""
     with _open_parquet(path) as file:
         first, group = 0, 0
         while group < file.num_row_groups and first + file.metadata.row_group(group).num_rows <= start:
@@ -131,7 +167,7 @@ def _parquet_batches(path: Path, start: int, memory: int) -> Iterator[tuple[int,
             size = min(_MOST_ROWS, max(1, _BATCH_NBYTES // row_nbytes))
             for batch in file.iter_batches(batch_size=size, row_groups=[each], use_threads=False):
                 if first + batch.num_rows > start:
-                    yield max(0, start - first), batch
+                    yield first, batch
                 first += batch.num_rows
 
 
@@ -146,7 +182,7 @@ def _arrow_rows(path: Path, start: int) -> Iterator[tuple[int, Any]]:
     first = 0
     for batch in _arrow_batches(path, mapped=False):
         if first + batch.num_rows > start:
-            yield max(0, start - first), batch
+            yield first, batch
         first += batch.num_rows
 
 
@@ -168,36 +204,74 @@ def _arrow_batches(path: Path, *, mapped: bool) -> Iterator[Any]:
             yield batch
 
 
-def _getter_of(column: Any, path: Path, memory: int) -> Callable[[int], Any] | None:
-    """Row -> the value of a column in a batch; None for a type that no model reads."""
+def _stack_of(column: Any) -> np.ndarray | None:
+    """A column of a batch as an array (rows, ...), texts as objects; None where its rows are not alike, or no plain values."""
     import pyarrow as pa
 
+    kind = column.type
+    if column.null_count:
+        return None
+    if isinstance(kind, pa.FixedShapeTensorType):
+        tensors: np.ndarray = column.to_numpy_ndarray()
+        return tensors
+    if isinstance(kind, pa.BaseExtensionType):
+        return _stack_of(column.storage)
+    if pa.types.is_dictionary(kind):
+        return _stack_of(column.dictionary_decode())
+    if _is_plain(kind):
+        return _numbers_of(column)
+    if pa.types.is_boolean(kind):
+        return np.array(column.to_pylist(), np.bool_)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        texts = np.empty(len(column), object)
+        try:
+            texts[:] = column.to_pylist()
+        except UnicodeDecodeError:  # one that is no text costs its own row alone
+            return None
+        return texts
+    if _is_list(kind) and _is_plain(kind.value_type) and not column.values.null_count and len(column):
+        bounds = _bounds_of_lists(column)
+        length, odd = divmod(bounds[-1] - bounds[0], len(column))
+        if not odd and all(end - start == length for start, end in itertools.pairwise(bounds)):
+            return _numbers_of(column.values)[bounds[0] : bounds[-1]].reshape(len(column), length)
+    return None
+
+
+def _getter_of(column: Any, stack: np.ndarray | None, path: Path, memory: int) -> Callable[[int], Any] | None:
+    """Row -> the value of a column in a batch, which is `stack` where its rows are alike; None for a type that no model reads."""
+    import pyarrow as pa
+
+    if stack is not None:
+        return stack.item if stack.dtype.kind in "bO" else lambda row: stack[row, ...]
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         tensors = column.to_numpy_ndarray()
         return lambda row: tensors[row] if column[row].is_valid else None
     if isinstance(kind, pa.BaseExtensionType):
-        return _getter_of(column.storage, path, memory)
+        return _getter_of(column.storage, None, path, memory)
     if pa.types.is_dictionary(kind):
-        return _getter_of(column.dictionary_decode(), path, memory)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _getter_of(column.dictionary_decode(), None, path, memory)
+    if _is_list(kind):
         if _is_plain(kind.value_type) and not column.null_count and not column.values.null_count:
-            elements, bounds = column.values.to_numpy(), _bounds_of_lists(column)
+            elements, bounds = _numbers_of(column.values), _bounds_of_lists(column)
             return lambda row: elements[bounds[row] : bounds[row + 1]]
         return lambda row: _nested_array(column[row].values, path) if column[row].is_valid else None
     if pa.types.is_struct(kind) and {field.name for field in kind} == {"bytes", "path"}:
         return lambda row: _media_of(column[row].as_py(), path, memory)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        dtype = kind.to_pandas_dtype()
-        if not column.null_count:
-            numbers = column.to_numpy(zero_copy_only=False)
-            return lambda row: np.array(numbers[row], dtype)
+    if _is_plain(kind):
+        dtype = _dtype_of(kind)
         return lambda row: None if (value := column[row].as_py()) is None else np.array(value, dtype)
     if any(
         ask(kind) for ask in (pa.types.is_boolean, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
     ):
         return lambda row: column[row].as_py()
     return None
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def _is_plain(kind: Any) -> bool:
@@ -207,13 +281,28 @@ def _is_plain(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _bounds_of_lists(column: Any) -> list[int]:
+_FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}  # what numpy calls otherwise than Arrow
+
+
+def _dtype_of(kind: Any) -> np.dtype[Any]:
+    return np.dtype(_FLOATS.get(str(kind), str(kind)))
+
+
+def _numbers_of(column: Any) -> np.ndarray:
+    """Plain numbers without gaps where they lie; pyarrow's own way to numpy imports pandas, which takes a second."""
+    dtype, held = _dtype_of(column.type), column.buffers()[1]
+    if not len(column):
+        return np.empty(0, dtype)
+    return np.frombuffer(held, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def _bounds_of_lists(column: Any) -> Sequence[int]:
     """Where each list begins among the elements of all, and where the last one ends."""
     import pyarrow as pa
 
     if pa.types.is_fixed_size_list(column.type):
         width, first = column.type.list_size, column.offset
-        return [(first + row) * width for row in range(len(column) + 1)]
+        return range(first * width, (first + len(column) + 1) * width, width) if width else [0] * (len(column) + 1)
     found: list[int] = column.offsets.to_pylist()
     return found
 
