@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from parityscope.case.formats import Streamed
+    from parityscope.case.formats import Alike, Streamed
     from parityscope.case.model import Model
 
 __all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
@@ -221,7 +221,7 @@ def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _T
             told[index] = {
                 name: array.copy() for name, array in sample.truths.items()
             }  # not views of what was read at once
-        if skip := _skip_of_nan(sample):
+        if (streamed.alike is None or streamed.alike.nan) and (skip := _skip_of_nan(sample)):
             skipped[index] = skip
         if isinstance(source, Stream) or (source.prepared and spool.nbytes < MOST_SPOOLED):
             spool.keep(sample)
@@ -280,7 +280,7 @@ class _Conforming:
     model: Model
     shapes: Mapping[str, tuple[int, ...]]
     renamed: Mapping[str, str] = field(default_factory=dict)
-    alike: object = None
+    alike: Alike | None = None
 
     def sample(self, index: int, streamed: Streamed) -> Sample:
         """The sample.

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.case.formats import NO_ARRAYS, Streamed, UnreadableError
+from parityscope.case.conformance import count_nan
+from parityscope.case.formats import NO_ARRAYS, Alike, Streamed, UnreadableError
 from parityscope.case.formats.loader import as_arrays, call_user_code, find_function, is_function, split_truths
 from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
@@ -148,22 +149,24 @@ def _sole_text(example: RawSample) -> str:
 
 
 def take_columns(
-    columns: Mapping[str, np.ndarray], label: Callable[[int], str], inputs: Sequence[ValueInfo]
+    columns: Mapping[str, np.ndarray], start: int, label: Callable[[int], str], inputs: Sequence[ValueInfo]
 ) -> Iterator[Streamed]:
     """Samples of whole columns, arrays (samples, ...) by field: what `preparation_of("", inputs)` gives of each row.
+
+    `start` is the number of the first, by which `label` names it.
 
     Raises:
         ParityError: no field has the name of an input.
     """
     count = len(next(iter(columns.values())))
     first = {name: column[0, ...] for name, column in columns.items()}
-    taken = _fields_of_inputs(first, inputs, label(0))
+    taken = _fields_of_inputs(first, inputs, label(start))
     shapes = {value.name: value.shape for value in inputs}
     stacks = {}
     for own, its in taken.items():
         shape = fit_to_declared(first[its], shapes[own]).shape
         stacks[own] = np.ascontiguousarray(columns[its]).reshape(count, *shape)
-    alike = object()
+    alike = Alike(nan=any(map(count_nan, stacks.values())))
     right = {
         name: column
         for name, column in columns.items()
@@ -171,7 +174,7 @@ def take_columns(
     }
     for row in range(count):
         yield Streamed(
-            label=label(row),
+            label=label(start + row),
             arrays={name: stack[row, ...] for name, stack in stacks.items()},
             truths={
                 name: np.asarray(column[row]) if column.dtype.kind == "O" else column[row, ...]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import heapq
 import importlib
+import math
 import time
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -56,6 +57,7 @@ __all__ = [
 # Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2
 OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
+_TOLD_S = 0.05  # between two positions that are told; chosen: nobody reads faster
 _FEW = 16  # samples; chosen: a command about few is short, and half a second more would be much
 _KEPT = (
     64 << 20
@@ -185,7 +187,7 @@ def compare_samples(
 ) -> Found:
     """What both sides give on `samples`; with `twice` the candidate runs the first that it answers a second time.
 
-    `in_a_row` is how many samples it failed on just before; `tell` is told the position of each sample.
+    `in_a_row` is how many samples it failed on just before; `tell` is told positions of samples, some a second.
 
     Raises:
         ParityError: a side cannot run, or with `partly` the reference.
@@ -195,10 +197,12 @@ def compare_samples(
     answers = Answering(session=theirs, partly=asking.partly, in_a_row=in_a_row)
     answered = False
     waiting: list[_Answered] = []
-    elements = 0
+    elements, told = 0, -math.inf
     for position, sample in enumerate(samples):
-        tell(position)
         start = time.perf_counter()
+        if start - told >= _TOLD_S:
+            tell(position)
+            told = start = time.perf_counter()
         expected = answer_sample(ours, sample)
         middle = time.perf_counter()
         given = answers.of(sample)
@@ -216,12 +220,12 @@ def compare_samples(
         found.compared.append(sample.index)
         if sample.index in asking.kept and sum(one.nbytes for one in expected.values()) <= _KEPT // FIRST_SAMPLES:
             found.kept[sample.index] = expected
-        one = _Answered(index=sample.index, name=sample.name, expected=expected, given=align(expected, given))
-        elements += one.elements
+        size = sum([array.size for array in expected.values()])
+        elements += size
         if waiting and elements > MOST_STACKED:
             _add_samples(found, waiting, asking)
-            waiting, elements = [], one.elements
-        waiting.append(one)
+            waiting, elements = [], size
+        waiting.append(_Answered(sample.index, sample.name, expected, align(expected, given)))
     _add_samples(found, waiting, asking)
     found.failed, found.over = answers.failed, answers.over
     found.in_a_row = answers.in_a_row if answered else answers.in_a_row - in_a_row
@@ -247,19 +251,13 @@ def tell_sides(ours: Session, theirs: Session) -> SidesTold:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answered:
-    """A sample that both sides answered, by the names of each."""
+class _Answered(NamedTuple):
+    """A sample that both sides answered, by the names of each; a tuple, because there are hundreds of thousands."""
 
     index: int
     name: str
     expected: Mapping[str, np.ndarray]
     given: Mapping[str, np.ndarray]
-
-    @property
-    def elements(self) -> int:
-        """What is to be compared of it."""
-        return sum(array.size for array in self.expected.values())
 
 
 def _add_samples(found: Found, answered: Sequence[_Answered], asking: Asking) -> None:
@@ -313,8 +311,11 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
     held = found.statistics.get(name)
     found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
     looked_at = found.add_errors(name, list(zip((one.index for one in samples), distances.tolist(), strict=True)))
+    tolerances = [one.tolerance for one in budgets_for(asking.policy, name) if one.tolerance is not None]
     for sample, pair in zip(samples, pairs, strict=True):
-        _count_outside(name, asking.policy, pair, found.outside)
+        for tolerance in tolerances:
+            counted = count_outside(*pair, tolerance)
+            found.outside[name] = merge_outside(found.outside[name], counted) if name in found.outside else counted
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
             found.misses.setdefault(name, []).append(sample.index)
         if found.decisions.get(name, True) is not None:
@@ -322,13 +323,3 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         if sample.index in looked_at and (parts := measure_parts(*pair)) is not None:
             found.keep_parts(name, {sample.index: parts}, looked_at)
     return ""
-
-
-def _count_outside(
-    name: str, policy: Policy, pair: tuple[np.ndarray, np.ndarray], outside: dict[str, OutsideTolerance]
-) -> None:
-    """Adds one sample of one output (reference, candidate), where the policy has a tolerance for it."""
-    for budget in budgets_for(policy, name):
-        if budget.tolerance is not None:
-            part = count_outside(*pair, budget.tolerance)
-            outside[name] = merge_outside(outside[name], part) if name in outside else part

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_ARRAYS",
     "UNREADABLE",
+    "Alike",
     "Announced",
     "Stored",
     "Streamed",
@@ -83,18 +84,25 @@ class Announced:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alike:
+    """What samples have in common that were read at once: whether any of them holds a NaN."""
+
+    nan: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streamed:
     """One sample as a source gives it: arrays by name, what is right for it (`truths`, by name), the image it was made from.
 
-    Samples that have the same object `alike` have arrays of the same names, dtypes and shapes, all in C order.
+    Samples with the same `alike` have arrays of the same names, dtypes and shapes, all in C order.
     """
 
     label: str
     arrays: Mapping[str, np.ndarray]
     original: Path | None = None
     truths: Mapping[str, np.ndarray] = field(default_factory=lambda: NO_ARRAYS)
-    alike: object = None
+    alike: Alike | None = None
 
 
 class UnreadableError(ParityError):

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["Labels", "Shard", "index_shards"]
 
 
+_forks = [0]  # that lie between this process and the first one
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forks.append(_forks.pop() + 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
     """A file of `count` samples: `rows(start)` gives those from `start` on, `label(row)` is what a reader knows one by.
@@ -95,13 +100,13 @@ def _make_reader(shards: Sequence[Shard], starts: Sequence[int]) -> Callable[[in
     """
     rows: Iterator[Streamed] = iter(())
     following = -1
-    opened_by = 0
+    opened_by = _forks[0]
 
     def read(index: int) -> Streamed:
         nonlocal rows, following, opened_by
         place = bisect.bisect_right(starts, index) - 1
-        if index != following or index == starts[place] or opened_by != os.getpid():
-            opened_by = os.getpid()
+        if index != following or index == starts[place] or opened_by != _forks[0]:
+            opened_by = _forks[0]
             rows = shards[place].rows(index - starts[place])
         following = -1  # behind an error nothing is known of where the file is
         found = next(rows)

@@ -65,7 +65,7 @@ class _Kept:
 
 
 def _prepared_shard(prepare: Prepare, memory: int, path: Path) -> Shard:
-    label = partial(_label_of, path)
+    label = _labels_of(path)
 
     def rows(start: int) -> Iterator[Streamed]:
         for batch in read_batches(path, start, memory):
@@ -75,14 +75,14 @@ def _prepared_shard(prepare: Prepare, memory: int, path: Path) -> Shard:
 
 
 def _plain_shard(prepare: Prepare, inputs: Sequence[ValueInfo], kept: _Kept, memory: int, path: Path) -> Shard:
-    label = partial(_label_of, path)
+    label = _labels_of(path)
 
     def rows(start: int) -> Iterator[Streamed]:
         for batch in kept.read(path, start, memory):
             if batch.columns and batch.count:
-                first = batch.first
-                samples = take_columns(batch.columns, lambda row, first=first: label(first + row), inputs)
-                yield from islice(samples, max(0, start - first), None)
+                yield from islice(
+                    take_columns(batch.columns, batch.first, label, inputs), max(0, start - batch.first), None
+                )
             else:
                 yield from _prepare_rows(prepare, batch, start, label)
 
@@ -94,8 +94,9 @@ def _prepare_rows(prepare: Prepare, batch: Batch, start: int, label: Callable[[i
         yield prepare(RawSample(label=label(batch.first + row), fields=batch.row(row)))
 
 
-def _label_of(path: Path, row: int) -> str:
-    return f"row {row} of {path.name}"
+def _labels_of(path: Path) -> Callable[[int], str]:
+    name = path.name
+    return lambda row: f"row {row} of {name}"
 
 
 def _open(named: Named, reading: ReadingOptions) -> Indexed:

@@ -6,7 +6,6 @@ stage will still take if it goes on as it did. What is known already (the verdic
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import sys
@@ -27,18 +26,16 @@ PROGRESS_VARIABLE = "PARITYSCOPE_PROGRESS"  # "lines": every step in a line of i
 PROGRESS_LINE = "progress: "  # what such a line begins with
 
 _HEARTBEAT = 60.0  # seconds between two lines where there is no terminal
-_SHOWN = 0.05  # seconds between two looks of a reader; chosen: thousands of steps a second are not drawn
 _SOON = 5.0  # seconds of a stage below which nothing is said of what is left: it is over before it is read; chosen
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What was seen so far; `stage_began`, `told` and `shown` are times of the clock."""
+    """What was seen so far; `stage_began` and `told` are times of the clock."""
 
     began: float
     stage_began: float
     told: float
-    shown: float = -math.inf
     stages: list[str] = field(default_factory=list)
 
 
@@ -61,9 +58,6 @@ def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) ->
         if not watch.stages or watch.stages[-1] != what:
             watch.stages.append(what)
             watch.stage_began = now
-        elif not every and step < steps and now - watch.shown < _SHOWN:
-            return
-        watch.shown = now
         line = describe_step(
             f"step {len(watch.stages)} · {what}", step, steps, elapsed=now - watch.began, stage=now - watch.stage_began
         )
