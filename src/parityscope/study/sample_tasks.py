@@ -254,8 +254,8 @@ def tell_sides(ours: Session, theirs: Session) -> SidesTold:
 class _Answered(NamedTuple):
     """A sample that both sides answered, by the names of each; a tuple, because there are hundreds of thousands."""
 
-    index: int
-    name: str
+    sample: int
+    label: str
     expected: Mapping[str, np.ndarray]
     given: Mapping[str, np.ndarray]
 
@@ -271,9 +271,9 @@ def _add_samples(found: Found, answered: Sequence[_Answered], asking: Asking) ->
             for some in [several] if not asking.judged or problem else [[one] for one in several]:
                 problem = problem or _add_output(found, name, other, some, asking)
             if problem:
-                found.problems.setdefault(name, f"{problem} (sample {several[0].name})")
+                found.problems.setdefault(name, f"{problem} (sample {several[0].label})")
                 if asking.judged and budgets_for(asking.policy, name):  # what nobody can judge keeps nothing
-                    found.misses.setdefault(name, []).extend(one.index for one in several)
+                    found.misses.setdefault(name, []).extend(one.sample for one in several)
 
 
 _Form = tuple[tuple[int, ...], np.dtype[Any]] | None
@@ -310,16 +310,16 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         return str(error)
     held = found.statistics.get(name)
     found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
-    looked_at = found.add_errors(name, list(zip((one.index for one in samples), distances.tolist(), strict=True)))
+    looked_at = found.add_errors(name, list(zip((one.sample for one in samples), distances.tolist(), strict=True)))
     tolerances = [one.tolerance for one in budgets_for(asking.policy, name) if one.tolerance is not None]
     for sample, pair in zip(samples, pairs, strict=True):
         for tolerance in tolerances:
             counted = count_outside(*pair, tolerance)
             found.outside[name] = merge_outside(found.outside[name], counted) if name in found.outside else counted
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
-            found.misses.setdefault(name, []).append(sample.index)
+            found.misses.setdefault(name, []).append(sample.sample)
         if found.decisions.get(name, True) is not None:
             found.add_decisions(name, measure_decisions(*pair, name))
-        if sample.index in looked_at and (parts := measure_parts(*pair)) is not None:
-            found.keep_parts(name, {sample.index: parts}, looked_at)
+        if sample.sample in looked_at and (parts := measure_parts(*pair)) is not None:
+            found.keep_parts(name, {sample.sample: parts}, looked_at)
     return ""
