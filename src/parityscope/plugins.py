@@ -19,7 +19,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from types import ModuleType
 
-__all__ = ["discover_plugins", "find_plugin"]
+__all__ = ["discover_plugins", "find_plugin", "plugin_modules"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def discover_plugins(package: str, constant: str, kind: type[T]) -> dict[str, tu
         ParityError: a plug-in cannot be imported, or its constant is not of type `kind`.
     """
     found: dict[str, tuple[T, ModuleType]] = {}
-    for name, path in _plugin_modules(package).items():
+    for name, path in plugin_modules(package).items():
         value, module = _load_plugin(path, constant, kind)
         if value is not None:
             found[name] = (value, module)
@@ -44,7 +44,7 @@ def find_plugin(package: str, constant: str, kind: type[T], name: str) -> T | No
     Raises:
         ParityError: the file cannot be imported, or its constant is not of type `kind`.
     """
-    modules = _plugin_modules(package)
+    modules = plugin_modules(package)
     for candidate in (name, f"as_{name}"):
         if candidate in modules:
             value, _ = _load_plugin(modules[candidate], constant, kind)
@@ -54,7 +54,7 @@ def find_plugin(package: str, constant: str, kind: type[T], name: str) -> T | No
     return named.get(name)
 
 
-def _plugin_modules(package: str) -> dict[str, str]:
+def plugin_modules(package: str) -> dict[str, str]:
     """The modules that may hold plug-ins, by name; the folder's own come before outside packages' of the same name."""
     return _list_modules(package, tuple(sys.path))
 

@@ -110,17 +110,16 @@ def cpu_facts() -> dict[str, Any]:
 def loaded_libraries(maps: str | None = None) -> dict[str, tuple[str, str]]:
     """Versions (several separated by commas) and the first path of the libraries that this process has loaded.
 
-    `maps` is the text of /proc/self/maps, read now if it is not given. The version is that of the file's own name, links
-    followed: libcudnn.so.9 is a link to libcudnn.so.9.1.0.
+    `maps` is the text of /proc/self/maps, read now if it is not given. The kernel writes the file's own name there, and the
+    version is that name's: libcudnn.so.9 is a link to libcudnn.so.9.1.0.
     """
     text = _read_text_or_nothing(Path("/proc/self/maps")) if maps is None else maps
     paths = dict.fromkeys(line.split(maxsplit=5)[-1] for line in text.splitlines() if ".so" in line)
     found: dict[str, tuple[list[str], str]] = {}
     for path in paths:
-        real = path if maps is not None else os.path.realpath(path)
-        match = _VERSIONED.search(real)
+        match = _VERSIONED.search(path)
         if match and match[1] in _LIBRARIES:
-            versions, _ = found.setdefault(match[1], ([], real))
+            versions, _ = found.setdefault(match[1], ([], path))
             version = match[2].lstrip(".")
             if version not in versions:
                 versions.append(version)

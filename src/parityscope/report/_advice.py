@@ -7,9 +7,9 @@ the entry points of their group, and details that an advice cannot read give no 
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from parityscope.plugins import plugin_modules
 from parityscope.records import Finding
 from parityscope.repairs import Advice
 from parityscope.report.words import clean
@@ -39,12 +39,9 @@ def lines_of(name: str, finding: Mapping[str, Any]) -> dict[str, str]:
 
 def _find_advice(name: str) -> Advice | None:
     """The advice of that name; its file is all that is imported."""
-    if not name.isidentifier() or name.startswith("_"):
-        return None
-    points = entry_points(group=_GROUP, name=name)
-    path = next((point.value.partition(":")[0] for point in points), f"{_GROUP}.{name}")
+    path = plugin_modules(_GROUP).get(name)
     try:
-        found = getattr(importlib.import_module(path), "ADVICE", None)
+        found = getattr(importlib.import_module(path), "ADVICE", None) if path else None
     except ImportError:
         return None
     return found if isinstance(found, Advice) else None

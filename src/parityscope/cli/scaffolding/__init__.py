@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import keyword
-import pkgutil
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
 from parityscope.cli.list_ import CATALOGUES
 from parityscope.errors import ParityError
+from parityscope.plugins import plugin_modules
 
 __all__ = ["KINDS", "Kind", "check_name", "folder_of", "module_path", "text_of"]
 
@@ -40,7 +38,7 @@ def check_name(kind: Kind, name: str) -> None:
         plain = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:_LONGEST]
         fix = f"write {plain}" if re.match(r"[a-z]", plain) and not keyword.iskeyword(plain) else "write my_plugin"
         raise ParityError(f"{name!r} cannot be the name of a module of at most {_LONGEST} letters", fix=fix)
-    if name in {*_load_modules(kind), *CATALOGUES[kind.catalogue]()}:
+    if name in {*plugin_modules(kind.package), *CATALOGUES[kind.catalogue]()}:
         raise ParityError(
             f"there is {name!r} among the {kind.catalogue} already", fix="choose another name: names are unique"
         )
@@ -71,12 +69,6 @@ def module_path(file: Path) -> str:
             break
         parts.insert(0, folder.name)
     return ".".join(parts)
-
-
-def _load_modules(kind: Kind) -> Iterable[str]:
-    package = importlib.import_module(kind.package)
-    yield from (info.name for info in pkgutil.iter_modules(package.__path__))
-    yield from (point.name for point in entry_points(group=kind.package))
 
 
 def _next_code() -> str:
