@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import parse_target
-from parityscope.examination import OutputRun
 from parityscope.study import Examination, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from parityscope.case import Case
-    from parityscope.records import ExecutedGraph
 
 
 def examination_of(
@@ -26,22 +22,4 @@ def examination_of(
         reference=parse_target(reference),
         candidate=parse_target(candidate),
         folder=folder or Path(),
-    )
-
-
-def empty_run(
-    *, executed: ExecutedGraph | None = None, environments: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
-) -> OutputRun:
-    """What comparing outputs gave, of which only this is told."""
-    return OutputRun(
-        statistics={},
-        per_sample={},
-        spread=0.0,
-        changing=0.0,
-        skipped=(),
-        reference_seconds=0.0,
-        candidate_seconds=0.0,
-        reference_environment=environments[0],
-        candidate_environment=environments[1],
-        executed=executed,
     )

@@ -76,9 +76,14 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         check=False,
         env={**os.environ, "PATH": search},
     )
-    for study in folder.glob("parityscope-*"):  # two in one second would be called alike
-        shutil.rmtree(study)
+    sweep_studies(folder)
     return done
+
+
+def sweep_studies(folder: Path) -> None:
+    """Takes away the studies that nobody named: two in one second would be called alike."""
+    for study in folder.glob("parityscope-*"):
+        shutil.rmtree(study)
 
 
 def work_through(page: Path, folder: Path, command: str, *words: str) -> int:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from examinations import empty_run
 from hardware import needs_bfloat16
 from parityscope.backends import backend_named
 from parityscope.checks import check_page, known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.checks.mixed_file import Distance
 from parityscope.checks.statistics import explained_share
-from parityscope.examination import Examination, Layers
+from parityscope.examination import Examination, Layers, OutputRun
 from parityscope.records import ExecutedGraph, ExecutedLayer, Policy, Target
 from parityscope.request import Request
 from parityscope.testing.check_contract import check_examples
@@ -51,8 +50,7 @@ def test_a_check_has_its_page_and_examples(code: str) -> None:
     page = check_page(code)
     assert [part for part in PARTS if part not in page] == []
     assert known_checks()[code].holds_not
-    # What these are about takes hardware, or a version that is known to be wrong: they have tests of their own.
-    assert known_checks()[code].holds or code in {"CST001", "CST002", "ENV003", "FUS011"}
+    assert known_checks()[code].holds
 
 
 def test_a_wish_that_was_not_honoured_is_found() -> None:
@@ -68,7 +66,7 @@ def test_a_wish_that_was_not_honoured_is_found() -> None:
     assert (
         list(
             ask_check(
-                CHECK, replace(known, run=empty_run(executed=ExecutedGraph(layers=(), requested="f16", executed="f16")))
+                CHECK, replace(known, run=OutputRun(executed=ExecutedGraph(layers=(), requested="f16", executed="f16")))
             )
         )
         == []
@@ -93,10 +91,10 @@ def test_a_node_that_fell_back_to_the_cpu_is_found() -> None:
     assert found.details == {"nodes": ["f"], "count": 1}
     assert "1 Sin" in found.claim
     assert "opset" in found.repairs[0].text
-    nothing = replace(on_cuda, run=empty_run(executed=ExecutedGraph(layers=(on_device, shape, moved))))
+    nothing = replace(on_cuda, run=OutputRun(executed=ExecutedGraph(layers=(on_device, shape, moved))))
     assert list(ask_check(CHECK, nothing)) == []
     assert list(ask_check(CHECK, replace(known, candidate=parse_target("ort")))) == []
-    (alone,) = ask_check(CHECK, replace(on_cuda, run=empty_run(executed=ExecutedGraph(layers=(fallen, shape)))))
+    (alone,) = ask_check(CHECK, replace(on_cuda, run=OutputRun(executed=ExecutedGraph(layers=(fallen, shape)))))
     everything = alone.test().finding
     assert everything is not None
     assert "onnxruntime-gpu" in everything.repairs[0].text
@@ -112,7 +110,7 @@ def _executing(graph: ExecutedGraph) -> Examination:
         executed="bf16",
         computes="bf16",
         verdict="beyond",
-        run=empty_run(executed=graph),
+        run=OutputRun(executed=graph),
     )
 
 

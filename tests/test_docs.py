@@ -1,15 +1,21 @@
 """The pages are true: every command and every Python block of README.md and docs/*.md is run.
 
-`pages.py` says how a page marks what is a file, an output, or not run. `console` blocks hold commands behind "$ "; `python`
-blocks are run as scripts; other languages are not run. `make` is left to CI. docs/recorder.md's Python and C++ are run by
+`pages.py` says how a page marks what is a file, an output, or not run. `console` blocks hold commands behind "$ "; `parityscope`
+is run in the test's own process, with what a shell would make of its words, and everything else by a shell. `python` blocks are
+run as scripts; other languages are not run. `make` is left to CI. docs/recorder.md's Python and C++ are run by
 test_recorder.py, here are only its commands; what test_fairness.py and test_founding_preprocessing.py work through and look at
 more closely is not run here again. The Chinese README shows the same code as the English one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shlex
 import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +23,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from pages import CHINESE, ENGLISH, OUTCOMES, PAGES, ROOT, RUN, Block, blocks, run
+from command_line import exit_status
+from pages import CHINESE, ENGLISH, OUTCOMES, PAGES, ROOT, RUN, Block, blocks, run, sweep_studies
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -27,7 +34,6 @@ from parityscope.case.formats.polygraphy import write_inputs, write_outputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def small_model(kind: type[np.floating]) -> onnx.ModelProto:
@@ -117,8 +123,18 @@ def runnable(page: Path) -> Iterator[tuple[Block, list[str]]]:
             yield block, []
 
 
+def own_words(command: str) -> list[str]:
+    """What follows `parityscope` in a command for which a shell does no more than part words; else nothing."""
+    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*"|\\\n""", " ", command)
+    plain = command.startswith("parityscope ") and not re.search(r'[|<>;&$`"*~#(\[{\\]', unquoted)
+    return shlex.split(command)[1:] if plain else []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_command_of_a_page_works(page: Path, desk: Path) -> None:
+def test_every_command_of_a_page_works(
+    page: Path, desk: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if any("openvino" in block.code for block in blocks(page)):
         pytest.importorskip("openvino")
     printed = ""
@@ -128,11 +144,17 @@ def test_every_command_of_a_page_works(page: Path, desk: Path) -> None:
         if block.language == "python":
             (desk / "page.py").write_text(block.code, encoding="utf-8")
         for command in commands:
-            done = run(command, desk)
-            printed = done.stdout
+            if words := own_words(command):
+                with contextlib.chdir(desk):
+                    code = exit_status(*words)
+                printed, told = capfd.readouterr()
+                sweep_studies(desk)
+            else:
+                done = run(command, desk)
+                code, printed, told = done.returncode, done.stdout, done.stderr
             expected = OUTCOMES if command.startswith("parityscope ") else {0: ""}
-            assert done.returncode in expected, f"{page.name}: {command}\n{done.stderr}"
-            assert "Traceback" not in done.stderr, f"{page.name}: {command}\n{done.stderr}"
+            assert code in expected, f"{page.name}: {command}\n{told}"
+            assert "Traceback" not in told, f"{page.name}: {command}\n{told}"
 
 
 def test_both_readmes_show_the_same_code() -> None:
@@ -151,6 +173,8 @@ def test_both_readmes_show_the_same_code() -> None:
 
 def test_the_pages_hold_what_this_file_looks_for() -> None:
     """The patterns above find what they are meant for, so that no page passes because nothing in it was seen."""
+    assert own_words("parityscope a 'b?c&d' \\\n  \"e\"") == ["a", "b?c&d", "e"]
+    assert not any(own_words(f"parityscope a {sign}") for sign in ("> b", "| c", "$d", "*.npz", "~/e", '"$f"'))
     seen = [(block, command) for page in PAGES for block, commands in runnable(page) for command in commands]
     assert len([command for _, command in seen if command.startswith("parityscope diagnose ")]) >= 10
     assert {"README.md", "inputs.md", "metrics.md", "targets.md", "index.md"} <= {block.page for block, _ in seen}

@@ -10,13 +10,12 @@ import onnx_ir as ir
 import pytest
 from onnx import parser
 
-from examinations import empty_run
 from parityscope.arithmetic import FORMATS
 from parityscope.checks import known_checks
 from parityscope.checks.asking import ask_check
 from parityscope.checks.known_fault import CHECK
 from parityscope.environment import numbers_of
-from parityscope.examination import Examination
+from parityscope.examination import Examination, OutputRun
 from parityscope.known_faults import RUNTIMES, every_fault, faults_of
 from parityscope.records import Policy, Target
 from parityscope.request import Request
@@ -47,7 +46,7 @@ def told(text: str, candidate: Mapping[str, str], precision: str = "f32") -> lis
         reference=side,
         candidate=side,
         verdict="beyond",
-        run=empty_run(environments=({}, candidate)),
+        run=OutputRun(candidate_environment=candidate),
     )
     found = [one.test().finding for one in ask_check(CHECK, known)]
     assert all(one is not None and one.role == "information" and one.repairs for one in found)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from textwrap import indent
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from parityscope.checks import Check, Example
+    from parityscope.lint import Rule
 
 __all__ = ["Entry", "families", "lines_by_family", "whole_catalogue"]
 
@@ -34,13 +40,12 @@ _FAMILIES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A code, who says it ("check", "lint" or "log"), its title, how to get its page, and how many examples hold it."""
+    """A code, who says it ("check", "lint" or "log"), its title, and how to get its page, with an example."""
 
     code: str
     said_by: str
     title: str
     page: Callable[[], str]
-    examples: int = 0
 
 
 def whole_catalogue() -> dict[str, Entry]:
@@ -50,9 +55,12 @@ def whole_catalogue() -> dict[str, Entry]:
     from parityscope.logs.pages import log_codes, log_page
 
     found = [
-        *(_entry_of(code, "check", one.title, check_page, len(one.holds)) for code, one in known_checks().items()),
-        *(_entry_of(code, "lint", one.title, rule_page, len(one.holds)) for code, one in known_rules().items()),
-        *(_entry_of(code, "log", _heading_of(log_page(code)), log_page) for code in log_codes()),
+        *(_entry_of(one, "check", check_page, _tell_example) for one in known_checks().values()),
+        *(_entry_of(one, "lint", rule_page, lambda _: "") for one in known_rules().values()),
+        *(
+            Entry(code=code, said_by="log", title=_heading_of(log_page(code)), page=partial(log_page, code))
+            for code in log_codes()
+        ),
     ]
     return {one.code: one for one in sorted(found, key=_place_of)}
 
@@ -73,8 +81,35 @@ def lines_by_family(entries: Iterable[Entry]) -> Iterator[str]:
             yield f"  {one.code}  {one.said_by:<5}  {one.title}"
 
 
-def _entry_of(code: str, said_by: str, title: str, page: Callable[[str], str], examples: int = 0) -> Entry:
-    return Entry(code=code, said_by=said_by, title=title, page=lambda: page(code), examples=examples)
+def _entry_of(one: Check | Rule, said_by: str, page: Callable[[str], str], tell: Callable[[Any], str]) -> Entry:
+    """The entry of a check or a rule: below its page stands the first example in which it must be found."""
+
+    def whole_page() -> str:
+        found = one.holds[0]
+        model = indent(inspect.cleandoc(found.model), "    ")
+        return f"{page(one.code)}\n\nExample: {tell(found)}this model. A test runs it.\n\n{model}"
+
+    return Entry(code=one.code, said_by=said_by, title=one.title, page=whole_page)
+
+
+def _tell_example(example: Example) -> str:
+    """What the candidate of an example is, as the beginning of a sentence."""
+    layers = example.executed.layers if example.executed else ()
+    seen = ", ".join(
+        f"{one.layer_type} in {one.precision}{f' on {one.provider}' * bool(one.provider)}" for one in layers
+    )
+    told = [
+        (example.candidate_model, "another file as the candidate"),
+        (example.fault, "a recording in which one tensor was changed"),
+        (example.inputs_fault, "a recording made of changed inputs"),
+        (example.outputs_fault, "a recording whose outputs were changed"),
+        (example.executed, f"the candidate {example.candidate}, which tells of a {seen}"),
+        (example.candidate, f"the candidate {example.candidate.partition('{')[0]}"),
+    ]
+    words = next((words for given, words in told if given), "the reference")
+    wrong = "" if example.reference == "ort" else f", the reference {example.reference.partition('{')[0]}"
+    wrong = ", a reference whose outputs were changed" if example.reference_fault else wrong
+    return f"{words}{f' declared as {example.declared}' * bool(example.declared)}{wrong}, and "
 
 
 def _place_of(entry: Entry) -> tuple[int, str]:

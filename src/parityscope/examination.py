@@ -61,16 +61,16 @@ class OutputRun:
     whose values show that. `unanswered` are the samples on which the candidate gave nothing; all else is of the others.
     """
 
-    statistics: Mapping[str, Statistics]
-    per_sample: Mapping[str, tuple[tuple[int, float], ...]]
-    spread: float
-    changing: float
-    skipped: tuple[Skip, ...]
-    reference_seconds: float
-    candidate_seconds: float
-    reference_environment: Mapping[str, str]
-    candidate_environment: Mapping[str, str]
-    executed: ExecutedGraph | None
+    statistics: Mapping[str, Statistics] = field(default_factory=_empty_mapping)
+    per_sample: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=_empty_mapping)
+    spread: float = 0.0
+    changing: float = 0.0
+    skipped: tuple[Skip, ...] = ()
+    reference_seconds: float = 0.0
+    candidate_seconds: float = 0.0
+    reference_environment: Mapping[str, str] = field(default_factory=_empty_mapping)
+    candidate_environment: Mapping[str, str] = field(default_factory=_empty_mapping)
+    executed: ExecutedGraph | None = None
     outside: Mapping[str, OutsideTolerance] = field(default_factory=_empty_mapping)
     kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_empty_mapping)
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.records import Budget, Outcome, Role, Runs, Site
+    from parityscope.records import Budget, ExecutedGraph, Outcome, Role, Runs, Site
 
     # A repair that is offered: its name, what it says, and a command where one exists.
     Offer = tuple[str, str] | tuple[str, str, str]
@@ -166,6 +166,9 @@ class Example:
 
     `network` is the Python text of the network before its conversion, whose function `make` returns the torch.nn.Module; it
     stands for `{network}` in `candidate` and `reference`, and takes PyTorch.
+
+    `executed` is what a candidate that takes other hardware tells of the graph that it executes: nothing is run then, and the
+    check alone is asked.
     """
 
     model: str
@@ -183,6 +186,7 @@ class Example:
     environment: Mapping[str, str] | None = None
     records_inputs: bool = False
     network: str = ""
+    executed: ExecutedGraph | None = None
     reference: str = "ort"
     declared: str = ""
     site: str = ""

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
+from parityscope.records import ExecutedGraph, ExecutedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.examination import Examination
-    from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
 
@@ -97,11 +97,15 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[
 
 _X = np.array([[-1, 0, 1, 2]], dtype=np.float32)
 
+# What an inspector tells of a fused layer whose node was asked for FP32: an engine is built on a GPU.
+_FUSED = ExecutedLayer(
+    name="{ForeignNode[y]}", layer_type="kgen", nodes=("y",), precision="f16", stored="f16", asked="f32"
+)
+
 CHECK = Check(
     code="CST002",
     title="A layer of the engine has a narrower type than its nodes were asked for",
     propose=_propose_claims,
-    # What an engine makes of a wish depends on it and its hardware; the tests plant its description instead.
-    holds=(),
+    holds=(Example(model=_MODEL, inputs=None, candidate="trt:f16", executed=ExecutedGraph(layers=(_FUSED,))),),
     holds_not=(Example(model=_MODEL, inputs={"x": _X}, candidate="ort"),),
 )

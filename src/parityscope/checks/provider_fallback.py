@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._examples import DENSE, DENSE_CONSTANTS, DENSE_INPUTS
 from parityscope.operators import MOVING
+from parityscope.records import ExecutedGraph, ExecutedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from parityscope.examination import Examination
-    from parityscope.records import ExecutedLayer
 
 __all__ = ["CHECK"]
 
@@ -90,11 +90,21 @@ def _show_finding(known: Examination, fallen: list[ExecutedLayer], because: str)
     )
 
 
+_FALLEN = ExecutedLayer(name="h", layer_type="MatMul", nodes=("h",), precision="f32", provider=_CPU)
+
 CHECK = Check(
     code="ENV003",
     title="Nodes run on the CPU although a GPU was asked for",
     propose=_propose_claims,
-    # It takes a GPU to be asked for; the tests plant the runtime's record instead.
-    holds=(),
+    # A GPU is asked for: this is what ONNX Runtime records of a node that CUDA has no kernel for.
+    holds=(
+        Example(
+            model=DENSE,
+            inputs=None,
+            constants=DENSE_CONSTANTS,
+            candidate="ort?device=cuda",
+            executed=ExecutedGraph(layers=(_FALLEN,)),
+        ),
+    ),
     holds_not=(Example(model=DENSE, inputs=DENSE_INPUTS, candidate="ort", constants=DENSE_CONSTANTS),),
 )
