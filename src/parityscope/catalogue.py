@@ -94,20 +94,21 @@ def _entry_of(one: Check | Rule, said_by: str, page: Callable[[str], str], tell:
 
 def _tell_example(example: Example) -> str:
     """What the candidate of an example is, as the beginning of a sentence."""
-    layers = example.executed.layers if example.executed else ()
-    seen = ", ".join(
-        f"{one.layer_type} in {one.precision}{f' on {one.provider}' * bool(one.provider)}" for one in layers
-    )
+    seen = [
+        f"{one.layer_type} in {one.precision}"
+        f"{f' asked for {one.asked}' * bool(one.asked)}{f' on {one.provider}' * bool(one.provider)}"
+        for one in (example.executed.layers if example.executed else ())
+    ]
     told = [
         (example.candidate_model, "another file as the candidate"),
         (example.fault, "a recording in which one tensor was changed"),
         (example.inputs_fault, "a recording made of changed inputs"),
         (example.outputs_fault, "a recording whose outputs were changed"),
-        (example.executed, f"the candidate {example.candidate}, which tells of a {seen}"),
-        (example.candidate, f"the candidate {example.candidate.partition('{')[0]}"),
+        (example.executed, f"the candidate {example.candidate}, which tells of {', '.join(seen)}"),
+        (example.candidate, f"the candidate {example.candidate.partition('?module')[0]}"),
     ]
     words = next((words for given, words in told if given), "the reference")
-    wrong = "" if example.reference == "ort" else f", the reference {example.reference.partition('{')[0]}"
+    wrong = "" if example.reference == "ort" else f", the reference {example.reference.partition('?module')[0]}"
     wrong = ", a reference whose outputs were changed" if example.reference_fault else wrong
     return f"{words}{f' declared as {example.declared}' * bool(example.declared)}{wrong}, and "
 
