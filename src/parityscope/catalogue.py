@@ -105,10 +105,10 @@ def _tell_example(example: Example) -> str:
         (example.inputs_fault, "a recording made of changed inputs"),
         (example.outputs_fault, "a recording whose outputs were changed"),
         (example.executed, f"the candidate {example.candidate}, which tells of {', '.join(seen)}"),
-        (example.candidate, f"the candidate {example.candidate.partition('?module')[0]}"),
+        (example.candidate, f"the candidate {example.candidate.replace('{network}', 'torch')}"),
     ]
     words = next((words for given, words in told if given), "the reference")
-    wrong = "" if example.reference == "ort" else f", the reference {example.reference.partition('?module')[0]}"
+    wrong = "" if example.reference == "ort" else f", the reference {example.reference.replace('{network}', 'torch')}"
     wrong = ", a reference whose outputs were changed" if example.reference_fault else wrong
     return f"{words}{f' declared as {example.declared}' * bool(example.declared)}{wrong}, and "
 
