@@ -125,9 +125,10 @@ def runnable(page: Path) -> Iterator[tuple[Block, list[str]]]:
 
 def own_words(command: str) -> list[str]:
     """What follows `parityscope` in a command for which a shell does no more than part words; else nothing."""
-    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*"|\\\n""", " ", command)
+    joined = command.replace("\\\n", " ")
+    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*\"""", " ", joined)
     plain = command.startswith("parityscope ") and not re.search(r'[|<>;&$`"*~#(\[{\\]', unquoted)
-    return shlex.split(command)[1:] if plain else []
+    return shlex.split(joined)[1:] if plain else []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
