@@ -108,7 +108,7 @@ def _tell_example(example: Example) -> str:
         (example.candidate, f"the candidate {example.candidate.replace('{network}', 'torch')}"),
     ]
     words = next((words for given, words in told if given), "the reference")
-    wrong = "" if example.reference == "ort" else f", the reference {example.reference.replace('{network}', 'torch')}"
+    wrong = "" if example.reference.isalpha() else f", the reference {example.reference.replace('{network}', 'torch')}"
     wrong = ", a reference whose outputs were changed" if example.reference_fault else wrong
     return f"{words}{f' declared as {example.declared}' * bool(example.declared)}{wrong}, and "
 
