@@ -17,6 +17,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -133,8 +134,11 @@ def measure_scale(samples: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_case(folder, samples, 256)
-        for turn in range(rounds):
-            seconds = {}
+        print("| round | nodes | outputs, s | of it in runtimes, s | times as fast as one | machine |")
+        print("| ---: | ---: | ---: | ---: | ---: | --- |")
+        gained = []
+        for turn in range(1, rounds + 1):
+            seconds: dict[int, float] = {}
             for nodes in (1, 2):
                 with cluster(nodes):
                     study = f"{nodes}-{turn}"
@@ -143,8 +147,12 @@ def measure_scale(samples: int, rounds: int) -> None:
                 document = read_study(folder, study)
                 seconds[nodes] = document["timings"]["outputs"]
                 work = document["reference"]["seconds"] + document["candidate"]["seconds"]
-                print(f"{nodes} nodes: outputs {seconds[nodes]:.1f} s, {work:.1f} s of it in runtimes ({load()})")
-            print(f"two nodes: {seconds[1] / seconds[2]:.2f} times as fast")
+                times = seconds[1] / seconds[nodes]
+                print(f"| {turn} | {nodes} | {seconds[nodes]:.1f} | {work:.1f} | {times:.2f} | {load()} |", flush=True)
+            gained.append(seconds[1] / seconds[2])
+        print(
+            f"\ntwo nodes, {samples} samples: {statistics.median(gained):.2f} times as fast at the median of {rounds}"
+        )
 
 
 def workers_of(driver: int, mark: str) -> list[int]:

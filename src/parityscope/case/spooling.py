@@ -23,7 +23,8 @@ __all__ = ["MOST_SPOOLED", "Sample", "Spool"]
 MOST_SPOOLED = 2 << 30  # bytes; chosen: 3,000 images of 224 x 224, and no disk is filled by it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: one is made of each sample, and that would take three times as long.
+@dataclass(slots=True, kw_only=True)
 class Sample:
     """One set of model inputs: `arrays` by input name, C-contiguous, in the dtype that the model declares.
 

@@ -36,7 +36,7 @@ def drop_repeated(case: Case, labels: SampleLabels | None) -> tuple[Case, tuple[
         if labels is not None and _labels_differ(case, labels, index, first)
     ]
     kept = {index for index, _ in torn}
-    copies = [index for index in repeats if index not in kept]
+    copies = {index: first for index, first in repeats.items() if index not in kept}
     told = []
     if torn:
         index, first = torn[0]
@@ -48,11 +48,11 @@ def drop_repeated(case: Case, labels: SampleLabels | None) -> tuple[Case, tuple[
             )
         )
     if copies:
-        first = repeats[copies[0]]
+        index, first = next(iter(copies.items()))
         told.append(
             Skip(
                 what=_count_samples(len(copies)),
-                reason=f"the same inputs as another one, which is judged: {_name_both(case, first, copies[0])}",
+                reason=f"the same inputs as another one, which is judged: {_name_both(case, first, index)}",
             )
         )
     left = tuple(index for index in case.inputs.indices if index not in copies)

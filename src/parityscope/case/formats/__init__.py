@@ -91,7 +91,8 @@ class Alike:
     nan: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: one is made of each sample, and that would take three times as long.
+@dataclass(slots=True, kw_only=True)
 class Streamed:
     """One sample as a source gives it: arrays by name, what is right for it (`truths`, by name), the image it was made from.
 
