@@ -76,6 +76,23 @@ def test_worse_ends_with_one_and_names_the_setting(capsys: pytest.CaptureFixture
     assert len(told.splitlines()) <= 15
 
 
+def test_more_samples_than_a_document_lists_are_held_against_each_other_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1, 8] x) => (float[1, 8] y) <float w = {%s}> { y = Mul(x, w) }'
+    for name, factor in (("m", 1.0), ("first", 1.01), ("second", 1.015)):  # off by half more on every sample
+        onnx.save(onnx.parser.parse_model(text % factor), f"{name}.onnx")
+    np.savez("x.npz", x=np.random.default_rng(0).normal(size=(1100, 8)).astype(np.float32))
+    for name in ("first", "second"):
+        words = ("m.onnx", "--candidate", f"ort?model={name}.onnx", "--inputs", "x.npz", "--stacked", "--study", name)
+        assert exit_status("compare", *words, "--quiet") == 1
+    assert exit_status("diff", "first", "second", "--quiet") == 1
+    assert exit_status("diff", "second", "first", "--quiet") == 0
+    assert ps.diff("first", "second").verdict == "worse"
+    assert ps.diff("second", "first").verdict == "better"
+
+
 def test_better_and_the_same_end_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_status("diff", "bf16", "f16") == 0
     assert "better: 1 of 1 outputs, none worse" in capsys.readouterr().out

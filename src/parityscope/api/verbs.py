@@ -186,12 +186,13 @@ def diff(before: str | Path | Result, after: str | Path | Result) -> StudyChange
     Raises:
         ParityError: a folder holds no study, or they have no output in common.
     """
-    from parityscope.study import as_written
+    from parityscope.study import as_written, list_errors
     from parityscope.study.changes.comparing import compare_studies
 
     results = [one if isinstance(one, Result) else load_study(one) for one in (before, after)]
     with as_written():
-        return compare_studies(results[0].document, results[1].document)
+        first, second = (list_errors(one.document, one.folder) for one in results)
+        return compare_studies(first, second)
 
 
 def _answer_request(

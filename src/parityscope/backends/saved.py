@@ -78,7 +78,13 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     outputs = [value.name for value in model.outputs]
     wanted = [name for name in dict.fromkeys((*outputs, *capture.tensors)) if name in recording.names]
     if not recording.names.keys() & set(outputs):
-        recorded = stored.names(0) or ("nothing",)
+        recorded = stored.names(0)
+        if not recorded:
+            raise ParityError(
+                f"the recording's first sample, {stored.labels[0]}, holds no arrays",
+                where=stored.origin,
+                fix=f"write the outputs by their names: np.savez('{stored.labels[0]}', **{{'{outputs[0]}': ARRAY}})",
+            )
         raise ParityError(
             f"the recording has none of the model's outputs ({', '.join(outputs)}); it has {', '.join(recorded)}",
             where=stored.origin,

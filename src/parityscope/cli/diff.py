@@ -36,14 +36,15 @@ def command(
     Exit code 0 if nothing is worse, 1 if something is, 2 if they cannot be compared, 3 if a part of them cannot.
     """
     from parityscope.report.diff import FORMS, changes_document
-    from parityscope.study import as_written, load_study
+    from parityscope.study import as_written, list_errors, load_study
     from parityscope.study.changes.comparing import compare_studies
     from parityscope.version import __version__
 
     FORMS.check(format_name)
     claim_report(output, "-o", FORMS)
-    first, second = (load_study(place).document for place in (before, after))
+    studies = [load_study(place) for place in (before, after)]
     with as_written():
+        first, second = (list_errors(one.document, one.folder) for one in studies)
         found = compare_studies(first, second)
         places = (str(before), str(after))
         held = changes_document(found, first, second, places=places, version=__version__, command=command_line())

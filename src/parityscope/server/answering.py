@@ -159,15 +159,16 @@ def _send_document(served: Served, request: Any) -> Any:
 
 def _show_changes(served: Served, request: Any) -> Any:
     from parityscope.report.diff import FORMS, changes_document
-    from parityscope.study import as_written, load_study
+    from parityscope.study import as_written, list_errors, load_study
     from parityscope.study.changes.comparing import compare_studies
 
     asked = _asked_of(request)
     if not (asked.get("before") and asked.get("after")):
         raise ParityError("two studies are compared", fix="choose an earlier and a later one in the list")
     folders = [_folder_of(served, _known_study(served, asked[side]))[0] for side in ("before", "after")]
-    first, second = (load_study(folder).document for folder in folders)
+    studies = [load_study(folder) for folder in folders]
     with as_written():
+        first, second = (list_errors(one.document, one.folder) for one in studies)
         found = compare_studies(first, second)
         places = (str(folders[0]), str(folders[1]))
         held = changes_document(found, first, second, places=places, version=__version__)

@@ -47,9 +47,13 @@ def errors_of_samples(known: Examination) -> dict[str, dict[str, Any]]:
     return told
 
 
-def list_errors(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The document with all errors listed, for whoever has it in memory and keeps no folder; `folder` holds the columns."""
-    if not (folder / COLUMNS).exists():
+def list_errors(document: Mapping[str, Any], folder: Path | None) -> dict[str, Any]:
+    """The document with all errors listed, for whoever compares them or keeps no folder; `folder` holds the columns.
+
+    Raises:
+        ParityError: the columns cannot be read.
+    """
+    if folder is None or not (folder / COLUMNS).exists():
         return dict(document)
     held = open_npz([folder / COLUMNS], COLUMNS)
     columns = held.read(0, held.names(0))
