@@ -285,3 +285,10 @@ def test_outputs_of_a_real_polygraphy_run_are_those_of_the_model(model: Model, t
         for sample in inputs:
             wanted = {"y": -np.maximum(sample.arrays["x"], 0), "z": -sample.arrays["k"]}
             assert_same(dict(session.run(sample)), wanted)
+
+
+def test_a_recording_without_arrays_says_what_to_write(model: Model, tmp_path: Path) -> None:
+    np.savez(tmp_path / "empty.npz")
+    with pytest.raises(ParityError, match="holds no arrays") as refused:
+        session_of(model, f"saved?path={tmp_path / 'empty.npz'}")
+    assert refused.value.fix == "write the outputs by their names: np.savez('empty.npz', **{'y': ARRAY})"
