@@ -47,6 +47,7 @@ OWN = {
     "arithmetic/_recurrences.py": (1, "the three recurrences"),
     "expectation/variances.py": (1, "the formula of each sum"),
     "explanation/floor.py": (1, "how many numbers each of them adds up"),
+    "hypotheses/from_other_graph/differing.py": (1, "what each of them does to a result, in words"),
     "hypotheses/from_outputs/slopes.py": (2, "the derivative of each kind of step"),
     "hypotheses/from_values.py": (1, "functions of that file, by the names that they have there"),
     "hypotheses/functions.py": (1, "the functions themselves"),

@@ -139,6 +139,28 @@ def _read_instead(output: str, name: str) -> Edit:
     return edit
 
 
+def _handed_on(output: str, place: int) -> Edit:
+    """A node that passes one of its inputs on."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        node = next(one for one in model.graph.node if one.output[0] == output)
+        node.CopyFrom(onnx.helper.make_node("Identity", [node.input[place]], [output]))
+
+    return edit
+
+
+def _behind(output: str, op_type: str, number: float) -> Edit:
+    """A node of one number behind another one's result."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        place, node = next((place, one) for place, one in enumerate(model.graph.node) if one.output[0] == output)
+        node.output[0] = f"{output}_before"
+        model.graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), "number"))
+        model.graph.node.insert(place + 1, onnx.helper.make_node(op_type, [node.output[0], "number"], [output]))
+
+    return edit
+
+
 def _inputs_exchanged(output: str) -> Edit:
     def edit(model: onnx.ModelProto) -> None:
         node = next(one for one in model.graph.node if one.output[0] == output)
@@ -173,9 +195,12 @@ FAULTS: dict[str, tuple[Edit, str]] = {
     "axis": (_attribute("y", "axis", 0), "attribute axis of Softmax y: 1 became 0"),
     "pads": (_attribute("d", "pads", [2, 2, 0, 0]), "attribute pads of Conv d: [1, 1, 1, 1] became [2, 2, 0, 0]"),
     "operator": (_operator("s", "Tanh"), "Tanh s in place of Sigmoid s"),
-    "gone": (_operator("r", "Identity"), "Relu r is gone"),
+    "gone": (_operator("r", "Identity"), "Relu r is left out"),
     "inputs": (_inputs_exchanged("e"), "Sub e takes its inputs exchanged"),
     "left out": (_read_instead("s", "d"), "Sub e is left out: Sigmoid s reads d in place of e"),
+    "handed on": (_handed_on("e", 1), "Sub e is left out: r is handed on"),
+    "cut off": (_behind("e", "Min", 0.25), "is added behind e: its result cut off at 0.25"),
+    "cut off at the end": (_behind("y", "Min", 0.05), "is added behind y: its result cut off at 0.05"),
 }
 
 

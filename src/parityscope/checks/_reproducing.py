@@ -19,7 +19,7 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
@@ -69,6 +69,7 @@ _DIRECTIONS = 4  # in which one output of one sample is taken to vary, at most; 
 # The sizes of nonsense: far beyond any input and any format below FP32, the square of the first still within FP32 and that
 # of the second beyond it. Chosen.
 _NONSENSE = (2.0**40, 2.0**100)
+_ALONE = 3  # inputs of which each alone is made of random bits, as what is read as another type is; the largest. Chosen
 _SEED = 40
 
 ORDER = ("f32", "tf32", "f16", "bf16", "int8")
@@ -172,20 +173,28 @@ def grain_of(array: np.ndarray) -> float:
 
 
 def nonsense_fits(known: Examination, bench: Bench, index: int) -> bool:
-    """Whether inputs far beyond anything real reproduce what is wrong with a sample: then it tells nothing of its inputs."""
+    """Whether inputs of which nothing real is left reproduce what is wrong with a sample: then it tells nothing of its inputs."""
     candidate = bench.candidate(index)
     before = measure_misfit(known, bench.reference(index), candidate)
-    for size in _NONSENSE:
-        noise = np.random.default_rng(_SEED)
-        with np.errstate(over="ignore"):  # infinity is as good a nonsense in float16
-            nonsense = {
-                name: (noise.normal(size=array.shape) * size).astype(array.dtype) if array.dtype.kind == "f" else array
-                for name, array in bench.inputs(index).items()
-            }
+    for nonsense in _nonsense_for(bench.inputs(index)):
         found = changed_run(bench, nonsense, index)
         if found is not None and measure_misfit(known, found, candidate).explains(before):
             return True
     return False
+
+
+def _nonsense_for(arrays: Arrays) -> Iterator[Arrays]:
+    """Inputs of which nothing real is left: floats far beyond any, and random bits in one input after the other."""
+    floats = [name for name, array in arrays.items() if array.dtype.kind == "f"]
+    for size in _NONSENSE:
+        noise = np.random.default_rng(_SEED)
+        with np.errstate(over="ignore"):  # infinity is as good a nonsense in float16
+            drawn = {name: (noise.normal(size=arrays[name].shape) * size).astype(arrays[name].dtype) for name in floats}
+        yield {**arrays, **drawn}
+    for name in sorted(floats, key=lambda one: -arrays[one].size)[:_ALONE]:
+        array = arrays[name]
+        bits = np.frombuffer(np.random.default_rng(_SEED).bytes(array.nbytes), array.dtype)
+        yield {**arrays, name: bits.reshape(array.shape)}
 
 
 def changed_run(bench: Bench, arrays: Arrays, index: int) -> dict[str, np.ndarray] | None:

@@ -29,7 +29,15 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number
 from parityscope.checks._correcting import correct_old_output
-from parityscope.checks._reproducing import Misfit, bad_samples, limit_of, show_refuted, show_supported
+from parityscope.checks._reproducing import (
+    Misfit,
+    bad_samples,
+    limit_of,
+    nonsense_fits,
+    show_refuted,
+    show_supported,
+    wrong_samples,
+)
 from parityscope.checks.misreading.remains import Remains, remains_by_sample
 from parityscope.comparison.distance import distance_between
 from parityscope.records import Site
@@ -129,6 +137,9 @@ def _why_constant(known: Examination, bench: Bench, output: str) -> str:
     values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
     if values.dtype.kind == "f" and values.size and float(values.max()) < known.storage.smallest_normal:
         return f"the values are too small for {known.storage.name}, which rounds them to zero"
+    wrong = wrong_samples(known, bench)
+    if wrong and all(nonsense_fits(known, bench, index) for index in wrong):
+        return "nonsense in place of the inputs gives these outputs too: what saturates is the same throughout"
     return ""
 
 

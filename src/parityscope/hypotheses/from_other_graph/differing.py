@@ -20,6 +20,7 @@ from parityscope.hypotheses.from_other_graph.difference import GraphDifference
 from parityscope.hypotheses.from_other_graph.likeness import relative_distance
 from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +33,16 @@ __all__ = ["REWRITTEN", "DifferingStretch", "stretches_of"]
 
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
 _SHOWN = 5  # steps that are told by name
+# What a step of one number, its second input, does to a result.
+_CHANGED_BY = {
+    "Add": "its result plus {}",
+    "Div": "its result divided by {}",
+    "Max": "its result cut off below {}",
+    "Min": "its result cut off at {}",
+    "Mul": "its result times {}",
+    "Sub": "its result minus {}",
+}
+_EITHER_WAY = with_trait("commutes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -196,13 +207,18 @@ def _structural_difference(
     pattern = [*(kind for kind, _ in before), "->", *(kind for kind, _ in after)]
     pattern += [f"{_operator_name(maker)}={_operator_name(step)}" for maker, step in told]
     first = [*gone, *added, *(maker for maker, _ in renamed)]
-    behind = "" if gone or renamed else _result_changed_behind(alignment, added)
+    alone = not (gone or renamed)
+    behind = _result_changed_behind(alignment, added) if alone else ""
+    changed = _change_of_result(alignment.candidate, added) if alone else ""
+    if changed and not behind and not any(set(added[0].outputs) & set(step.reads) for step in its_steps):
+        behind = site
+    handed = "" if added or renamed else _input_handed_on(alignment, gone, its_steps)
     words = "; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step"
     return GraphDifference(
         site=site,
         node=name_of(first[0]) if first else site,
         kind="structure",
-        words=f"{words} behind {behind}" if behind else words,
+        words=": ".join(filter(None, (f"{words} behind {behind}" if behind else words, changed or handed))),
         at=behind,
         group="quantized" if quantized else " ".join(("structure", *pattern)),
         declared=quantized,
@@ -216,6 +232,29 @@ def _result_changed_behind(alignment: Alignment, added: list[ProgramStep]) -> st
     found = {alignment.pairs.get(name, "") for name in read}
     behind = next(iter(found)) if len(found) == 1 else ""
     return behind if behind in alignment.reference.makers else ""
+
+
+def _input_handed_on(alignment: Alignment, gone: list[ProgramStep], its_steps: tuple[ProgramStep, ...]) -> str:
+    """Which of several inputs of one step that is left out the candidate hands on in place of its result; else ""."""
+    if len(gone) != 1:
+        return ""
+    read = {name for step in its_steps for name in step.reads}
+    real = [name for name in dict.fromkeys(gone[0].inputs) if name and name not in alignment.reference.constants]
+    handed = [name for name in real if alignment.partner.get(name) in read]
+    return f"{handed[0]} is handed on" if len(handed) == 1 < len(real) else ""
+
+
+def _change_of_result(graph: ReadGraph, added: list[ProgramStep]) -> str:
+    """What one added step does to the result that it reads, where that takes one number; else ""."""
+    if len(added) != 1:
+        return ""
+    (step,) = added
+    held = {place: graph.constants[name] for place, name in enumerate(step.inputs) if name in graph.constants}
+    if len(step.inputs) != len(held) + 1 or len(held) != 1 or any(array.size != 1 for array in held.values()):
+        return ""
+    ((place, array),) = held.items()
+    changes = _CHANGED_BY if place else {kind: says for kind, says in _CHANGED_BY.items() if kind in _EITHER_WAY}
+    return changes.get(step.op_type, "").format(f"{float(array.reshape(-1)[0]):.6g}")
 
 
 def _name_with_numbers(graph: ReadGraph, step: ProgramStep) -> str:
@@ -246,8 +285,11 @@ def _structure_words(
             else f"{_list_steps(added)} in place of {_list_steps(gone)}"
         )
     elif gone or added:
-        many = len(gone or added) > 1
-        yield f"{_list_steps(gone or added)} {'are' if many else 'is'} {'gone' if gone else 'added'}"
+        told = _list_steps(gone or added)
+        if len(gone or added) > 1:
+            yield f"{told} are left out" if gone else f"{told} are added"
+        else:
+            yield f"{told} is left out" if gone else f"{told} is added"
     yield from (f"{maker.op_type} {name_of(maker)} is {_operator_name(step)}" for maker, step in renamed[:_SHOWN])
 
 
