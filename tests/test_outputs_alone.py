@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from command_line import exit_status
+from parityscope.backends import Capture
 from parityscope.backends.onnxruntime_sessions import open_session
-from parityscope.case import load_model
+from parityscope.backends.opening import open_target
+from parityscope.case import Sample, load_model
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
+from parityscope.records import Target
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -248,3 +251,39 @@ def test_a_fault_inside_of_a_loop_is_named_there(tmp_path: Path) -> None:
     first = told.members[0]
     assert (first.output, first.op_type, first.inside) == ("given", "LeakyRelu", "last")
     assert "alpha 0.3" in first.words
+
+
+def test_an_error_of_the_size_of_a_rounding_that_points_elsewhere_is_no_rounding(tmp_path: Path) -> None:
+    model = write_network(tmp_path / "model.onnx", NETWORK, WEIGHTS)
+    reference = open_session(load_model(model).graph())
+    target = Target(backend="sim", precision="bf16")
+    roles = {}
+    for way in ("rounded", "elsewhere"):
+        folder = tmp_path / way
+        for kind in ("inputs", "recorded"):
+            (folder / kind).mkdir(parents=True)
+        with open_target(load_model(model), target, Capture()) as session:
+            for number, arrays in enumerate(SAMPLES):
+                right = reference(arrays)
+                given = dict(session.run(Sample(index=number, name=str(number), arrays=arrays)))
+                if way == "elsewhere":  # as large in every element, with other signs
+                    draw = np.random.default_rng(number)
+                    signs = {
+                        name: draw.choice([-1, 1], array.shape).astype(np.float32) for name, array in right.items()
+                    }
+                    given = {name: array + signs[name] * np.abs(given[name] - array) for name, array in right.items()}
+                np.savez(folder / "inputs" / f"{number}.npz", **arrays)
+                np.savez(folder / "recorded" / f"{number}.npz", **given)
+        words = (
+            "diagnose",
+            str(model),
+            "--inputs",
+            str(folder / "inputs"),
+            "--quiet",
+            "--study",
+            str(folder / "study"),
+        )
+        assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}", "--declared", "f32") == 1
+        found = findings((folder / "study" / "study.json").read_text(encoding="utf-8"))
+        roles[way] = next((one["role"], "points" in one["claim"]) for one in found if one["code"] == "ACC001")
+    assert roles == {"rounded": ("cause", False), "elsewhere": ("contributing", True)}

@@ -52,7 +52,8 @@ class Bench:
     `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32) first, then in its
     other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
 
-    `honest` gives what an honest deployment of the declared arithmetic would, on any inputs.
+    `honest` gives what an honest deployment of the declared arithmetic would, on any inputs, `simulated` what simulations of
+    formats would, by format.
 
     `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
     was cut off goes on where it was.
@@ -75,6 +76,7 @@ class Bench:
     origin: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
     converted: Run | None = None
     honest: Run | None = None
+    simulated: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     graphs: Callable[[], Compared] | None = None

@@ -131,7 +131,7 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
             if known.only is None and not known.request.thorough:
                 queue = _remaining_rivals(known, result.finding, queue, skipped)
     known.progress("testing causes", total, total)
-    findings = sorted(_after_variation(_without_repeats(supported)), key=_rank_of_finding)
+    findings = sorted(_after_description(_after_variation(_without_repeats(supported))), key=_rank_of_finding)
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
     return Tested(
         diagnosis=Diagnosis(
@@ -304,6 +304,26 @@ def _after_variation(findings: list[Finding]) -> list[Finding]:
     return [
         replace(one, role="contributing") if one.role == "cause" and one.code != _VARIES else one for one in findings
     ]
+
+
+def _after_description(findings: list[Finding]) -> list[Finding]:
+    """An arithmetic that was told by its size is no cause where a description of one change explains more of the same error.
+
+    Both take about as few words, so that what explains more is the shorter description of what was measured. How much an
+    arithmetic explains is known where its error was simulated (`explains`).
+    """
+    described = max((_described_share(one) for one in findings if one.code != _BY_SIZE), default=0.0)
+    return [
+        replace(one, role="contributing")
+        if one.code == _BY_SIZE and one.role == "cause" and described > one.details.get("explains", 1.0)
+        else one
+        for one in findings
+    ]
+
+
+def _described_share(finding: Finding) -> float:
+    """What a finding, or the nearest description that it tells, explains of the squared error."""
+    return max(finding.share or 0.0, float(finding.details.get("nearest_share", 0.0)))
 
 
 def _explained_share(finding: Finding) -> float:

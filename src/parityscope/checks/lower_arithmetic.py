@@ -8,8 +8,10 @@ How it shows: the error is spread over all layers, each a little, with the size 
 How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these
 samples. Where only formats coarser than the declared arithmetic cover the measured error, one of them is the claim: what the
 layers were seen to compute in, else the nearest in size. What leaves an output unexplained, is not what the layers show, or
-stands beside layers that explain the error is not called the cause. An error that none covers acquits them: each is
-refuted, with how much too small it is.
+stands beside layers that explain the error is not called the cause. Where no layer was seen, the error must point where the
+simulated one does as well, by enough numbers that chance is excluded: weights round alike everywhere, and an error of that size
+that points elsewhere, or in an output of a few numbers, may have another reason. A change that describes more of the same error
+goes first. An error that none covers acquits them: each is refuted, with how much too small it is.
 
 What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
 network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +34,8 @@ import numpy as np
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
 from parityscope.checks._common import format_number, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
+from parityscope.checks._reproducing import RUN_S
+from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 
 if TYPE_CHECKING:
@@ -48,6 +52,10 @@ _SUSPECTED = ("tf32", "f16", "bf16")
 _QUANTITIES = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequal elements"}
 # Of measured and predicted error, the smaller over the larger: what a cause needs where no layer was seen. Chosen.
 _SAME_SIZE = 2 / 3
+# Bits that the simulated error must save of the measured one. Chosen: chance saves so many once in a million.
+_SURE_BITS = 20.0
+_LEFT = 1e-12  # of the squared error, at least: what FP32 tells apart
+_SIDES = 3  # reference, candidate and simulation
 # A suspect that alone holds half of the output error is a place; rounding has none.
 _ONE_PLACE = 0.5
 
@@ -69,6 +77,7 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
         f"{format_number(worst.expected.get(known.declared, math.nan))} for {known.declared}"
     )
     granted = Correction(words=f"grants the candidate {named}", declared=named)
+    blind = known.localization is None and known.bench is not None and named in known.bench.simulated
     yield Claim(
         words=f"the candidate computes in {named}, not in {known.declared}",
         predicts=Prediction(
@@ -77,6 +86,7 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
             if_true="it covers the measured error, and no single place holds most of it",
             if_false="it does not",
         ),
+        cost_s=RUN_S * len(known.bench.samples) if blind and known.bench is not None else 0.0,
         test=lambda: replace(_show_finding(known, worst, named, Shown(because=because)), correction=granted),
     )
 
@@ -153,10 +163,18 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
     alone = not _is_error_elsewhere(known) and (_formats_seen_inside(known) or {named}) >= {named}
     alone = alone and (known.localization is not None or ratio >= _SAME_SIZE)
     alone = alone and all(_covers_error(named, pair) for pair in known.beyond)
+    likeness = _likeness_of_errors(known, named) if alone else None
+    alone = alone and (likeness is None or likeness.bits >= _SURE_BITS)
+    beside = ""
+    if likeness is not None and not alone:
+        beside = (
+            f" Where the error points does not prove it: a cosine of {likeness.cosine:.2g} with the simulated error, "
+            f"over about {likeness.numbers:.2g} numbers."
+        )
     return replace(
         seen,
         role="cause" if alone else "contributing",
-        sentence=f"{known.declared} is declared, and the error has the size of {named} rounding: {seen.because}.",
+        sentence=f"{known.declared} is declared, and the error has the size of {named} rounding: {seen.because}.{beside}",
         confidence=ratio if alone else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
         + ("" if alone else ", halved because that is not all that is seen"),
@@ -165,8 +183,61 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
         repairs=(
             ("declare", f"if {named} is meant, declare it; else switch it off in the runtime", f"--declared {named}"),
         ),
-        details={"grade": named, "expected": dict(worst.expected), "measured": measured},
+        details={
+            "grade": named,
+            "expected": dict(worst.expected),
+            "measured": measured,
+            **({} if likeness is None else {"explains": likeness.cosine**2}),
+        },
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Likeness:
+    """The size of the cosine of two errors, and how many numbers carry what they share."""
+
+    cosine: float
+    numbers: float
+
+    @property
+    def bits(self) -> float:
+        """What the one saves of saying the other, its size fitted: half the logarithm of what is left, for each number."""
+        left = max(1.0 - self.cosine**2, _LEFT)
+        return -0.5 * self.numbers * math.log2(left)
+
+
+def _likeness_of_errors(known: Examination, named: str) -> _Likeness | None:
+    """How the candidate's error points where that of a simulation does, over the samples that are looked at.
+
+    None where layers were seen, which say more, or where nothing can be simulated. An engine that cuts off where another rounds
+    errs the other way: a sign says nothing.
+    """
+    bench = known.bench
+    if known.localization is not None or bench is None or named not in bench.simulated:
+        return None
+    shared, its_sizes, made_sizes = [], 0.0, 0.0
+    try:
+        for index in bench.samples:
+            reference, candidate = bench.reference(index), bench.candidate(index)
+            simulated = bench.simulated[named](bench.inputs(index))
+            for name in (pair.site.tensor for pair in known.beyond):
+                sides = [np.asarray(one[name], np.float64) for one in (reference, candidate, simulated) if name in one]
+                if len(sides) < _SIDES or len({each.shape for each in sides}) > 1:
+                    continue
+                its, made = (np.where(np.isfinite(each - sides[0]), each - sides[0], 0.0) for each in sides[1:])
+                norm = float(np.square(sides[0][np.isfinite(sides[0])]).sum()) or 1.0
+                shared.append((its * made).reshape(-1) / norm)
+                its_sizes, made_sizes = (
+                    size + float(np.square(one).sum()) / norm for size, one in ((its_sizes, its), (made_sizes, made))
+                )
+    except ParityError:
+        return None
+    both = math.sqrt(its_sizes * made_sizes)
+    if not both > 0:
+        return None
+    products = np.concatenate(shared)
+    total, squares = abs(float(products.sum())), float(np.square(products).sum())
+    return _Likeness(cosine=min(1.0, total / both), numbers=total**2 / squares if squares > 0 else 0.0)
 
 
 def _is_error_elsewhere(known: Examination) -> bool:

@@ -84,6 +84,7 @@ def open_bench(
             origin={format_target(one): asked.runner(one) for one in origins},
             converted=asked.runner(_CONVERTED) if origins else None,
             honest=asked.runner(_honest_target(case.policy.declared)),
+            simulated={one: asked.runner(Target(backend="sim", precision=one)) for one in sorted(_SIMULATED)},
             kept={} if folder is None else TriedRuns(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
             watched=asked.watched
