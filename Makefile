@@ -7,6 +7,8 @@ DEVELOPED := $(VENV)/.developed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # A lock names all that is needed, so that nothing is left to resolve.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Byte code is kept, of the tests too: hundreds of processes are started, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup develop demo test test-core test-cluster lint stubs site bench lock clean
 
@@ -31,9 +33,7 @@ demo: $(READY)
 	@$(BIN)/python bench/demo.py
 
 # One process a core, each with whole files, so that what a file prepares is prepared once; the slowest first (tests/conftest.py).
-# Byte code stands ready before: hundreds of processes are started, and where nothing may be kept each would compile it again.
 test: $(DEVELOPED)
-	$(BIN)/python -m compileall -q src proving recorder bench
 	$(PYTEST) --durations 30 -m "not cluster"
 
 # Without the stories of whole commands: what a change is tried with while it is made.

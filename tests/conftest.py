@@ -12,6 +12,7 @@ import parityscope.compiling  # noqa: F401 - loops are taken compiled: what nump
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from parityscope.backends.tensorrt.packages import Package
 
@@ -22,8 +23,8 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # Whole commands on real models, planted faults and every command of the documents: files of ten seconds and more, the slowest
-# first. `make test-core` leaves them out. Whoever begins with them does not end with them while the other processes wait;
-# `make test` shows the slowest tests.
+# first. `make test-core` leaves them out, and the single tests of other files that are marked `story`. Whoever begins with
+# them does not end with them while the other processes wait; `make test` shows the slowest tests.
 STORIES = (
     "test_docs",
     "test_several_causes",
@@ -64,7 +65,14 @@ STORIES = (
     "test_many_bindings",
     "test_old_runtimes",
     "test_site",
+    "test_page",
+    "test_first_screens_page",
 )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of stories are not even imported where stories are left out: each process would read them for nothing."""
+    return True if collection_path.stem in STORIES and "not story" in config.option.markexpr else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -359,6 +359,7 @@ def test_few_sessions_have_threads_of_their_own_and_few_are_kept() -> None:
 
 @pytest.mark.story
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+@pytest.mark.story
 def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> None:
     kinds = 10_000
     body = "".join(f"y{at + 1} = LeakyRelu <alpha = {1e-5 * (at + 1):.6f}> (y{at}) " for at in range(kinds))

@@ -99,6 +99,7 @@ def test_an_island_that_is_honoured_is_not_blamed(tmp_path: Path, capfd: pytest.
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_the_island_of_a_real_classifier(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Magika in FP16 with its second normalization and GELU in FP32: every file is then of one type."""
     original = load_model(require("magika"))

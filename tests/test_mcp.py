@@ -38,6 +38,7 @@ def bounds(root: Path, monkeypatch: pytest.MonkeyPatch) -> CallBounds:
     return CallBounds(root=root.resolve())
 
 
+@pytest.mark.story
 def test_an_assistant_calls_the_verbs(root: Path) -> None:
     mcp = pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

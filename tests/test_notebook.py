@@ -13,6 +13,7 @@ pytest.importorskip("ipykernel")
 NOTEBOOK = Path(__file__).parent.parent / "docs" / "notebook.ipynb"
 
 
+@pytest.mark.story
 def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     held = nbformat.read(NOTEBOOK, as_version=4)

@@ -87,6 +87,7 @@ def test_a_wrong_map_is_refused(tmp_path: Path, explicit: Mapping[str, str], sid
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_two_exports_of_the_recogniser() -> None:
     reference, candidate = load_model(require("ocr-rec")), load_model(require("ocr-npm-rec"))
     inputs = one_sample(ocr_rec_input(rendered_line("Parity in 2024")))

@@ -229,6 +229,7 @@ def lines(outputs, inputs):
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_a_text_detector_and_a_recogniser(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     try:
         models = {"detect": model_path("ocr-det"), "read": model_path("ocr-rec")}

@@ -848,6 +848,7 @@ def _lost_and_found(identity: str, name: str, **details: Any) -> tuple[float, fl
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_the_detector_needs_no_node_in_float32() -> None:
     before, after, exact = _lost_and_found("ocr-det", "fold_batch_normalization", node="p2o.BatchNormalization.1")
     assert before > 0.5

@@ -74,6 +74,7 @@ def _told(proof: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.story
 def test_the_region_of_the_suspect_is_all_that_is_left(proof: Path) -> None:
     told = _told(proof)
     assert (told["nodes"], told["model"]) == ({"before": 7, "after": 1}, ["c = Tanh(b)"])

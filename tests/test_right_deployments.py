@@ -52,6 +52,7 @@ def test_another_optimizer_level_is_within(level: str, tmp_path: Path) -> None:
     assert status == 0, document["outputs"]
 
 
+@pytest.mark.story
 def test_more_training_is_told_as_another_version_and_no_layer_is_blamed(tmp_path: Path) -> None:
     path = _layers(tmp_path)
     model = onnx.load(path)

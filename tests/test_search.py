@@ -632,6 +632,7 @@ def test_a_task_metric_of_verify_can_be_the_budget(tmp_path: Path, capfd: pytest
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_the_text_detector_needs_no_node_in_fp32(tmp_path: Path) -> None:
     """A running variance of 9.8e7 is to blame; folded, FP16 meets one per cent with nothing kept."""
     model = load_model(require("ocr-det"))

@@ -246,6 +246,7 @@ def killed(folder: Path, kind: str) -> None:
     (folder / "hold").unlink()
 
 
+@pytest.mark.story
 def test_a_killed_command_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     """Killed behind backward passes, and again between assignments with BF16: same files, same counts."""
     mixed_case(tmp_path / "one")

@@ -126,6 +126,7 @@ def identities(index: StudyIndex) -> dict[str, str]:
 # The index
 
 
+@pytest.mark.story
 def test_ten_thousand_studies_are_listed_at_once(tmp_path: Path) -> None:
     root = tmp_path / "studies"
     text = json.dumps(small_study(created="2026-NUMBER", model={"name": "model-MODEL"}))
@@ -548,6 +549,7 @@ def test_a_folder_that_macos_packed_is_that_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome on PATH")
+@pytest.mark.story
 def test_studies_are_found_compared_and_uploaded_in_a_browser(tmp_path: Path) -> None:
     root = tmp_path / "studies"
     for number in range(3):

@@ -85,6 +85,7 @@ def test_bad_targets(small: Path, target: str, problem: str) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_the_detector_is_lost_in_float16_and_lives_in_the_others() -> None:
     # A running variance of 97,903,600 is infinite in FP16. Real engines: relative L2 0.74 (OpenVINO, which
     # saturates weights), 0.84 (published conversions); BF16 and TF32 keep it in range.
@@ -104,6 +105,7 @@ def test_the_detector_is_lost_in_float16_and_lives_in_the_others() -> None:
 
 @pytest.mark.model
 @pytest.mark.parametrize("precision", ["f16", "bf16"])
+@pytest.mark.story
 def test_marking_every_tensor_of_the_recogniser_changes_no_bit(precision: str) -> None:
     path = require("ocr-rec")
     feeds = ocr_rec_input(rendered_line("Parityscope 97,903,600"))

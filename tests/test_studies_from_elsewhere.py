@@ -174,6 +174,7 @@ def test_every_option_of_our_backends_is_known_as_data_or_as_code() -> None:
             assert not named_code(parse_target(f"{name}?model=x&isolate=on"), backend)
 
 
+@pytest.mark.story
 def test_a_program_that_the_user_names_is_run(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program = place / "answers.py"
     program.write_text(

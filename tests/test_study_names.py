@@ -39,6 +39,7 @@ def write(folder: Path) -> None:
             (scratch / "name").write_text(folder_of(scratch).name)
 
 
+@pytest.mark.story
 def test_processes_at_once_write_a_study_each(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=write, args=(tmp_path / "s",)) for _ in range(PROCESSES)]

@@ -381,6 +381,7 @@ def test_typed_files_are_parsed_and_built(package: Package, tmp_path: Path, name
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_detector_as_typed_file_and_the_fusion_profile(package: Package, tmp_path: Path) -> None:
     model = read_graph(require("ocr-det"))
     path = tmp_path / "typed.onnx"
@@ -470,6 +471,7 @@ BERT = """g (int64[2,6] input_ids, int64[2,6] attention_mask, int64[2,6] token_t
     h = Mul(e, f) one = Constant<value = int64[1] {1}>() y = ReduceSum<keepdims = 0>(h, one) }"""
 
 
+@pytest.mark.story
 def test_swapped_bindings_of_an_engine_are_found(package: Package, tmp_path: Path) -> None:
     model = tmp_path / "bert.onnx"
     ir.save(weighted(BERT), model)

@@ -452,6 +452,7 @@ def test_what_is_written_computes_what_is_predicted(model: ir.Model, data: st.Da
 @pytest.mark.parametrize(
     "identity", ["ocr-cls", "ocr-rec", "ocr-det", "magika", "minilm-i8", "vad-15", "vad-18", "vad-seq"]
 )
+@pytest.mark.story
 def test_trained_models(identity: str) -> None:
     path = require(identity)
     arrays = sample_of(identity) if identity in SAMPLES else sample_of("vad-18")

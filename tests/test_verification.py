@@ -600,6 +600,7 @@ def test_a_document_is_strict_json(bench: Path) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.story
 def test_the_folded_detector_is_proved_on_pages(tmp_path: Path) -> None:
     from parityscope.case.formats.npz import write_npz
     from proving.models.fetching import require

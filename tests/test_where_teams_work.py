@@ -122,6 +122,7 @@ def test_the_job_for_gitlab_runs(desk: Path) -> None:
     assert all((desk / name).exists() for name in (*artifacts["paths"], artifacts["reports"]["junit"]))
 
 
+@pytest.mark.story
 def test_the_hooks_run_in_pre_commit(desk: Path) -> None:
     """Our own definitions, but for where the program comes from: it is the one on the path."""
     pytest.importorskip("pre_commit", reason="pre-commit is not installed")

@@ -70,6 +70,7 @@ def document_of(folder: Path, study: str) -> dict[str, Any]:
     return without_times(json.loads((folder / study / "study.json").read_text("utf-8")))
 
 
+@pytest.mark.story
 def test_workers_come_to_the_document_of_one_process_also_where_the_driver_was_killed(folder: Path) -> None:
     driver = subprocess.Popen(command("shared", "--workers", "2"), cwd=folder, start_new_session=True)
     scratch = folder / ".shared.part" / "tensors"

@@ -64,6 +64,7 @@ def test_a_range_a_class_and_a_rare_value_are_found(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.story
 def test_of_many_samples_the_document_names_the_worst_and_a_file_holds_all(tmp_path: Path) -> None:
     x, k, generator = samples(1100)
     bad = sorted(generator.choice(1100, 60, replace=False).tolist())
