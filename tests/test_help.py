@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parityscope import cli
 from parityscope.cli import main
+from parityscope.cli.shell.app import command
+from parityscope.cli.shell.help import EXAMPLES
+from parityscope.cli.shell.prepared import HELP_FILE, HELP_WIDTH
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "README.zh-CN.md")
@@ -42,6 +48,44 @@ def test_a_default_is_told_once(verb: str, capsys: pytest.CaptureFixture[str], m
     told = " ".join(helped([verb], capsys, monkeypatch).split())
     # An option whose help says its default in brackets shows no other one behind it.
     assert not re.findall(r" \[[^\]]*\]\. \[default: [^\]]*\]", told)
+
+
+def test_the_prepared_help_is_what_is_made(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "src" / "parityscope" / "cli" / "shell" / HELP_FILE
+    monkeypatch.setenv("COLUMNS", str(HELP_WIDTH))
+    command(())(args=["--help"], prog_name="parityscope", standalone_mode=False)
+    made = capsys.readouterr().out
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(made, encoding="utf-8")
+    assert path.read_text("utf-8") == made, "write it again with UPDATE_GOLDEN=1"
+    assert helped([], capsys, monkeypatch) == made
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_are_commands_that_can_be_typed(verb: str) -> None:
+    for line in EXAMPLES[verb]:
+        program, first, *words = shlex.split(line)
+        assert program == "parityscope"
+        assert first == verb or (verb == "look" and first.endswith(".onnx"))
+        known: Any = command([verb])
+        known.commands[verb].make_context(verb, words if first == verb else [first, *words])
+
+
+def test_options_are_grouped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = helped(["diagnose"], capsys, monkeypatch)
+    heads = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
+    groups = ["The samples", "What counts as the same", "What is written", "Time and memory"]
+    assert heads == ["Examples", "Arguments", "Options", *groups]
+    assert text.index("The samples:") < text.index("--inputs <str>") < text.index("What counts as the same:")
+
+
+def test_version_and_help_load_no_command_line() -> None:
+    for word in ("--version", "--help"):
+        heavy = "assert not {'typer', 'rich'} & {*sys.modules}"
+        program = f"import sys; from parityscope.cli import run_command; run_command([{word!r}]); {heavy}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "parityscope" in done.stdout
 
 
 def test_the_version_is_a_plain_switch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

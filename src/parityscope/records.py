@@ -325,7 +325,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedRepair:
-    """A repair in words, and as a command where one exists. `trial` is filled in when it was tried on a copy.
+    """A repair in words, and as a command where one exists. `trial` is filled in when it was tried.
 
     `tools` says the same to other tools.
     """
@@ -348,14 +348,16 @@ class ToolLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A repair applied to a copy and run on the same candidate: the worst output's relative L2 before and after.
+    """A repair tried on the same candidate: the worst output's relative L2 before and after.
 
-    `file` is the copy, by its name in the study; "" where it was not kept.
+    `output` is the one that is worst after it, "" where that was not noted. `file` is the copy of the model that was run, by its
+    name in the study; "" where it was not kept, or nothing in the model was changed.
     """
 
     before: float
     after: float
     verdict: Verdict
+    output: str = ""
     note: str = ""
     file: str = ""
 

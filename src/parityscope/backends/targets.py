@@ -81,7 +81,7 @@ def parse_target(text: str) -> Target:
     if not colon and format_word(name) == "f32":
         name, precision = _PLAIN, name
     known = _backend_known_as(name)
-    if known == text and Path(text).is_dir() and _is_unknown(known):
+    if name == text and Path(text).is_dir() and _may_be_folder(text, known):
         return _target_of_path(f"{text}/") or Target(backend=known)
     return Target(backend=known, precision=format_word(precision), options=tuple(sorted(options.items())))
 
@@ -97,10 +97,12 @@ def _backend_known_as(name: str) -> str:
     return next((one.name for one in known_backends().values() if small in {one.name, *one.called}), name)
 
 
-def _is_unknown(name: str) -> bool:
+def _may_be_folder(text: str, name: str) -> bool:
+    """Whether a folder called `text` is meant, which the backend `name` is called too: no backend, or the one of recordings."""
     from parityscope.backends import known_backends
 
-    return name not in known_backends()
+    found = known_backends().get(name)
+    return found is None or (name != text and found.recorded)
 
 
 def _target_of_path(text: str) -> Target | None:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.records import Budget, ExecutedGraph, Outcome, Role, Runs, Site
+    from parityscope.records import Budget, ExecutedGraph, OfferedRepair, Outcome, Role, Runs, Site
 
-    # A repair that is offered: its name, what it says, and a command where one exists.
-    Offer = tuple[str, str] | tuple[str, str, str]
+    # A repair that is offered: its name, what it says, and a command where one exists; a record where it was tried.
+    Offer = tuple[str, str] | tuple[str, str, str] | OfferedRepair
     # (place of a sample, its inputs, those of the sample before) -> its inputs as a deployment's model saw them.
     Put = Callable[[int, Mapping[str, np.ndarray], Mapping[str, np.ndarray] | None], Mapping[str, np.ndarray]]
     # (the reference's outputs, the candidate's) -> the candidate's put right.

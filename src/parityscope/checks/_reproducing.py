@@ -17,12 +17,14 @@ from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.records import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
+    from parityscope.records import Verdict
 
     Arrays = Mapping[str, np.ndarray]
 
@@ -41,6 +43,7 @@ __all__ = [
     "odds_of_accident",
     "show_refuted",
     "show_supported",
+    "tell_trial",
     "wrong_samples",
 ]
 
@@ -118,6 +121,15 @@ def measure_misfit(known: Examination, outputs: Arrays, candidate: Arrays, *, co
         over = max(error / limit_of(known, name, coarser=coarser) for name, error in errors.items())
         worst = Misfit(error=max(errors.values()), over=over)
     return worst
+
+
+def tell_trial(before: Misfit, after: Misfit | None, note: str = "") -> Trial | None:
+    """What a repair left that was tried on the candidate itself; None where it could not be run so."""
+    if after is None:
+        return None
+    # Nothing but the repair was changed, so that no room is left for other inputs.
+    verdict: Verdict = "within" if after.over * _CHANGED <= 1.0 else "beyond"
+    return Trial(before=before.error, after=after.error, verdict=verdict, note=note)
 
 
 def bad_samples(known: Examination, bench: Bench) -> list[int]:

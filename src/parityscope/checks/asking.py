@@ -183,7 +183,12 @@ def write_finding(code: str, title: str, claim: Claim, experiment: Experiment, s
         site=shown.site or claim.site,
         share=shown.share,
         evidence=(_write_evidence(experiment, shown),),
-        repairs=tuple(OfferedRepair(repair=one[0], text=one[1], command="".join(one[2:])) for one in shown.repairs),
+        repairs=tuple(
+            one
+            if isinstance(one, OfferedRepair)
+            else OfferedRepair(repair=one[0], text=one[1], command="".join(one[2:]))
+            for one in shown.repairs
+        ),
         details=shown.details,
     )
 

@@ -5,12 +5,29 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from parityscope.records import OfferedRepair
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
-__all__ = ["find_fewest_barriers", "list_neighbour_tensors"]
+    from parityscope.records import Trial
+
+__all__ = ["find_fewest_barriers", "list_neighbour_tensors", "offer_barrier"]
+
+
+def offer_barrier(tensors: Sequence[str], trial: Trial | None = None) -> OfferedRepair:
+    """The repair that gives `tensors` back as well, with the line that does it, and what was measured of it."""
+    named = " and ".join(map(repr, tensors))
+    return OfferedRepair(
+        repair="barrier",
+        text=f"make {named} an output of the model, so that nothing is fused over it"
+        if len(tensors) == 1
+        else f"make {named} outputs of the model, so that nothing is fused over them",
+        command="; ".join(f"model.graph.output.append(onnx.ValueInfoProto(name={name!r}))" for name in tensors),
+        trial=trial,
+    )
 
 
 def find_fewest_barriers(

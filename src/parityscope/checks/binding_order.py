@@ -44,11 +44,12 @@ from parityscope.checks._reproducing import (
     measure_misfit,
     show_refuted,
     show_supported,
+    tell_trial,
 )
 from parityscope.checks.misreading.orders import count_runs, groups_of, search_order
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
-from parityscope.records import Site
+from parityscope.records import OfferedRepair, Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from parityscope.checks import Shown
     from parityscope.checks.misreading.orders import Order
     from parityscope.examination import Examination
+    from parityscope.records import Trial
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -145,7 +147,8 @@ def _inputs_tested(known: Examination, bench: Bench, groups: list[tuple[str, ...
     because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
     if len(bad) > 1:
         because += f", and likewise on all {len(bad)} samples looked at"
-    shown = _show_finding(known, order, {}, show_supported(before, after, because), after.share(before))
+    trial = _try_order(known, bench, order, first, before)
+    shown = _show_finding(known, order, {}, show_supported(before, after, because), after.share(before), trial)
     if comes_from_file(known, bench) is not None:
         shown = _show_exported_order(shown)
     return replace(shown, correction=correct_input_order(order))
@@ -253,7 +256,21 @@ def _match_outputs(
     return found
 
 
-def _show_finding(known: Examination, inputs: Order, outputs: Order, seen: Shown, share: float) -> Shown:
+def _try_order(known: Examination, bench: Bench, order: Order, index: int, before: Misfit) -> Trial | None:
+    """What is left where the candidate itself is fed so that each input arrives where it belongs; None of a recording."""
+    if bench.answers is None:
+        return None
+    arrays = bench.inputs(index)
+    try:
+        found = bench.answers({order.get(name, name): array for name, array in arrays.items()})
+    except ParityError:
+        return None
+    return tell_trial(before, measure_misfit(known, bench.reference(index), found), "the candidate itself, fed so")
+
+
+def _show_finding(
+    known: Examination, inputs: Order, outputs: Order, seen: Shown, share: float, trial: Trial | None = None
+) -> Shown:
     names = {"inputs": [one.name for one in known.model.inputs], "outputs": [one.name for one in known.model.outputs]}
     side, order = ("inputs", inputs) if inputs else ("outputs", outputs)
     wanted = names[side]
@@ -271,7 +288,11 @@ def _show_finding(known: Examination, inputs: Order, outputs: Order, seen: Shown
         confidence_from="the share of the error, in squares, that the exchange explains with nothing fitted",
         site=known.places.get(moved) or Site(tensor=moved, node="", op_type="Input", index=-1),
         share=share,
-        repairs=(("bind_by_name", f"bind {side} by name, or in the model's order: {where[0]}"),),
+        repairs=(
+            OfferedRepair(
+                repair="bind_by_name", text=f"bind {side} by name, or in the model's order: {where[0]}", trial=trial
+            ),
+        ),
         details=details,
     )
 

@@ -32,7 +32,7 @@ import numpy as np
 from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
@@ -42,6 +42,7 @@ from parityscope.checks._reproducing import (
     show_refuted,
     show_supported,
 )
+from parityscope.checks.barriers import offer_barrier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -150,19 +151,21 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
     for lost in itertools.chain(tried, _bounds_lost_together(trial, bounds)):
         after = trial.worst(lost)
         if after is not None:
-            because = f"the error falls from {format_number(before.error)} to {format_number(after.error)} on {many}"
+            because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)} on {many}"
             shown = _show_finding(trial.known, lost, after.share(before), show_supported(before, after, because))
             return replace(shown, correction=_make_correction(lost))
     first = trial.before[trial.samples[0]]
     lost = min(trial.left, key=lambda one: trial.left[one].error)
     least = min(trial.left[lost], first, key=lambda one: one.error)
     because = (
-        f"the nearest of {len(trial.left)} ways leaves {format_number(least.error)} of {format_number(first.error)}"
+        f"the nearest of {len(trial.left)} ways leaves {format_percent(least.error)} of {format_percent(first.error)}"
     )
     result = show_refuted(first, because, after=least.error)
     if least.share(first) < NEAR:
         return result
-    left = replace(result, because=f"the error falls from {format_number(first.error)} to {format_number(least.error)}")
+    left = replace(
+        result, because=f"the error falls from {format_percent(first.error)} to {format_percent(least.error)}"
+    )
     shown = _show_finding(trial.known, lost, least.share(first), left)
     return replace(
         result, nearest=NearMiss(shown=replace(shown, correction=_make_correction(lost)), tried=len(trial.left))
@@ -190,12 +193,20 @@ def _make_correction(lost: Lost) -> Correction:
     return Correction(words=f"computes without {words}", model=lambda model: without_bounds(model, lost))
 
 
+def _find_bounded(known: Examination, tensor: str) -> str:
+    """What the node that gives `tensor` bounds: the result of another node, else ""."""
+    node = next((one for one in known.model.graph().graph if any(value.name == tensor for value in one.outputs)), None)
+    value = node.inputs[0] if node is not None and node.inputs else None
+    return str(value.name) if value is not None and value.producer() is not None else ""
+
+
 def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> Shown:
     more = len(lost) - _SHOWN
     listed = ", ".join(one.words for one in lost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
     together = {one.behind for one in lost}
     rule = f", all behind {together.pop()}" if len(lost) > 1 and len(together) == 1 and together != {""} else ""
     site = known.places.get(lost[0].tensor)
+    read = _find_bounded(known, lost[0].tensor)
     return replace(
         seen,
         sentence=f"The candidate lost {listed}{rule}: without it the reference gives the same outputs, and {seen.because}.",
@@ -203,9 +214,10 @@ def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> 
         site=site,
         share=share,
         repairs=(
+            *([offer_barrier([read])] if read else []),
             (
                 "min_and_max",
-                f"write {lost[0].tensor!r} as Min and Max, or keep it out of the fusion: make it or what it reads an output",
+                f"write the Clip or Relu that gives {lost[0].tensor!r} as Max and Min",
             ),
             ("update_runtime", "run it in another version of the runtime"),
         ),

@@ -33,11 +33,12 @@ from parityscope.backends import known_backend
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PRODUCTS, product_arrays
-from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
-from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors
+from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported, tell_trial
+from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors, offer_barrier
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.operators import operators_that_move
+from parityscope.records import OfferedRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -180,7 +181,7 @@ def _show_finding(trial: _BarrierTrial, cure: _Cure, seen: Shown) -> Shown:
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
         site=trial.known.places.get(tensor),
         share=share,
-        repairs=_offer_repairs(cure, _name_runtime(trial.known)),
+        repairs=_offer_repairs(trial, cure),
         details={
             "barriers": list(cure.barriers),
             "nodes": [_node_name(trial.known, one) for one in nodes],
@@ -230,16 +231,17 @@ def _name_runtime(known: Examination) -> str:
     return found.title
 
 
-def _offer_repairs(cure: _Cure, runtime: str) -> tuple[Offer, ...]:
-    found = [("update_runtime", f"run it in a later version of {runtime}")]
-    if cure.off is not None:
-        found.append(
-            ("optimizer_off", "until then switch the optimizer off (what that costs in speed was not measured)")
-        )
+def _offer_repairs(trial: _BarrierTrial, cure: _Cure) -> tuple[Offer, ...]:
+    """What was tried first, as the candidate's own runs with it showed it; a later version of the runtime was not."""
+    found: list[Offer] = []
     if cure.barriers:
-        names = " and ".join(repr(name) for name in (cure.barriers if cure.together else cure.barriers[:1]))
-        text = f"make {names} an output of the model, so that nothing is fused over it"
-        found.append(("barrier", text))
+        barriers = cure.barriers if cure.together else cure.barriers[:1]
+        found.append(offer_barrier(barriers, tell_trial(trial.before, trial.barred(barriers))))
+    if cure.off is not None:
+        text = "switch the optimizer off (what that costs in speed was not measured)"
+        tried = tell_trial(trial.before, cure.off)
+        found.append(OfferedRepair(repair="optimizer_off", text=text, trial=tried))
+    found.append(("update_runtime", f"run it in a later version of {_name_runtime(trial.known)}"))
     return tuple(found)
 
 

@@ -23,6 +23,8 @@ a count of one.
 
 from __future__ import annotations
 
+import shlex
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
+    from parityscope.records import Target
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -154,6 +157,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
                     "run or record it once more and compare: if the same element is wrong again, look at the code that "
                     "writes it, else at a race or at the file"
                 ),
+                _command_of_comparison(known.candidate),
             ),
         ),
         details={
@@ -164,6 +168,15 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
             "samples": len(named),
         },
     )
+
+
+def _command_of_comparison(candidate: Target) -> str:
+    """The command that holds a second recording beside the first; "" where the candidate is no recording."""
+    path = PurePath(candidate.option("path"))
+    if candidate.backend != "saved" or not path.name:
+        return ""
+    again = path.with_name(f"{path.stem}-again{path.suffix}")
+    return f"parityscope compare {shlex.quote(str(path))} {shlex.quote(str(again))}"
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,40,600] x) => (float[N,40,600] y) { y = Tanh(x) }"""

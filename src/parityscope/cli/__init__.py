@@ -50,6 +50,11 @@ def run_command(words: list[str]) -> int:
 
 
 def _run_words(words: list[str]) -> int:
+    from parityscope.cli.shell.prepared import prepared_answer
+
+    if answer := prepared_answer(words):
+        return _print_answer(answer)
+
     def work() -> object:
         from parityscope.cli.shell.app import command
         from parityscope.cli.shell.streams import show_progress
@@ -70,6 +75,20 @@ def _run_words(words: list[str]) -> int:
         return guard_exit_code(work)
     finally:
         release_claims()
+
+
+def _print_answer(text: str) -> int:
+    """Prints what nothing has to be imported for."""
+    from parityscope.cli.shell.streams import ReaderGoneError
+
+    try:
+        print(text)
+        sys.stdout.flush()
+    except ReaderGoneError:
+        return Exit.INTERRUPTED
+    except ParityError as error:
+        return _tell_error(error)
+    return Exit.WITHIN
 
 
 def _take_model(words: list[str]) -> list[str]:

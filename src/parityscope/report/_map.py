@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report.first_screen import place_outside
 from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen, as on 
 def network_map(document: Mapping[str, Any]) -> dict[str, Any]:
     """How many nodes there are, which one the first cause (else the first suspect) is, and what each node reads.
 
-    `cause` is a node's index, None where nothing points to one. `wiring` is empty in studies that do not hold it; a node that has
-    a row of its own is called there as that row says.
+    `cause` is a node's index, None where the cause is not in a layer or nothing points to one. `wiring` is empty in studies that
+    do not hold it; a node that has a row of its own is called there as that row says.
     """
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ()) if document.get("verdict") != "within" else ()
-    sites = [one.get("site") or {} for one in (*causes[:1], *ranked[:1])]
+    outside = bool(causes and place_outside(causes[0]))
+    sites = [] if outside else [one.get("site") or {} for one in (*causes[:1], *ranked[:1])]
     places = [int(place) for site in sites if (place := as_number(site.get("index"))) is not None and place >= 0]
     indices = [int(place) for row in document.get("tensors", ()) if (place := as_number(row.get("index"))) is not None]
     nodes = int(as_number((document.get("model") or {}).get("nodes")) or 0)

@@ -47,7 +47,9 @@ def _tile_of_error(document: Mapping[str, Any]) -> list[_Tile]:
     expected = as_number((worst.get("expected") or {}).get(declared))
     name = shorten_name(worst.get("name", ""), _NAME)
     explains = (
-        f"; {GRADES.get(declared, clean(declared))} explains {format_percent(expected, exact=True)}" if expected else ""
+        f"; {GRADES.get(declared, clean(declared))}'s expected rounding error is {format_percent(expected, exact=True)}"
+        if expected
+        else ""
     )
     error = as_number(worst["rel_l2"]) or 0.0
     value = f"{format_percent(error)} error"
@@ -88,7 +90,7 @@ def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
             told = {"within": "✓ within", "beyond": "still beyond"}.get(trial["verdict"], "not judged")
             return [
                 _make_tile(
-                    "Fix, tried on a copy",
+                    "Fix, tried on a copy" if trial["file"] else "Fix, tried",
                     f"{before} {_BECOMES} {after}",
                     f"{told}: {repair['title']}",
                     trial["verdict"],
@@ -96,8 +98,10 @@ def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
             ]
     for repair in offered:
         if cause := repair["cause"]:
-            note = "the error, once the reference is given the same fault; the repair was not tried itself"
-            return [_make_tile("Cause, put right in a copy", f"{cause['before']} {_BECOMES} {cause['after']}", note)]
+            note = "between both sides, once the reference has the same fault; the repair itself was not tried"
+            return [
+                _make_tile("Cause, planted in the reference", f"{cause['before']} {_BECOMES} {cause['after']}", note)
+            ]
     if document.get("verdict") == "beyond":
         said = "what is offered was not tried" if offered else "no repair is known for this"
         return [_make_tile("Fix", "not tried" if offered else "none", said)]

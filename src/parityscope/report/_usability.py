@@ -33,6 +33,16 @@ _CHANGED = {
     "positions": "top-1 of '{}' changed at {} of {} positions",
     "segments": "the class of '{}' changed at {} of {} pixels",
 }
+# Where no decision changes.
+_SAME = {
+    "classes": "top-1 of '{}' is the same in all {} rows",
+    "positions": "top-1 of '{}' is the same at all {} positions",
+    "segments": "the class of '{}' is the same at all {} pixels",
+    "boxes": "all {1} boxes of '{0}' are kept",
+    "mask": "the mask of '{}' is the same",
+}
+_UNUSABLE = "cannot be used as it is"
+_FAR = 100  # times the expected rounding error: no use of a model takes that for the same result; chosen
 _SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
 
 
@@ -42,14 +52,17 @@ def describe_usability(document: Mapping[str, Any]) -> str:
     if fair := _describe_real_data(document):
         return fair
     if lost := _describe_not_finite(outputs):
-        return lost
+        return f"{_UNUSABLE}; {lost}" if document.get("verdict") == "beyond" else lost
     worst = max(outputs, key=badness_of_output, default=None)
     if worst is None:
         return "nothing was compared"
     verdict = document.get("verdict")
     decided = _most_changed(outputs)
-    told = [*([_describe_decisions(decided)] if decided else []), _describe_difference(worst, document)]
+    alike = next((same for one in outputs if (same := _describe_same_decisions(one))), "")
+    said = _describe_decisions(decided) if decided else alike
+    told = [*([said] if said else []), _describe_difference(worst, document)]
     if verdict == "beyond":
+        told.insert(0, _UNUSABLE if decided or _is_far_off(worst, document) else "differs more than it should")
         named = {str(one.get("name")) for one in (worst, decided) if one}
         more = sum(one.get("verdict") == "beyond" and str(one.get("name")) not in named for one in outputs)
         if more:
@@ -121,10 +134,28 @@ def _describe_decisions(output: Mapping[str, Any]) -> str:
     return _CHANGED[kind].format(name, format_count(changed), format_count(count))
 
 
+def _describe_same_decisions(output: Mapping[str, Any]) -> str:
+    """That users of the output see nothing change; "" where nothing shows what it decides."""
+    found = output.get("decisions") or {}
+    told = _SAME.get(str(found.get("kind")))
+    return told.format(name_output(output), format_count(found["count"])) if told and int(found["count"]) else ""
+
+
+def _is_far_off(output: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    """Whether an output is off by so many times its expected rounding error that it is another result."""
+    expected = _expected_of(output, document)
+    measured = as_number(output.get("rel_l2")) or 0.0
+    return not math.isfinite(measured) or (expected is not None and measured > _FAR * expected)
+
+
+def _expected_of(output: Mapping[str, Any], document: Mapping[str, Any]) -> float | None:
+    return as_number((output.get("expected") or {}).get(str((document.get("policy") or {}).get("declared") or "")))
+
+
 def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """The error of an output beside what its arithmetic explains."""
     declared = str((document.get("policy") or {}).get("declared") or "")
-    expected = as_number((output.get("expected") or {}).get(declared))
+    expected = _expected_of(output, document)
     measured = as_number(output.get("rel_l2"))
     name = name_output(output)
     if measured is None:
@@ -136,8 +167,7 @@ def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any])
         return f"'{name}' differs, by no share that can be told: by up to {format_error(most)}"
     if not measured:
         return f"'{name}' is the same"
-    within = document.get("verdict") == "within"
-    told = f"'{name}' differs by {format_percent(measured, exact=not within)}"
+    told = f"'{name}' differs by {format_percent(measured, exact=True)}"
     if not expected:
         return told
     grade = GRADES.get(declared, clean(declared))
@@ -146,7 +176,7 @@ def _describe_difference(output: Mapping[str, Any], document: Mapping[str, Any])
         if times >= _MOST_TIMES:
             return f"{told}, over {format_count(_MOST_TIMES)} times {grade}'s expected rounding error"
         return f"{told}, {format_figure(times)} times {grade}'s expected rounding error"
-    return f"{told}; {grade}'s expected rounding error is {format_percent(expected, exact=not within)}"
+    return f"{told}; {grade}'s expected rounding error is {format_percent(expected, exact=True)}"
 
 
 def badness_of_output(output: Mapping[str, Any]) -> tuple[bool, float]:

@@ -11,15 +11,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
+from parityscope.expectation.grades import margin_of
 from parityscope.languages import columns_of, say_in_language
 from parityscope.report._no_cause import next_command
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import describe_usability, name_output
-from parityscope.report.offered import repair_command
+from parityscope.report.offered import proof_command, repair_command
 from parityscope.report.words import (
     as_number,
     clean,
     format_count,
+    format_figure,
     format_percent,
     shorten_name,
 )
@@ -40,12 +42,14 @@ _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 _LONGEST, _SHORTER, _LINE = 290, 150, 84
+_ALL = 0.995  # of the error, which three digits call all of it
 # Of a cut text that must be left when it ends with a part of a sentence, and with a whole word; chosen.
 _CLAUSES, _WORDS = 0.6, 0.7
 # A name that a converter made of two equal ones: "a/add;a/add".
 _DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
-_KEPT = re.compile(r"([\d,]+) of ([\d,]+) ")  # what the trial of keeping in FP32 notes
-_PARTS = ("; ", ": ", ", ", " (", "；", "：", "，")  # noqa: RUF001 - as Chinese has them
+_KEPT = re.compile(r"nodes \D*32: ([\d,]+), \D+\d+: ([\d,]+)")  # what the trial of keeping in FP32 notes
+_PARTS = (", ", " (", "，")  # noqa: RUF001 - as Chinese has them
+_WHOLE = ("; ", ": ", "；", "：")  # noqa: RUF001 - as Chinese has them; what stands before is a whole statement
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 _NAME = 48  # characters of a name
 _INNER_NAME = 40  # of one in a sentence that is too long
@@ -56,7 +60,12 @@ _KEEP = "keep_in_fp32"
 _HALF = frozenset({"f16", "bf16"})
 _MOST_KEPT = 0.9  # of the nodes: what keeps more in FP32 keeps nearly all of the model; chosen
 _SEARCHED = "search for the smallest change that meets a budget:"
+# What is not examined: in other words, and what is a test more or less, which has no name outside of the report.
+_INSIDE = {"localization": "layers inside the network"}
+_TESTS = {"experiment", "repair", "trial"}
 _SAME = "Both sides are the same target and model."
+# Codes that say what is wrong with an output, and not what made it so.
+_SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {
     "DAT006": "in the budget, not in one layer",
@@ -66,7 +75,7 @@ _PLACES: Mapping[str, str] = {
     "DAT010": "in the order of an output's rows, not in one layer",
     "DAT": "in the data, before the network",
     "PRE": "in the preprocessing, before the network",
-    "BND": "at the network's inputs and outputs",
+    "BND": "at the network's outputs",
     "ENV": "in the settings of the runtime, not in one layer",
     "ACC": "in every layer alike",
     "RUN": "in the run itself, not in one layer",
@@ -103,9 +112,9 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from _rows_of_repairs(
             [one for one in model["repairs"] if one["cures"] or not proved],
             repair_command(document),
-            _describe_limit(document),
+            document,
         )
-        yield from _rows_of_sureness(causes)
+        yield from _rows_of_sureness(document, causes)
     yield from _rows_of_notes(document, model)
     yield from _rows_of_not_judged(document, model["skipped"])
 
@@ -182,7 +191,7 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     if columns_of(told) <= longest:
         return told
     # Names give way before words do (what tells them apart stands at their ends), and then what is said in brackets.
-    told = " ".join(shorten_name(word, _INNER_NAME) if len(word) > _INNER_NAME else word for word in told.split(" "))
+    told = _shorten_names(told)
     if columns_of(told) > longest:
         told = _BRACKETS.sub("", told)
     if columns_of(told) <= longest:
@@ -190,11 +199,15 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     least = longest * len(told) // columns_of(told)
     kept = told[: least - 1]
     # Where a part of the sentence ends, if most of it is left, else at a word; Chinese has few spaces to cut at.
-    for ends, most in ((_PARTS, _CLAUSES), ((" ",), _WORDS)):
+    for ends, most, more in ((_WHOLE, _CLAUSES, ""), (_PARTS, _CLAUSES, " …"), ((" ",), _WORDS, " …")):
         place = max(kept.rfind(end) for end in ends)
         if place > most * len(kept):
-            return f"{kept[:place]} …"
+            return f"{kept[:place]}{more}"
     return f"{kept} …"
+
+
+def _shorten_names(text: str) -> str:
+    return " ".join(shorten_name(word, _INNER_NAME) if len(word) > _INNER_NAME else word for word in text.split(" "))
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
@@ -202,6 +215,8 @@ def _is_proved(finding: Mapping[str, Any]) -> bool:
 
 
 def _describe_sureness(finding: Mapping[str, Any]) -> str:
+    if finding.get("code") in _SYMPTOMS:
+        return "measured; what makes it is not known"
     return "proved" if _is_proved(finding) else f"likely: {format_percent(as_number(finding.get('confidence')) or 0.0)}"
 
 
@@ -237,6 +252,9 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
 def place_outside(finding: Mapping[str, Any]) -> str:
     """Where a cause is that has no layer; "" where it has one."""
     code = str(finding.get("code", ""))
+    details = finding.get("details") or {}
+    if code[:3] == "BND" and (code == "BND002" or set(details.get("order") or ()) & {*details.get("inputs", ())}):
+        return "at the network's inputs"
     return _PLACES.get(code) or _PLACES.get(code[:3], "")
 
 
@@ -263,16 +281,33 @@ def _holds_lost(tensor: Mapping[str, Any]) -> bool:
     return bool(as_number((tensor.get("nonfinite") or {}).get("candidate")))
 
 
-def _describe_limit(document: Mapping[str, Any]) -> str:
-    """What a trial is within or beyond."""
+def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """The verdict on what a trial left, with the number and the output that it rests on."""
+    if trial["verdict"] not in {"within", "beyond"}:
+        return "not judged"
     policy = document.get("policy") or {}
-    if policy.get("budgets"):
-        return "the budget"
     declared = str(policy.get("declared") or "")
-    return f"what {GRADES.get(declared, clean(declared)) or 'the arithmetic'} explains"
+    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
+    said = "within" if trial["verdict"] == "within" else "still beyond"
+    if policy.get("budgets"):
+        return f"{said} the budget"
+    outputs = [one for one in document.get("outputs", ()) if one.get("name") == trial["output"]]
+    expected = as_number(outputs[0]["expected"].get(declared)) if outputs and outputs[0].get("expected") else None
+    if not expected or trial["error"] is None:
+        return f"{said} what {grade} explains"
+    if not trial["error"]:
+        return said
+    several = len(document["outputs"]) > 1
+    named = f" in '{shorten_name(trial['output'], _INNER_NAME)}'" if several else ""
+    return (
+        f"{said}: {format_figure(trial['error'] / expected)} times {grade}'s expected rounding error "
+        f"(up to {margin_of(declared):g} is rounding){named}"
+    )
 
 
-def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, limit: str) -> Iterator[_Row]:
+def _rows_of_repairs(
+    offered: Sequence[Mapping[str, Any]], searching: str, document: Mapping[str, Any]
+) -> Iterator[_Row]:
     """The best repair that was tried, or the first that is offered; then two more, of which none has a command that was told.
 
     `searching` is the command that searches the model's repair, "" where there is none.
@@ -282,7 +317,7 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, limit
         command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = cut_text(repair["text"], _SHORTER)
+        text = _shorten_names(cut_text(repair["text"], _SHORTER))  # in full where the cause is told
         if told:
             yield make_row("or", text)
             told.add(command or repair["text"])
@@ -296,10 +331,10 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, limit
             text = (
                 f"keep {format_count(kept)} of its {format_count(nodes)} nodes in FP32: that is nearly all of the model"
             )
-            yield make_row("or", f"{used}{text}", command=command, note=_shown_effect(repair, limit))
+            yield make_row("or", f"{used}{text}", command=command, note=_shown_effect(repair, document))
             told |= {searching, command or repair["text"]}
             continue
-        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, limit))
+        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, document))
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
             # What was tried to prove the cause may keep more in FP32 than has to be.
@@ -307,6 +342,11 @@ def _rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, limit
             told.add(searching)
     if len(told) == 1 and searching and searching not in told:
         yield make_row("or", _SEARCHED, command=searching)
+        return
+    if offered and not offered[0]["trial"] and not offered[0]["command"].startswith("parityscope"):
+        command = proof_command(document)
+        done = "record it again" if " --after " in command else "do it"
+        yield make_row("Then", f"none was tried here: {done}, and this tells whether it helped:", command=command)
 
 
 def _one_line(written: Mapping[str, str]) -> str:
@@ -318,58 +358,56 @@ def _one_line(written: Mapping[str, str]) -> str:
 def _count_kept(repair: Mapping[str, Any]) -> tuple[int, int]:
     """How many nodes of how many a trial kept in FP32; zeros where it noted none."""
     found = _KEPT.match((repair["trial"] or {}).get("note", "")) if repair["repair"] == _KEEP else None
-    return (0, 0) if found is None else (int(found[1].replace(",", "")), int(found[2].replace(",", "")))
+    kept, low = (0, 0) if found is None else (int(each.replace(",", "")) for each in found.groups())
+    return kept, kept + low
 
 
-def _shown_effect(repair: Mapping[str, Any], limit: str) -> str:
-    """What was measured of a repair, or of its cause, and how its file is built; "" where nothing was."""
-    trial, cause = repair["trial"], repair["cause"]
-    if trial:
-        note = trial["note"]
-        kept = f"; {note}" if note and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
-        typed = repair["repair"] == _KEEP and trial["file"] and trial["verdict"] == "within"
-        built = "; build that file strongly typed, without --fp16" if typed else ""
-        return f"tried: {trial['change']}, {_describe_trial(trial['verdict'], limit)}{kept}{built}"
-    if not cause:
+def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """What was measured of a repair, and how its file is built; "" where nothing was."""
+    trial = repair["trial"]
+    if not trial:
         return ""
-    return (
-        f"the repair was not tried; the reference with this fault planted differs from the candidate by {cause['after']}, "
-        f"without it by {cause['before']}"
-    )
+    note = trial["note"]
+    kept = f"; {note}" if note and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
+    typed = repair["repair"] == _KEEP and trial["file"] and trial["verdict"] == "within"
+    built = "; that file holds its own types: no f16 in the target, no --fp16 in the build" if typed else ""
+    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{kept}{built}"
 
 
-def _describe_trial(verdict: str, limit: str) -> str:
-    return {"within": f"within {limit}", "beyond": f"still beyond {limit}"}.get(verdict, "not judged")
-
-
-def _rows_of_sureness(causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+def _rows_of_sureness(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     if not causes:
         return
     first = causes[0]
-    share = as_number(first.get("share"))
-    sure = format_percent(as_number(first.get("confidence")) or 0.0)
-    explains = "" if share is None else f", and it explains {format_percent(share)} of the output error"
-    tested = _describe_test(first)
-    told = f"{sure}{f', tested: {tested}' if tested else ''}{explains}"
     rivals = sum(_is_instead(one, first) for one in causes[1:])
     if rivals:
         which = f"{rivals + 1} causes explain all of the error on these samples alike"
         yield make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
         return
-    yield make_row("Sure", told)
+    yield make_row("Sure", f"{_describe_proof(document, first)}{_describe_rest_of_error(first)}")
 
 
-def _describe_test(finding: Mapping[str, Any]) -> str:
-    """What was done to be sure: what was found, where the claim does not say it already, else what was changed."""
+def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
+    """What a cause rests on: how near the reference comes that has it too, else what its confidence is the share of."""
+    sequence = document.get("sequence") or {}
+    steps = [one for one in sequence.get("steps", ()) if one.get("code") == finding.get("code")]
+    if len(steps) == 1 and _is_proved(finding):
+        with_it, without = (format_percent(steps[0].get(key)) for key in ("after", "before"))
+        return f"with this fault in the reference, both sides differ by {with_it} instead of {without}"
     for one in finding.get("evidence", ()):
-        if one.get("outcome") != "supports":
-            continue
-        changed = clean((one.get("experiment") or {}).get("change") or "")
-        because = clean(one.get("because") or "")
-        told = changed.removeprefix("none: ") if because and because in clean(finding.get("claim") or "") else because
-        if told:
-            return cut_text(told, _LINE)
-    return ""
+        measure = str((one.get("experiment") or {}).get("measure") or "")
+        before, after = (as_number(one.get(key)) for key in ("before", "after"))
+        if one.get("outcome") == "supports" and "relative L2" in measure and before and after is not None:
+            left = format_percent(after, exact=True)
+            return f"once it is accounted for, the error falls from {format_percent(before)} to {left}"
+    source = clean(finding.get("confidence_from") or "")
+    sure = format_percent(as_number(finding.get("confidence")) or 0.0)
+    return f"{sure}: {source}" if source else sure
+
+
+def _describe_rest_of_error(finding: Mapping[str, Any]) -> str:
+    """That a cause is not all of it; "" where it is."""
+    share = as_number(finding.get("share"))
+    return "" if share is None or share >= _ALL else f"; it explains {format_percent(share)} of the output error"
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
@@ -409,12 +447,14 @@ def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[s
 
 
 def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
-    """The first things that were not examined, in few words."""
+    """What was not examined, in few words."""
     names = [str(one) for each in skipped for one in (each["names"] or [each["what"]])]
-    told = ", ".join(
-        cut_text(name.partition(":")[0].removeprefix("experiment "), _NAME) for name in names[:_MOST_NOTES]
-    )
-    return told + (", ..." if len(names) > _MOST_NOTES else "")
+    kinds = [name.partition(" ")[0] for name in names]
+    parts = [_INSIDE.get(name, name) for name, kind in zip(names, kinds, strict=True) if kind not in _TESTS]
+    first = [cut_text(name, _NAME) for name in parts[:_MOST_NOTES]]
+    others = len(names) - len(first)
+    more = [] if not others else ["1 further test"] if others == 1 else [f"{format_count(others)} further tests"]
+    return ", ".join([*first, *more])
 
 
 def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
@@ -427,7 +467,6 @@ def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str
     told = (
         [f"{format_count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
     )
-    if missed := sum(len(one["names"]) or 1 for one in model["skipped"]):
-        things = "1 thing was" if missed == 1 else f"{format_count(missed)} things were"
-        told.append(f"{things} not examined: {_name_missed(model['skipped'])}")
-    return f"{', '.join(told)}." if told else ""
+    if model["skipped"]:
+        told.append(f"not examined: {_name_missed(model['skipped'])}")
+    return f"{'; '.join(told)}." if told else ""

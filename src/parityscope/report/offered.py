@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends import known_backend
 from parityscope.backends.targets import format_target, parse_target, with_option
 from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
@@ -18,14 +20,17 @@ from parityscope.report.words import as_number, clean, format_percent, format_ra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["repair_command", "verify_command", "view_repairs"]
+__all__ = ["proof_command", "repair_command", "verify_command", "view_repairs"]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
 # What a repair that has no file of its own is called where a title stands; others are called as their file is.
 _KEEP = "keep_in_fp32"
 _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32"}
+# What changes something else than the reference's model, so that no search in it leads there.
+_ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
 
+_STUDY = re.compile(r" (--study|-o) \S+")  # of a command: where it wrote
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
 _PROVED, _WEAK = 0.9, 0.5
 
@@ -105,14 +110,34 @@ def verify_command(document: Mapping[str, Any], file: str, *, typed: bool = Fals
     return f"parityscope verify {shlex.quote(path)} --before {before} --after {shlex.quote(after)}{given}{beside}"
 
 
+def proof_command(document: Mapping[str, Any]) -> str:
+    """The command that tells whether a repair outside of the model helped: the same once more, or both recordings."""
+    asked = (document.get("question") or {}).get("asked") or {}
+    path = clean((document.get("model") or {}).get("path") or "")
+    before = clean(asked.get("candidate") or "")
+    known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
+    if known is None or not known.recorded or not path or not before:
+        return _STUDY.sub("", _clean_command(document.get("command") or ""))
+    matched = (document.get("policy") or {}).get("matched") or ()
+    paired = f" --match {shlex.quote(','.join(map(clean, matched)))}" if matched else ""
+    given = "".join(f" {word}" for word in _data_words(asked))
+    after = shlex.quote(another_recording(before))
+    return f"parityscope verify {shlex.quote(path)} --before {shlex.quote(before)} --after {after}{given}{paired}"
+
+
+def another_recording(first: str) -> str:
+    """What a second recording beside the one called `first` may be called."""
+    path = PurePath(first.removeprefix("saved?path="))
+    return str(path.with_name(f"{path.stem}-again{path.suffix}"))
+
+
 def _view_repair(
     repair: Mapping[str, Any], finding: Mapping[str, Any], written: str, step: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     trial = repair.get("trial")
-    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32. What differs
-    # in the candidate's own file it does not know.
+    # What was tried on a copy is a change of the model, which the search makes too; so is keeping a node in FP32.
     name = clean(repair.get("repair", ""))
-    searched = written if (trial and name != "put_back") or name == _KEEP else ""
+    searched = written if (trial and name not in _ELSEWHERE) or name == _KEEP else ""
     shown: dict[str, Any] = {
         "repair": name,
         "title": _TITLES.get(name, name.replace("_", " ")),
@@ -135,6 +160,8 @@ def _view_repair(
             "change": f"{_format_trial_error(trial.get('before'))} -> {_format_trial_error(trial.get('after'))}",
             "ratio": format_ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),
+            "output": clean(trial.get("output", "")),
+            "error": after,
             "note": clean(trial.get("note", "")),
             "file": clean(trial.get("file", "")),
         }

@@ -34,6 +34,8 @@ _LARGEST_WRITTEN_OUT = 5
 _SMALLEST_PERCENTAGE = (
     1e-4  # chosen: nobody acts on less than a hundredth of a percent, and 4.07e-4 % has to be read twice
 )
+# Between these a percentage is written out, where figures have an exponent: 0.000119 %.
+_SMALLEST_WRITTEN, _SMALLEST_FIGURE = 1e-8, 1e-5
 
 
 def format_figure(value: object) -> str:
@@ -68,6 +70,8 @@ def format_percent(value: object, *, exact: bool = False) -> str:
         return ABSENT if x is None else format_figure(x)
     if x and abs(x) < _SMALLEST_PERCENTAGE and not exact:
         return "< 0.01 %" if x > 0 else "about 0 %"
+    if _SMALLEST_WRITTEN <= abs(x) < _SMALLEST_FIGURE:
+        return f"{x * 100:.{_DIGITS - 1 - math.floor(math.log10(abs(x) * 100))}f} %"
     return f"{format_figure(x * 100)} %"
 
 

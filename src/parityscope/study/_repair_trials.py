@@ -170,7 +170,7 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
     target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
     run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
     before = max((pair.value("rel_l2") for pair in examination.outputs), default=math.nan)
-    after = max((found.rel_l2 for found in run.statistics.values()), default=math.nan)
+    after, output = max(((found.rel_l2, name) for name, found in run.statistics.items()), default=(math.nan, ""))
     verdicts: set[Verdict] = set()
     for pair in examination.outputs:
         statistics = run.statistics.get(pair.site.tensor)
@@ -185,7 +185,7 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
             )
             verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
-    return Trial(before=before, after=after, verdict=verdict, note=note)
+    return Trial(before=before, after=after, verdict=verdict, output=output, note=note)
 
 
 def _output_names(examination: Examination) -> Mapping[str, str]:

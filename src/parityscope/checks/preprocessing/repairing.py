@@ -22,6 +22,8 @@ __all__ = ["affine_details", "describe_precision", "repair_details", "repairs_of
 # Formats that deployments are built in; TF32 stands for FP16 where that could not be predicted.
 _ROUNDED = {"f16": "FP16", "tf32": "TF32 (FP16's significand)", "bf16": "BF16"}
 
+_UNTOLD = {"input", "layout", "whole"}  # of a recipe: they say nothing of an image
+
 # An error that many times what the coarsest predicted format costs is no rounding. Chosen: far above the margin of the grades.
 _FAR_ABOVE = 10.0
 
@@ -59,7 +61,7 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
 def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
     """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence."""
     if "recipe" in details:
-        text = "prepare the deployment's images as the reference's: by the recipe that the report and --all show"
+        text = f"prepare the deployment's images as the reference's: {_tell_recipe(details['recipe'])}"
         return (("prepare_by_recipe", text),)
     if "input" not in details:
         return (("mend_preprocessing", otherwise),)
@@ -70,6 +72,18 @@ def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
         ("preprocess_in_code", code),
         ("prepend_preprocessing", model),
     )
+
+
+def _tell_recipe(recipe: Mapping[str, Any]) -> str:
+    """The recipe in one line, without what it leaves as it is."""
+    told = []
+    for key, value in recipe.items():
+        numbers = list(value) if isinstance(value, list | tuple) else []
+        if key in _UNTOLD or (key, *set(numbers)) in {("mean", 0.0), ("deviation", 1.0)}:
+            continue
+        words = " x ".join(map(str, numbers)) if key == "size" else _write_numbers(numbers) if numbers else str(value)
+        told.append(f"{key} {words}")
+    return ", ".join(told)
 
 
 def _write_formula(details: Mapping[str, Any]) -> str:

@@ -15,6 +15,8 @@ import typer.main
 from parityscope import cli
 from parityscope.cli._plain_words import take_plain_words
 from parityscope.cli._requesting import spread_options
+from parityscope.cli.shell.help import GroupedCommand
+from parityscope.cli.shell.prepared import tell_version
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
@@ -73,7 +75,9 @@ def command(words: Sequence[str] = ()) -> Callable[..., object]:
         rich_markup_mode=None,
     )
     for module in sorted(_load_modules(words[0] if words else ""), key=_place_of):
-        app.command(module.NAME, short_help=COMMANDS.get(module.NAME))(spread_options(module.command))
+        app.command(module.NAME, cls=GroupedCommand, short_help=COMMANDS.get(module.NAME))(
+            spread_options(module.command)
+        )
     app.callback(invoke_without_command=True, epilog=_EPILOG)(_version_only)
     take_plain_words()
     return typer.main.get_command(app)
@@ -99,9 +103,7 @@ def _version_only(
 ) -> None:
     del lang  # taken from the words before they are parsed (`_language.py`), so that it may stand anywhere
     if version:
-        from parityscope.version import __version__
-
-        typer.echo(f"parityscope {__version__}")
+        typer.echo(tell_version())
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
