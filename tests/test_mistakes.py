@@ -188,6 +188,16 @@ def test_a_code_may_be_typed_in_small_letters(capsys: pytest.CaptureFixture[str]
     assert "A parameter does not fit" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("word", ["WORST", "SURE", "CLAIM"])
+def test_a_word_of_a_report_has_its_page(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status("explain", word.lower()) == 0
+    page = capsys.readouterr().out
+    assert "What it says:" in page
+    assert "What to do:" in page
+    assert exit_status("explain") == 0
+    assert f"  {word:<6}  {page.partition('.')[0]}" in capsys.readouterr().out.splitlines()
+
+
 def test_without_a_code_the_whole_catalogue_stands_in_families(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["explain"])

@@ -16,7 +16,39 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.lint import Rule
 
-__all__ = ["Entry", "families", "lines_by_family", "whole_catalogue"]
+__all__ = ["WORDS", "Entry", "families", "lines_by_family", "whole_catalogue"]
+
+# What a report can say beside codes: facts about samples and figures, which are causes of nothing.
+WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        "WORST": """Which samples are worst, and what they have in common.
+
+What it says: of at least twenty samples some have an error of more than four times the median; they are named, the worst first.
+What holds for most of them and for few of the others (a range, a size, a class, a source, a rare value) is told if chance would
+make it so in one of a thousand cases at most (Fisher's exact test, times the number of statements that were tried).
+
+What to do: look at these samples first; what they share is where to look for a cause. `--samples` and a folder of them alone
+repeat the diagnosis on nothing else.
+
+Source: R. A. Fisher, The Design of Experiments, 1935.""",
+        "SURE": """Samples were drawn until it was sure whether they keep their budgets (`--until-sure 95%`).
+
+What it says: how many samples were drawn, how many of them miss a budget, and on which side of the wanted share the others of
+their kind are. The figure holds however often was looked: it is a test that may be looked at after every sample.
+
+What to do: nothing. Where all samples were drawn and it is still open, that stands under what was not examined: give more samples.
+
+Source: J. Ville, Etude critique de la notion de collectif, 1939.""",
+        "CLAIM": """What ONNX Runtime's CPU provider says of a model that `parityscope evaluate` rounds faithfully.
+
+What it says: the error that the same model seems to have when it is run there. That provider computes FP16 in FP32 and leaves the
+roundings between operators out, so that its figure is too good: a device that stores FP16 does not reach it.
+
+What to do: trust the rounded figure beside it, and the device itself above both.
+
+Source: docs/evaluate.md.""",
+    }
+)
 
 # The letters that a code begins with, in the order of the questions; the words are for readers.
 _FAMILIES: Mapping[str, str] = MappingProxyType(

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends import is_recording
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S, limit_of
@@ -173,7 +174,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
 def _command_of_comparison(candidate: Target) -> str:
     """The command that holds a second recording beside the first; "" where the candidate is no recording."""
     path = PurePath(candidate.option("path"))
-    if candidate.backend != "saved" or not path.name:
+    if not is_recording(candidate) or not path.name:
         return ""
     again = path.with_name(f"{path.stem}-again{path.suffix}")
     return f"parityscope compare {shlex.quote(str(path))} {shlex.quote(str(again))}"
