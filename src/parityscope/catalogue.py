@@ -36,7 +36,7 @@ Source: R. A. Fisher, The Design of Experiments, 1935.""",
 What it says: how many samples were drawn, how many of them miss a budget, and on which side of the wanted share the others of
 their kind are. The figure holds however often was looked: it is a test that may be looked at after every sample.
 
-What to do: nothing. Where all samples were drawn and it is still open, that stands under what was not examined: give more samples.
+What to do: nothing. Where all samples were drawn and it is still open, the report says so: give more samples.
 
 Source: J. Ville, Etude critique de la notion de collectif, 1939.""",
         "CLAIM": """What ONNX Runtime's CPU provider says of a model that `parityscope evaluate` rounds faithfully.
