@@ -21,6 +21,8 @@ from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.catalogue import whole_catalogue
 from parityscope.checks import Check, Example, known_checks
 from parityscope.checks.asking import ask_check, describe_mistyped
+from parityscope.cli.list_ import CATALOGUES
+from parityscope.cli.scaffolding import KINDS
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
 from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect
@@ -191,6 +193,18 @@ def test_a_rule_of_the_old_form_is_told_the_new_one(install: Callable[[str, str,
     with pytest.raises(ParityError, match=r"outside_old_rule cannot be imported.*Example") as told:
         known_rules()
     assert "RuleExample" in told.value.fix
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plug_in_whose_value_was_made_for_another_version_is_told_what_it_takes_now(
+    kind: str, install: Callable[[str, str, str], None]
+) -> None:
+    group, name = KINDS[kind].package, kind.capitalize()
+    line = f"from {group.removesuffix('.metrics')} import {name}"
+    install(group, f"outside_former_{kind}", f"{line}\n{kind.upper()} = {name}(formerly=1)\n")
+    with pytest.raises(ParityError, match=rf"outside_former_{kind} does not fit this version: .*'formerly'") as told:
+        CATALOGUES[KINDS[kind].catalogue]()
+    assert f"{kind.upper()} = {name}(...), which takes " in told.value.fix
 
 
 def test_a_check_that_asks_for_what_nobody_gives_is_told_what_there_is() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import pkgutil
 import sys
 from importlib.metadata import entry_points
@@ -82,6 +83,12 @@ def _load_plugin(path: str, constant: str, kind: type[T]) -> tuple[T | None, Mod
         raise ParityError(
             f"the plug-in {path} cannot be imported: {error}",
             fix=next(now, "mend or uninstall the package that brings it"),
+        ) from error
+    except TypeError as error:  # its value was made for another version
+        takes = ", ".join(inspect.signature(kind).parameters)
+        raise ParityError(
+            f"the plug-in {path} does not fit this version: {error}",
+            fix=f"end the file with {constant} = {kind.__name__}(...), which takes {takes}",
         ) from error
     value = getattr(module, constant, None)
     if value is None:
