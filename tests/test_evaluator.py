@@ -187,6 +187,29 @@ def test_a_node_that_cannot_run_alone_runs_in_the_smallest_stretch_that_can() ->
     np.testing.assert_allclose(run_world(world, {"x": x}, ["z"], sessions)["z"], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("changed", ["order", "w"])
+def test_a_weight_that_is_drawn_anew_is_that_of_its_draw_in_a_stretch_too(changed: str) -> None:
+    draws = {
+        "order": [np.random.default_rng(seed).permutation(8).astype(np.int64) for seed in range(5)],
+        "w": [np.random.default_rng(seed).standard_normal((8, 8)).astype(np.float32) for seed in range(5)],
+    }[changed]
+    text = (
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) '
+        "{ a = Neg(x) b = Gather<axis = 1>(a, order) y = MatMul(b, w) }"
+    )
+    weights = {"order": np.arange(8), "w": np.eye(8, dtype=np.float32)}
+    program = _program(text, **weights)
+    number = 0
+    place = next((step.key, 1) for step in program.steps if changed in step.inputs)
+    world, sessions = World(name="drawn", program=program, taken={place: lambda _: draws[number]}), Sessions()
+    for number, draw in enumerate(draws):  # noqa: B007 - the world reads it
+        sessions.forget_weights()
+        found = run_world(world, {"x": _INPUT}, ["y"], sessions)["y"]
+        drawn = weights | {changed: draw}
+        np.testing.assert_allclose(found, -_INPUT[:, drawn["order"]] @ drawn["w"], rtol=1e-5, atol=1e-6)
+    assert len(sessions.joins) == 1
+
+
 def test_a_node_that_nothing_can_run_is_named() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17, "shop" : 1]> g (float[3] x) => (float[3] z) { y = Tanh(x) z = shop.Own(y) }'
     with pytest.raises(ParityError, match="Own"):

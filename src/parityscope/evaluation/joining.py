@@ -18,7 +18,7 @@ from parityscope.evaluation.kernels import PACKED, SessionKernel, is_vector
 from parityscope.evaluation.writing import Held, write_stretch, written_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx
 
@@ -47,7 +47,7 @@ class RefusedError(Exception):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Joined:
-    """A stretch as one world computes it; opened at its first run, again where ranks or types are others."""
+    """A stretch as one world computes it; opened at its first run, again where ranks or types are others, or what it holds."""
 
     written: WrittenGraph
     program: Program
@@ -55,6 +55,7 @@ class Joined:
     _kernel: SessionKernel | None = field(default=None)
     _names: tuple[str, ...] = field(default=())
     _kinds: tuple[object, ...] = field(default=())
+    _held: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -68,35 +69,36 @@ class Joined:
             RefusedError: the runtime does not open it, or fails at it.
         """
         kinds = tuple(_kind_of_value(value) for value in values)
+        fed = dict(zip(self.written.fed, values, strict=True))
+        # A weight that a world changes may be another one in each of its draws.
+        same = all(fed[name] is one or np.array_equal(fed[name], one) for name, one in self._held.items())
         try:
-            if self._kernel is None or kinds != self._kinds:
-                self._kernel, self._names = self._open_session(values)
+            if self._kernel is None or kinds != self._kinds or not same:
+                self._kernel, self._held = self._open_session(fed)
+                self._names = tuple(name for name in fed if name not in self._held)
                 self._kinds = kinds
-            fed = dict(zip(self.written.fed, values, strict=True))
             return self._kernel.run({name: fed[name] for name in self._names})
         except (MemoryError, KeyboardInterrupt):
             raise
         except Exception as error:  # the runtime's own types are children of Exception, every one
             raise RefusedError(" ".join(str(error).split())[:400]) from error
 
-    def _open_session(self, values: Sequence[Any]) -> tuple[SessionKernel, tuple[str, ...]]:
-        fed = dict(zip(self.written.fed, values, strict=True))
+    def _open_session(self, fed: Mapping[str, Any]) -> tuple[SessionKernel, dict[str, np.ndarray]]:
+        """The session, and the weights that are part of it."""
         weights = {name: fed[name] for name, what in self.written.fed.items() if isinstance(what, Held)}
-        elements = sum(value.size for value in values if isinstance(value, np.ndarray))
+        elements = sum(value.size for value in fed.values() if isinstance(value, np.ndarray))
         threads = self.threads.take(elements, heavy=True)
         steering = {name: one for name, one in weights.items() if _steers_computation(one)}
         small = {name: one for name, one in weights.items() if one.size <= _HELD_ALL or name in steering}
         for held in (steering, small):
-            names = tuple(name for name in fed if name not in held)
+            given = {name: value for name, value in fed.items() if name not in held}
             try:
-                kernel = SessionKernel(
-                    self.written.graph, {name: fed[name] for name in names}, held, self.program, threads
-                )
+                kernel = SessionKernel(self.written.graph, given, held, self.program, threads)
             except Exception:
                 if held is small or len(small) == len(steering):
                     raise
             else:
-                return kernel, names
+                return kernel, held
         raise RefusedError
 
 
