@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from types import ModuleType
@@ -174,3 +175,29 @@ def test_variables_that_decide_what_is_found_are_told(
     assert "LD_PRELOAD" not in told
     exit_status("doctor")
     assert "CUDA_VISIBLE_DEVICES is set: ''" in capfd.readouterr().out
+
+
+def test_what_was_prepared_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "loops"))
+    parityscope = [sys.executable, "-m", "parityscope"]
+    said = subprocess.run([*parityscope, "doctor", "--prepare"], capture_output=True, text=True, check=True).stdout
+    told = ["byte code of the package", "compiled loops", "a first diagnosis"]
+    assert [line.partition(",")[0] for line in said.splitlines()] == [f"prepared: {one}" for one in told]
+    made = {path.name for path in (tmp_path / "loops").rglob("*.nb[ic]")}
+    assert {name.partition(".")[2].partition("-")[0] for name in made} == {
+        "measure_block",
+        "replay_block",
+        "round_bits",
+    }
+    model, other = tmp_path / "model.onnx", tmp_path / "other.onnx"
+    for path, kind in ((model, "Sigmoid"), (other, "Tanh")):
+        text = TINY.replace("[2]", "[2, 65536]").replace("Neg", kind)
+        onnx.save(onnx.parser.parse_model(text), path)
+    words = ["diagnose", str(model), "--candidate", f"ort?model={other}", "--study", str(tmp_path / "study"), "--quiet"]
+    assert subprocess.run([*parityscope, *words], capture_output=True, check=False).returncode == 1
+    assert {path.name for path in (tmp_path / "loops").rglob("*.nb[ic]")} == made
+    spoken = subprocess.run(
+        [*parityscope, "--lang", "zh", "doctor", "--prepare"], capture_output=True, text=True, check=True
+    )
+    assert "首次诊断" in spoken.stdout
+    assert "prepared" not in spoken.stdout

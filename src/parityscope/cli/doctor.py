@@ -41,10 +41,22 @@ _PLACES = (
 _INDENT = 16
 
 
-def command(*, format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text") -> int:
+def command(
+    *,
+    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    prepare: Annotated[
+        bool, typer.Option("--prepare", help="Compile what is compiled once, so that no other command waits for it.")
+    ] = False,
+) -> int:
     """Lists what can run here and in what arithmetic, what is missing, and the facts about this machine that change results."""
     if format_name not in {"text", "json"}:
         raise ParityError(f"doctor has no format {format_name!r}", fix="use --format text|json")
+    if prepare:
+        from parityscope.cli._preparing import prepare_machine
+
+        for line in prepare_machine():
+            print(line, flush=True)
+        return Exit.WITHIN
     found = examine_machine()
     if format_name == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
