@@ -396,6 +396,40 @@ def test_a_native_crash_without_isolation_still_is_one_error(desk: Desk, crashin
     desk.assert_clean(temporary=False)  # who is killed cleans nothing up
 
 
+def test_of_a_session_that_aborts_behind_the_verdict_what_was_known_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not COMPILER:
+        pytest.skip("no C compiler (cc, gcc, clang) on PATH")
+    source, library, kept = desk.folder / "abort.c", desk.folder / "libabort.so", desk.folder / ".study.part"
+    source.write_text(
+        "#include <stdlib.h>\n#include <unistd.h>\n"
+        "void *RegisterCustomOps(void *options, const void *api)\n"
+        '{ if (access(getenv("ABORTS_ONCE_THERE_IS"), F_OK) == 0) abort(); return 0; }\n',
+        encoding="utf-8",
+    )
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    onnx.save(onnx.parser.parse_model(SMALL.replace("Tanh", "Sigmoid")), desk.folder / "other.onnx")
+    words = ["diagnose", "--candidate", f"ort?model=other.onnx&custom_ops={library}", "--study", "study"]
+    monkeypatch.setenv("ABORTS_ONCE_THERE_IS", str(kept / "study.json"))
+    status, said = desk.run(*words)
+    assert status == 2
+    assert_one_error(said, "the process was killed by SIGABRT; what was known is kept in ")
+    assert "parityscope report " in said
+    report = [sys.executable, "-m", "parityscope", "report", str(kept), "--format", "json"]
+    document = json.loads(subprocess.run(report, capture_output=True, text=True, check=False).stdout)
+    assert document["verdict"] == "beyond"
+    assert document["outputs"][0]["verdict"] == "beyond"
+    (lost,) = [skip for skip in document["skipped"] if skip["asked"]]
+    assert "the process ended" in lost["reason"]
+    monkeypatch.setenv("ABORTS_ONCE_THERE_IS", str(desk.folder / "nothing"))
+    status, said = desk.run(*words)
+    assert status == 1, said
+    assert not kept.exists()
+    document = json.loads((desk.folder / "study" / "study.json").read_text(encoding="utf-8"))
+    assert any(finding["role"] == "cause" for finding in document["findings"])
+
+
 def test_a_loader_that_crashes_is_one_error(desk: Desk) -> None:
     (desk.folder / "loader.py").write_text(
         "import ctypes\ndef samples():\n    ctypes.string_at(0)\n    yield {}\n", encoding="utf-8"

@@ -185,7 +185,8 @@ class CauseSequence:
 class Examination:
     """What was asked, what is examined, and what is known of it.
 
-    `folder` holds spilled tensors and repaired copies, `progress` is told. `question` is what was asked as the plain data that a
+    `folder` holds spilled tensors and repaired copies, `progress` is told. `keep` is given the document of what is known
+    before anything is run that a runtime may end the process with. `question` is what was asked as the plain data that a
     study keeps, `command` how it was typed. With `only`, just the experiments that a study calls so are run.
 
     `names` maps the reference's names of tensors to the candidate's, `how` says by what they were paired where not by name.
@@ -208,6 +209,7 @@ class Examination:
     candidate: Target
     folder: Path = Path()
     progress: Progress = ignore_progress
+    keep: Callable[[dict[str, Any]], None] | None = None
     peer: Target | None = None
     only: frozenset[str] | None = None
     question: Mapping[str, Any] = field(default_factory=_empty_mapping)

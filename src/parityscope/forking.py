@@ -21,10 +21,11 @@ from parityscope.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child"]
+__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child", "tell_parent"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIXTEENTH = 1 << 16  # bytes that are read at once
+_own_end: int | None = None  # of the pipe to the process that forked this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,8 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
     ours, its = os.pipe()
     child = os.fork()
     if child == 0:
+        global _own_end  # noqa: PLW0603 - the child is this process from here on
+        _own_end = its
         # What the parent left to be collected stays: ending a session of several threads waits for threads that are not here.
         gc.freeze()
         try:
@@ -70,6 +73,12 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
             os._exit(int(Exit.UNUSABLE))  # whatever happened: what is below in the stack is the parent's to go on with
     os.close(its)
     return Forked(number=child, pipe=ours)
+
+
+def tell_parent(line: str) -> None:
+    """Sends a line before what is found: it is known however this process ends. Nothing where no parent listens."""
+    if _own_end is not None:
+        os.write(_own_end, f"{line}\n".encode())
 
 
 def end_with_parent() -> None:

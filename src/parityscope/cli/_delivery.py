@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -45,11 +46,12 @@ class Delivery:
 def finish_study(
     model: Path,
     delivery: Delivery,
-    examine: Callable[[Path], dict[str, Any]],
+    examine: Callable[[Path, Callable[[dict[str, Any]], None]], dict[str, Any]],
     facts: Mapping[str, Any] | None = None,
 ) -> int:
     """Examines into a scratch folder, writes study.json and report.html there, and makes it the study.
 
+    `examine` is given the folder for tensors, and what keeps a document of what is known so far, for a process that is ended.
     With `facts` of the run, the scratch folder of an interrupted one is resumed. A folder that nobody named is called after
     `model`, and gets a number where it is taken.
     """
@@ -66,7 +68,7 @@ def finish_study(
             folder = folder_of(scratch)
             tensors = scratch / "tensors"
             tensors.mkdir(parents=True, exist_ok=True)
-            document = examine(tensors)
+            document = examine(tensors, partial(_keep_known, scratch, delivery))
             for held in (tensors / "repaired.onnx", tensors / COLUMNS):
                 if held.exists() and not delivery.redact:
                     held.rename(scratch / held.name)
@@ -86,6 +88,14 @@ def finish_study(
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
+
+
+def _keep_known(scratch: Path, delivery: Delivery, document: dict[str, Any]) -> None:
+    from parityscope.forking import tell_parent
+    from parityscope.study import write_known
+
+    write_known(scratch, redact_document(document) if delivery.redact else document)
+    tell_parent(str(scratch))
 
 
 def show_document(

@@ -129,7 +129,10 @@ def answer_request(request: Request, delivery: Delivery) -> int:
         # What was recorded or noted of intermediate tensors, and what workers finished, is worth going on from.
         facts = run_facts(asked) if request.goes_to("tensors") or request.workers else None
         return finish_study(
-            Path(request.model), delivery, lambda folder: examine_request(replace(asked, folder=folder)), facts
+            Path(request.model),
+            delivery,
+            lambda folder, keep: examine_request(replace(asked, folder=folder, keep=keep)),
+            facts,
         )
 
 

@@ -65,7 +65,7 @@ def command(
         delivery = Delivery(study=study, format_name=format_name, redact=redact, quiet=quiet, whole=whole)
         with open_request(request) as asked:
 
-            def work(folder: Path) -> dict[str, Any]:
+            def work(folder: Path, _keep: object) -> dict[str, Any]:
                 progress = progress_for(quiet=quiet)
                 document = examine_request(replace(asked, folder=folder, command=command_line(), progress=progress))
                 return _tell_claims(document, sides, _compare_claims(replace(asked, folder=folder), sides))

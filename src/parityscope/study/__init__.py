@@ -21,6 +21,7 @@ from parityscope.study._folder import (
     name_files_from_here,
     prepare_folder,
     to_strict_data,
+    write_known,
     write_study,
 )
 from parityscope.study._opening import open_request
@@ -59,6 +60,7 @@ __all__ = [
     "run_facts",
     "stated_budget",
     "to_strict_data",
+    "write_known",
     "write_study",
 ]
 # What few commands use is imported where one asks for it.

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 
 __all__ = ["examine_request"]
 
+_AGAIN = (
+    "run the same command with the same --study again, the candidate in a process of its own: isolate=on in the target"
+)
+
 
 def examine_request(examination: Examination) -> dict[str, Any]:
     """Examines on the whole model, or on what of it both sides can run, and gives the study's document.
@@ -81,17 +85,27 @@ def answer_request(examination: Examination) -> Examination:
     known = predict_errors(known).timed("prediction")
     known = call_repeatedly(grade_outputs(known)).timed("calls")
     tell_verdict(known)
+    _keep_known(known, "the place, causes and repairs")
     # Where does the difference begin?
     if not request.looks_everywhere and can_layers_matter(known):
         warm_kernels()
     if request.goes_to("tensors"):
         known = find_place(known)
         tell_place(known)
+        _keep_known(known, "causes and repairs")
     # Why, what repairs it, and is it repaired?
     if request.goes_to("causes"):
         known = find_causes(known)
         tell_causes(known)
     return known
+
+
+def _keep_known(known: Examination, missing: str) -> None:
+    """Keeps what is known of a candidate that is beyond, while what is `missing` is looked for."""
+    if known.keep is None or known.verdict != "beyond" or not known.request.goes_to("causes"):
+        return
+    reason = "the process ended while they were looked for"
+    known.keep(document_of(known.skipping(Skip(what=missing, reason=reason, fix=_AGAIN, asked=True))))
 
 
 def find_place(known: Examination) -> Examination:

@@ -36,6 +36,7 @@ __all__ = [
     "name_files_from_here",
     "prepare_folder",
     "to_strict_data",
+    "write_known",
     "write_study",
 ]
 
@@ -166,11 +167,15 @@ def write_study(folder: Path, document: Mapping[str, Any], as_html: Callable[[Ma
     Raises:
         AssertionError: the document has not the form that is promised, which is a bug of ours; the files are there.
     """
-    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
-    write_whole(folder / "study.json", text)
+    write_known(folder, document)
     write_whole(folder / "report.html", as_html(name_files_from_here(document, folder_of(folder))))
     if not document.get("kind") and (problem := problem_of(document)):
         raise AssertionError(f"the study that was written is not of its own form: {problem}")
+
+
+def write_known(folder: Path, document: Mapping[str, Any]) -> None:
+    """Writes the document that every study has, of all that is known so far."""
+    write_whole(folder / "study.json", json.dumps(document, indent=1, sort_keys=True, allow_nan=False))
 
 
 def name_files_from_here(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from parityscope.cli.shell.supervise import fork_work, verdict_of
+from parityscope.cli.shell.supervise import fork_work, told_by
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def contain_work(work: Callable[[], int], log: Path, title: str) -> int:
 
     child = fork_work(lambda: guard_exit_code(work))
     _, status = os.waitpid(child.number, 0)
-    verdict = verdict_of(child)
+    verdict, _ = told_by(child)
     if verdict is not None:
         return verdict
     from parityscope.backends.programs import last_words

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import time
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["fork_work", "stop_if_interrupted", "supervise_work", "verdict_of", "without_verdict"]
+__all__ = ["fork_work", "stop_if_interrupted", "supervise_work", "told_by", "without_verdict"]
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 # A terminal's Ctrl-C reaches both processes and the parent passes its own on: that is one interruption, not two. Chosen
@@ -52,7 +53,7 @@ def supervise_work(work: Callable[[], int]) -> int:
     except OSError as error:
         return told_memory(error)
     status = _wait_for_child(child.number)
-    verdict = verdict_of(child)
+    verdict, kept = told_by(child)
     if verdict is not None:
         return verdict
     _sweep_behind()
@@ -63,9 +64,11 @@ def supervise_work(work: Callable[[], int]) -> int:
     name = signal.Signals(os.WTERMSIG(status)).name
     if name == "SIGINT":
         return Exit.INTERRUPTED
-    print(f"parityscope: a runtime crashed: the process was killed by {name}; no study was written", file=sys.stderr)
+    left = f"what was known is kept in {kept}" if kept else "no study was written"
+    print(f"parityscope: a runtime crashed: the process was killed by {name}; {left}", file=sys.stderr)
+    read = f"read that: parityscope report {shlex.quote(kept)};\n         " if kept else ""
     print(
-        f"  fix:   run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY};\n"
+        f"  fix:   {read}run the candidate in a process of its own (isolate=on in the target) to see which; {_MEMORY};\n"
         "         the same command with the same --study goes on with the tensors that were recorded",
         file=sys.stderr,
     )
@@ -108,10 +111,10 @@ def fork_work(work: Callable[[], int]) -> Forked:
     return fork_child(interrupted)
 
 
-def verdict_of(child: Forked) -> int | None:
-    """The exit code that a child sent, now that it has ended; None if it sent none."""
-    sent = child.sent()
-    return sent[0] if sent else None
+def told_by(child: Forked) -> tuple[int | None, str]:
+    """The exit code that a child sent, now that it has ended (None if it sent none), and the last line that it told before."""
+    lines, _, code = child.sent().rpartition(b"\n")
+    return code[0] if code else None, lines.rpartition(b"\n")[2].decode("utf-8", "replace")
 
 
 def _prepare_child() -> None:
