@@ -3,8 +3,8 @@
 20,000 nodes take 9 seconds, and an examination runs a file undisturbed for its outputs, for its layers, for each corrected
 copy and for each repair that is tried. Kept is only what can answer a second time as if it was opened anew: files without
 chance (whose generators go on), without control flow (whose bodies are not looked through) and of operators that are known
-here; and only where that costs little memory. Sessions end with the process; one that was forked opens its own and leaves
-the parent's alone.
+here; and only as far as their weights together take half of `--memory`. Sessions end with the process; one that was forked
+opens its own and leaves the parent's alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from parityscope.memory import allowed_memory
 from parityscope.operators import OPERATORS, of_kind
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["kept_session"]
 
 _KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
-_LARGEST = 16 << 20  # bytes of graph and weights, chosen: all that is kept stays below what libraries take
+_SHARE = 2  # of the memory allowed for tensors one in so many may be weights that are kept; chosen
 _CHANGING = of_kind("random", "control flow")
 _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})  # no other, and so no function of the model's own
-_sessions: OrderedDict[Hashable, Run] = OrderedDict()
-_inherited: list[OrderedDict[Hashable, Run]] = []
+_sessions: OrderedDict[Hashable, tuple[int, Run]] = OrderedDict()  # bytes of graph and weights, the session
+_inherited: list[OrderedDict[Hashable, tuple[int, Run]]] = []
 
 
 def _leave_inherited() -> None:
@@ -40,20 +41,20 @@ def _leave_inherited() -> None:
 os.register_at_fork(after_in_child=_leave_inherited)
 
 
-def kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) -> Run:
-    """The session that `opened` gives, or the one that it gave for the same model and `options` in this process."""
-    if not _answers_alike(model):
-        return opened()
+def kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) -> Run | None:
+    """The session that `opened` gives, or gave for the same model and `options` in this process; None if it is not to be kept."""
+    room = allowed_memory() // _SHARE - model.nbytes
+    if room < 0 or not _answers_alike(model):
+        return None
     key = model.path, model.sha256, options
     if key not in _sessions:
-        while len(_sessions) >= _KEPT:
+        while _sessions and (len(_sessions) >= _KEPT or sum(nbytes for nbytes, _ in _sessions.values()) > room):
             _sessions.popitem(last=False)
-        _sessions[key] = opened()
+        _sessions[key] = model.nbytes, opened()
     _sessions.move_to_end(key)
-    return _sessions[key]
+    return _sessions[key][1]
 
 
 def _answers_alike(model: Model) -> bool:
     kinds = {site.op_type for site in model.sites.values()}
-    known = kinds <= OPERATORS.keys() and not kinds & _CHANGING and model.opsets.keys() <= _DOMAINS
-    return known and model.nbytes <= _LARGEST
+    return kinds <= OPERATORS.keys() and not kinds & _CHANGING and model.opsets.keys() <= _DOMAINS

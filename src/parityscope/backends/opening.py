@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, Session, backend_named, probe_backend
 from parityscope.backends.child import open_in_child
 from parityscope.backends.command import parse_seconds
 from parityscope.backends.targets import check_target, format_target, one_of
-from parityscope.case.intake import external_files, read_message
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.records import Target
@@ -33,35 +30,7 @@ _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 def model_of(model: Model, target: Target) -> Model:
     """The model that `target` runs: its own (`model=PATH`) or the reference's."""
     path = target.option("model")
-    return _load_model_once(Path(path)) if path else model
-
-
-_LOADED: dict[Path, tuple[dict[Path, tuple[int, ...]], Model]] = {}  # the last one; a command asks a dozen times
-
-
-def _load_model_once(path: Path) -> Model:
-    """The model of a file, read once as long as that and the files of its weights are the same."""
-    if path in _LOADED:
-        marks, model = _LOADED[path]
-        if all(_file_mark(one) == mark for one, mark in marks.items()):
-            return model
-    _LOADED.clear()
-    started, marks = time.time_ns(), {path: _file_mark(path)}
-    model = load_model(path)
-    if marks[path] and model.nbytes != marks[path][0]:
-        marks |= {one: _file_mark(one) for one in external_files(read_message(path), path)}
-    if all(len(mark) > 1 and mark[1] < started for mark in marks.values()):  # nothing was written while it was read
-        _LOADED[path] = marks, model
-    return model
-
-
-def _file_mark(path: Path) -> tuple[int, ...]:
-    """What changes when a regular file is written: its size first; empty where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+    return load_model(path) if path else model
 
 
 @contextlib.contextmanager

@@ -77,7 +77,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     custom_ops = target.option("custom_ops")
     executed: ExecutedGraph | None = None
     absent: tuple[Skip, ...] = ()
-    relieve_memory(model.nbytes)
+    kept: Run | None = None
 
     def fused() -> ExecutedGraph:
         from parityscope.backends.onnxruntime_executed import executed_by_onnxruntime
@@ -100,6 +100,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         if observe == "layers":
             executed = fused()
             marked, absent = _split_borders(model, executed, marked)
+        relieve_memory(model.nbytes)
         run = open_bytes(
             with_outputs(model.path, marked),
             outputs=[*outputs, *marked],
@@ -114,6 +115,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     else:
 
         def opened() -> Run:
+            relieve_memory(model.nbytes)
             return open_path(
                 model.path,
                 outputs=outputs,
@@ -126,10 +128,12 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
             )
 
         on_host = list(providers) == ["CPUExecutionProvider"] and not libraries_for_session(custom_ops)
-        run = kept_session(model, (level, threads, deterministic, chosen.bound), opened) if on_host else opened()
+        kept = kept_session(model, (level, threads, deterministic, chosen.bound), opened) if on_host else None
+        run = kept or opened()
 
     opened_runs = [run]
-    del run
+    is_kept = kept is not None
+    del run, kept
 
     def run_sample(sample: Sample) -> Mapping[str, np.ndarray]:
         return opened_runs[0](sample.arrays)
@@ -145,7 +149,8 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         )
     finally:  # whoever still holds the Session does not hold the weights
         opened_runs.clear()
-        relieve_memory(model.nbytes)
+        if not is_kept:
+            relieve_memory(model.nbytes)
 
 
 def unregistered_operators(

@@ -251,7 +251,7 @@ def _parse_renames(text: str, recorded: set[str], known: set[str]) -> dict[str, 
 
 def _values_inside(model: Model) -> set[str]:
     """The names of all values that the nodes of the main graph compute."""
-    return {str(value.name) for node in model.graph().graph for value in node.outputs if value.name}
+    return {str(value.name) for node in model.shared_graph().graph for value in node.outputs if value.name}
 
 
 def _recorded_tensors(recording: _Recording, sample: Sample, wanted: list[str]) -> dict[str, np.ndarray]:

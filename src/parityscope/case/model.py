@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import time
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +35,9 @@ __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 _BLOCK = 1 << 20
 _SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
 _MESSAGE = 300  # characters of what a library says
+_KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
+# A file that was written so lately may be written again within what its file system's clock can tell; chosen, ten of its steps.
+_SETTLED_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +78,54 @@ def _shared_graph(path: Path, _sha256: str) -> ir.Model:
     return model
 
 
+_loaded: OrderedDict[tuple[Path, str], tuple[Mapping[Path, tuple[int, ...]], Model]] = OrderedDict()
+
+
 def load_model(path: str | Path) -> Model:
-    """Reads what `path` declares.
+    """What `path` declares, read once as long as it and the files of its weights are the same.
 
     Raises:
         ParityError: the file is missing, is not an ONNX model, cannot be put together or lacks external data.
     """
     path = Path(path)
+    key = path.absolute(), str(path)
+    if key in _loaded:
+        marks, model = _loaded.pop(key)
+        if all(_mark_of_file(one) == mark for one, mark in marks.items()):
+            _loaded[key] = marks, model
+            return model
+    settled = time.time_ns() - _SETTLED_NS
+    before = _mark_of_file(path)
+    model, outside = _read_model(path)
+    marks = {path: before, **{one: _mark_of_file(one) for one in outside}}
+    if all(len(mark) > 1 and mark[1] < settled for mark in marks.values()):  # nothing was written while it was read
+        while len(_loaded) >= _KEPT:
+            _loaded.popitem(last=False)
+        _loaded[key] = marks, model
+    return model
+
+
+def _mark_of_file(path: Path) -> tuple[int, ...]:
+    """What changes when a regular file is written: its size first; empty where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+
+
+def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
+    """What the file declares, and the files that hold weights of it."""
     message = read_message(path)
     graph = message.graph
     places = message_sites(graph)
     digest = hashlib.sha256()
     nbytes = _add_file_to_digest(path, digest)
-    for external, end in external_files(message, path).items():
+    outside = external_files(message, path)
+    for external, end in outside.items():
         nbytes += _add_file_to_digest(external, digest, end)
     initializers = {tensor.name for tensor in graph.initializer}
-    return Model(
+    model = Model(
         path=path,
         sha256=digest.hexdigest(),
         nbytes=nbytes,
@@ -101,6 +138,7 @@ def load_model(path: str | Path) -> Model:
         formats=held_formats(message),
         sites=MappingProxyType(sites_of_values(read_graph(path)) if places is None else places),
     )
+    return model, tuple(outside)
 
 
 def dtype_name(dtype: ir.DataType) -> str:

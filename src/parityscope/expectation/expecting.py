@@ -85,6 +85,7 @@ def expect_error(
     align: Align = align_as_given,
     by_part: bool = False,
     enough: Callable[[Expectation], bool] | None = None,
+    sessions: Sessions | None = None,
 ) -> Expectation:
     """The errors to be expected of `tensors`, over `samples` together.
 
@@ -101,9 +102,10 @@ def expect_error(
         by_part: Whether the errors by part are wanted too.
         enough: Is shown the least of the floor that one world tells, without its variation and with the least noise of
             products: where that is enough, nothing else is run.
+        sessions: What was opened before, and may serve again.
     """
     skipped: list[Skip] = []
-    sessions = Sessions(threads=usable_cores())
+    sessions = Sessions(threads=usable_cores()) if sessions is None else sessions
     try:
         graph, program = wide_program(model)
     except ParityError as error:

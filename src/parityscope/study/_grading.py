@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from parityscope.case import Case
     from parityscope.comparison import Statistics
     from parityscope.comparison.rows import Align
+    from parityscope.evaluation.sessions import Sessions
     from parityscope.examination import Examination, Layers
     from parityscope.records import Pair, Verdict
 
@@ -76,11 +78,16 @@ def _foresee_errors(examination: Examination) -> Expectation:
 
     near = not first and max(measured.values(), default=0.0) < _NEAR
     formats = [*first, *ends] if far else first
-    expectation = _expect_output_errors(examination, chosen, formats, align, plain, is_enough if near else None)
+    from parityscope.evaluation.machine import usable_cores
+    from parityscope.evaluation.sessions import Sessions
+
+    sessions = Sessions(threads=usable_cores())
+    foresee = partial(_expect_output_errors, examination, chosen, align=align, sessions=sessions)
+    expectation = foresee(formats, plain, is_enough if near else None)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
-        expectation = expectation.and_also(_expect_output_errors(examination, chosen, ends, align, {}))
+        expectation = expectation.and_also(foresee(ends, {}))
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
-        expectation = expectation.and_also(_expect_output_errors(examination, chosen, between, align, {}))
+        expectation = expectation.and_also(foresee(between, {}))
     floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
     return redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
 
@@ -104,9 +111,11 @@ def _expect_output_errors(
     examination: Examination,
     samples: Sequence[int],
     formats: Sequence[str],
-    align: Align,
     plain: Mapping[int, Mapping[str, np.ndarray]],
     enough: Callable[[Expectation], bool] | None = None,
+    *,
+    align: Align,
+    sessions: Sessions,
 ) -> Expectation:
     """The expected errors of the outputs; the floor on the samples that are in `plain`, or what of it is `enough`."""
     from parityscope.expectation.expecting import expect_error
@@ -124,6 +133,7 @@ def _expect_output_errors(
         align=align,
         by_part=True,
         enough=enough,
+        sessions=sessions,
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from parityscope.bench import Bench
     from parityscope.diagnosis import Tested
     from parityscope.examination import Examination
+    from parityscope.records import Diagnosis, Trial
 
 __all__ = ["explain_suspects", "hold_against_peer", "simulate_nonfinite", "test_causes", "test_repairs"]
 
@@ -77,11 +78,25 @@ def _with_lab(known: Examination) -> Examination:
 
 
 def _correct_causes(known: Examination, tested: Tested, bench: Bench) -> Examination:
-    """With the causes that show once others are put right; where all is proved, only what proves it is."""
+    """With the causes that show once others are put right; where all is proved, only what proves it is.
+
+    Of one proved cause the trial of its repair tells the same as a copy with it: whether anything is left.
+    """
     if known.proof is not None:
         causes = {identity_of(one) for one in tested.diagnosis.findings if one.role == "cause"}
         proved = {name: one for name, one in tested.corrections.items() if name in causes and not one.declared}
         tested = replace(tested, corrections=proved, nearest=())
+        if len(proved) == len(causes) == 1:
+            from parityscope.study._repair_trials import try_repairs
+
+            tried = try_repairs(known)
+            within = next((trial for trial in _trials_of(tried) if trial.verdict == "within"), None)
+            if within is not None:
+                left = (within.after / within.before) ** 2 if within.before else 0.0
+                return replace(
+                    known,
+                    diagnosis=replace(tried, unexplained=left if tried.unexplained is None else tried.unexplained),
+                )
     if not tested.corrections and not tested.nearest:
         return known
     from parityscope.study._cause_search import search_causes
@@ -118,4 +133,9 @@ def test_repairs(known: Examination) -> Examination:
     from parityscope.study._repair_trials import try_repairs
     from parityscope.study._tool_lines import tell_tools
 
-    return replace(known, diagnosis=tell_tools(known, try_repairs(known)))
+    diagnosis = known.diagnosis if _trials_of(known.diagnosis) else try_repairs(known)
+    return replace(known, diagnosis=tell_tools(known, diagnosis))
+
+
+def _trials_of(diagnosis: Diagnosis) -> list[Trial]:
+    return [offer.trial for finding in diagnosis.findings for offer in finding.repairs if offer.trial is not None]
