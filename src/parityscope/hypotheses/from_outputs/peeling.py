@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
-    from parityscope.hypotheses.from_outputs.predicting import Guess
+    from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.trying import Responses, TriedGuess

@@ -17,8 +17,9 @@ from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.from_outputs.families import filters_of
+from parityscope.hypotheses.from_outputs.guess import Guess
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
-from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Guess, Predictor
+from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, EditSite, sites_of

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.peeling import GuessPair
-    from parityscope.hypotheses.from_outputs.predicting import Guess
     from parityscope.hypotheses.from_outputs.searching import OutputsSearchResult
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
 

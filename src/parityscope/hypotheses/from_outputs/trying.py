@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.families import EditFamily
-    from parityscope.hypotheses.from_outputs.predicting import Guess
+    from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.sites import EditSite

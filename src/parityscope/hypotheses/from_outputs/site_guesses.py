@@ -1,0 +1,310 @@
+"""The guesses at one site: which edits are looked at, their products with what a sweep carried there, and the best of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.from_outputs.families import (
+    bounds_of,
+    exchange_edit,
+    families_of,
+    index_family,
+    operators_of,
+)
+from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
+from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
+from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, LOOKED_UP_S, PRODUCT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.predicting import Predictor
+    from parityscope.hypotheses.from_outputs.sites import EditSite
+
+__all__ = ["SiteGuesses"]
+
+_LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
+_LEAST_EACH = 24  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
+_KEPT_INDICES = 6  # of an axis' indices
+_KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
+_DIGITS = 4  # to which products of the same change agree
+_LOOKED_UP = frozenset(
+    {"operator fitted", "result scaled", "result shifted", "negative part scaled", "upper bound", "lower bound"}
+)
+_FITTED_TOO = re.compile(r"the result (times|plus) ")  # families say the same
+_OF_CONSTANTS = frozenset({"constants", "changed constants", "input scaled", "input shifted", "input cut off"})
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SiteGuesses:
+    """What is looked at at one site: guesses, each with its sketch by sample, and the indices of its axes."""
+
+    site: EditSite
+    samples: int
+    edits: list[Guess] = field(default_factory=list)
+    sketches: list[np.ndarray] = field(default_factory=list)
+    odd: set[int] = field(default_factory=set)
+    indices: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
+    pairs: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    predicted: bool = True
+    fitted: bool = False
+    until: float = math.inf
+    looked_up: int = 0  # of the edits, the first ones
+
+    def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
+        """Takes edits, shortest first, as far as the budget goes; what is left of it."""
+        self.fitted = fitted
+        each = self.site.price
+        try:
+            found: list[tuple[str, StretchEdit]] = []
+            for kind in kinds:
+                predictor.trying(f"{kind} of {self.site.output}")
+                found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
+            found.sort(key=lambda one: one[1].bits)
+        except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
+            return seconds
+        guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
+        if fitted:
+            for family in (*families_of(self.site), *bounds_of(self.site), *operators_of(self.site)):
+                starts = [one if isinstance(one, tuple) else (one,) for one in family.grid or (family.step,)]
+                guesses[:0] = [Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in starts]
+        held = APPLY_S + 2 * ELEMENT_S * _size_of_constants(self.site)
+        left = seconds
+        for guess in guesses:
+            cost = LOOKED_UP_S if _is_looked_up(guess) else min(held, each) if guess.kind in _OF_CONSTANTS else each
+            if cost * self.samples <= left:
+                left -= cost * self.samples
+                self.edits.append(guess)
+        # What is looked up costs next to nothing: it comes first, and what has to be run as far as the time goes.
+        looked_up = {id(one) for one in self.edits if _is_looked_up(one)}
+        self.edits.sort(key=lambda one: 0.0 if id(one) in looked_up else 1.0 + one.made().bits)
+        self.looked_up = len(looked_up)
+        predictor.left_out += len(guesses) - len(self.edits)
+        predictor.generated += len(self.edits)
+        return left
+
+    def look(self, predictor: Predictor, place: int, sample: int, adjoint: np.ndarray | None) -> None:
+        """Adds the products of a sample."""
+        if adjoint is None:
+            self.predicted = False
+        values = predictor.reference.values[sample]
+        meter = predictor.reference.meter
+        names = [name for name in self.site.step.outputs if name in values and values[name].dtype == np.float32]
+        base = [values[name] for name in names]
+        kept: list[Guess] = []
+        rows: list[np.ndarray] = []
+        odd: set[int] = set()
+        seen: dict[bytes, Guess] = {}
+        width = predictor.directions + 1
+        slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
+        for number, guess in enumerate(self.edits):
+            if place == 0 and number >= self.looked_up + _LEAST_EACH and meter.spent > self.until:
+                left = len(self.edits) - number
+                predictor.left_out += left
+                predictor.generated -= left
+                break
+            edit = guess.made()
+            if predictor.banned and edit.form in predictor.banned:
+                continue
+            predictor.trying(edit.words)
+            meter.charge(LOOKED_UP_S)
+            told = None if slopes is None or (place and number in self.odd) else slopes.of(edit)
+            if told is not None and np.isfinite(told).all():
+                if place == 0 and not told.any():
+                    continue
+                row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+                row[place] = told
+                if place == 0 and guess.family is None:
+                    same = seen.setdefault(_round_to_key(row[0]), guess)
+                    if same is not guess:
+                        same.take_name(guess, edit)
+                        continue
+                kept.append(guess)
+                rows.append(row)
+                continue
+            results = self.site.results(sample, edit)
+            if results is None:
+                if place:  # it runs on one sample alone
+                    odd.add(len(kept))
+                    kept.append(guess)
+                    rows.append(np.zeros((self.samples, width)))
+                continue
+            row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+            by_name = dict(zip(self.site.step.outputs, results, strict=True))
+            change = _change_in_results(base, [by_name[name] for name in names])
+            is_odd = number in self.odd if place else False
+            if change is None or adjoint is None:
+                is_odd = True
+            elif not change.any():
+                if place == 0 and _are_unchanged(values, by_name):
+                    continue
+            else:
+                with np.errstate(all="ignore"):
+                    row[place] = change @ adjoint
+                meter.charge(PRODUCT_S * adjoint.size)
+                is_odd = is_odd or not bool(np.isfinite(row[place]).all())
+            if place == 0 and not is_odd and guess.family is None:
+                same = seen.setdefault(_round_to_key(row[0]), guess)
+                if same is not guess:
+                    same.take_name(guess, edit)
+                    continue
+            if is_odd:
+                odd.add(len(kept))
+            kept.append(guess)
+            rows.append(row)
+        self.edits, self.sketches, self.odd = kept, rows, odd
+        if self.fitted and slopes is not None:
+            self._look_at_pairs(place, slopes)
+        if self.fitted and adjoint is not None and self.site.output in names:
+            start = sum(values[name].size for name in names[: names.index(self.site.output)])
+            array = values[self.site.output]
+            self._look_at_indices(place, array, adjoint[start : start + array.size])
+
+    def _slopes_of_site(
+        self, predictor: Predictor, sample: int, names: Sequence[str], adjoint: np.ndarray
+    ) -> Slopes | None:
+        """What is known without running edits; None where the result is not among what has adjoints."""
+        site, reference = self.site, predictor.reference
+        if site.inner is not None or site.output not in names:
+            return None
+        values = reference.values[sample]
+        start = sum(values[name].size for name in names[: names.index(site.output)])
+        own = adjoint[start : start + values[site.output].size]
+        found: dict[str, np.ndarray] = {}
+        constants = reference.program.constants
+        wanted = [index for index, name in enumerate(site.step.inputs) if name in constants]
+        if wanted and len(names) == 1 and site.whole_step:
+            inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
+            predictor.trying(f"the derivative of the constants of {site.output}")
+            reference.meter.charge(reference.seconds[site.step.index] * (predictor.directions + 1))
+            made = constant_adjoints(site.step, inputs, values[site.output], own, wanted)
+            found = {site.step.inputs[index]: table for index, table in made.items()}
+        return Slopes(site=site, sample=sample, adjoint=own, constants=found)
+
+    def _look_at_pairs(self, place: int, slopes: Slopes) -> None:
+        for name, adjoint in slopes.constants.items():
+            array = self.site.stretch.context.constants[name]
+            for axis in range(array.ndim):
+                table = effects_of_exchanges(array, adjoint, axis)
+                if table is not None:
+                    self.site.reference.meter.charge(PRODUCT_S / 10 * adjoint.size * array.shape[axis])
+                    held = self.pairs.setdefault(
+                        (name, axis), np.zeros((*table.shape[:2], self.samples, table.shape[-1]))
+                    )
+                    held[:, :, place] = table
+
+    def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray) -> None:
+        shaped = adjoint.reshape((*array.shape, -1))
+        weighed = array[..., None] * shaped
+        self.site.reference.meter.charge(6 * PRODUCT_S * shaped.size * array.ndim)
+        for axis, length in enumerate(array.shape):
+            if 1 < length <= _LONGEST:
+                others = tuple(other for other in range(array.ndim) if other != axis)
+                for scales, source in ((True, weighed), (False, shaped)):
+                    sums = source.sum(others, dtype=np.float64)
+                    key = axis, scales
+                    if key not in self.indices and place == 0:  # indices are those of the first sample's axes
+                        self.indices[key] = np.zeros((length, self.samples, sums.shape[-1]))
+                    if key in self.indices and self.indices[key].shape[0] == length:
+                        self.indices[key][:, place] = sums
+
+    def guesses(self, predictor: Predictor) -> list[Guess]:
+        """Everything with its score."""
+        found = []
+        if self.edits:
+            scores, amounts = predictor.judged(np.stack(self.sketches))
+            for number, guess in enumerate(self.edits):
+                if number in self.odd or not self.predicted:
+                    found.append(guess)
+                    continue
+                guess.sketch = self.sketches[number]
+                guess.score = float(scores[number])
+                if guess.family is not None and not guess.family.grid:
+                    guess.amounts = (float(amounts[number]) * guess.family.step,)
+                    guess.score = abs(guess.score)
+                else:
+                    guess.score -= SIZE_COUNTS * abs(math.log10(max(abs(float(amounts[number])), 1e-12)))
+                found.append(guess)
+        if self.predicted:
+            for (axis, scales), sketch in self.indices.items():
+                found += self._best_indices(predictor, axis, scales, sketch)
+            for (name, axis), table in self.pairs.items():
+                found += self._best_exchanges(predictor, name, axis, table)
+        return found
+
+    def _best_exchanges(self, predictor: Predictor, name: str, axis: int, table: np.ndarray) -> Iterator[Guess]:
+        """The pairs of indices of a constant whose exchange explains most."""
+        length = table.shape[0]
+        ones, others = np.triu_indices(length, 1)
+        sketch = table[ones, others]
+        scores, amounts = predictor.judged(sketch)
+        with np.errstate(divide="ignore"):
+            scores = scores - SIZE_COUNTS * np.abs(np.log10(np.maximum(np.abs(amounts), 1e-12)))
+        for place in np.argsort(-scores)[:_KEPT_PAIRS]:
+            edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
+            yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
+
+    def _best_indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
+        scores, amounts = predictor.judged(sketch)
+        array = predictor.reference.values[predictor.samples[0]][self.site.output]
+        size = math.sqrt(float(np.square(array, dtype=np.float64).mean())) or 1.0
+        for index in np.argsort(-np.abs(scores))[:_KEPT_INDICES]:
+            if not amounts[index]:
+                continue
+            family = index_family(axis, int(index), array.shape, size, scales=scales)
+            yield Guess(
+                site=self.site,
+                kind=family.kind,
+                family=family,
+                amounts=(float(amounts[index]),),
+                score=float(abs(scores[index])),
+                sketch=sketch[index] * amounts[index],
+            )
+
+
+def _is_looked_up(guess: Guess) -> bool:
+    return guess.kind in _LOOKED_UP or (guess.edit is not None and guess.edit.pointwise is not None)
+
+
+def _size_of_constants(site: EditSite) -> int:
+    constants = site.reference.program.constants
+    return sum(constants[name].size for name in site.step.inputs if name in constants)
+
+
+def _change_in_results(base: Sequence[np.ndarray], results: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """What an edit adds to the results, in one row; None where a shape is another one or something is not finite."""
+    rows = []
+    for known, array in zip(base, results, strict=True):
+        if array is None:
+            rows.append(np.zeros(known.size, np.float32))
+        elif array.shape != known.shape:
+            return None
+        else:
+            with np.errstate(all="ignore"):
+                rows.append((array - known).astype(np.float32, copy=False).ravel())
+    row = np.concatenate(rows) if rows else np.zeros(0, np.float32)
+    return row if np.isfinite(row).all() else None
+
+
+def _are_unchanged(values: object, by_name: dict[str, np.ndarray | None]) -> bool:
+    """Whether an edit leaves everything as it was."""
+    known = dict(values)  # type: ignore[call-overload]
+    return all(
+        array is None or (array.shape == known[name].shape and np.array_equal(array, known[name]))
+        for name, array in by_name.items()
+        if name in known
+    )
+
+
+def _round_to_key(row: np.ndarray) -> bytes:
+    """The same for products that differ by rounding alone, mostly."""
+    size = float(np.abs(row).max())
+    if not size:
+        return b"nothing"
+    return np.append(np.round(row / size, _DIGITS), round(math.log10(size), _DIGITS)).tobytes()
