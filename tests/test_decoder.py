@@ -11,6 +11,7 @@ import pytest
 from command_line import exit_status
 from parityscope.localization.calls import first_beyond, growth_of, has_other_arithmetic
 from parityscope.localization.next_inputs import feed_inputs, read_feed, start_inputs, token_of
+from parityscope.report.as_text import render_text
 from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.samples import sample_of
@@ -186,6 +187,14 @@ def test_a_wrong_cache_is_told_by_the_first_other_token(
     first = calls["steps"][parting["call"] - 1]
     assert (first["token"], first["free_token"]) == (parting["token"], parting["other"])
     assert told["SEQ002"]["role"] == "cause"
+    # The chart of the errors, and where the texts part, are on the page and in the text.
+    page = (tmp_path / "turned" / "report.html").read_text("utf-8")
+    parts = f"token {parting['other']} for {parting['token']}"
+    assert 'id="calls"' in page
+    assert parts in page
+    text = render_text(study)
+    assert "Call by call" in text
+    assert parts in text
     # Honest FP16 writes the same text, and says so.
     assert exit_status("diagnose", *cached, *loop, "--candidate", "sim:f16", "--study", str(tmp_path / "f16")) == 0
     calls = json.loads((tmp_path / "f16" / "study.json").read_text("utf-8"))["calls"]

@@ -6,6 +6,7 @@ own). Histograms are by power of two: bin e counts the elements with 2^e <= |x| 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES, describe_nonfinite, is_minor_suspect
@@ -20,8 +21,70 @@ _NAMED_SUSPECTS = 3
 
 
 def view_figures(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Error along the network, contributions to the output error, then a panel for each plotted tensor."""
-    return {"depth": _view_depth(document), "stretches": _view_stretches(document), "tensors": _view_panels(document)}
+    """Error along the network and along calls, contributions to the output error, then a panel for each plotted tensor."""
+    return {
+        "depth": _view_depth(document),
+        "calls": _view_calls(document),
+        "stretches": _view_stretches(document),
+        "tensors": _view_panels(document),
+    }
+
+
+def _view_calls(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The errors of repeated calls as those of a depth, and `rows` of them in words; no points where nothing was fed back."""
+    calls = document.get("calls") or {}
+    steps, parting = calls.get("steps") or (), calls.get("parting") or {}
+    declared = GRADES.get(str((document.get("policy") or {}).get("declared")), "FP32")
+    lines = (("forced", "teacher-forced", True), ("expected", f"{declared} expected", False))
+    marked = [
+        {
+            "rank": 1,
+            "index": as_number(step["call"]),
+            "introduced": as_number(step.get("error")) or 0.0,
+            "name": f"token {parting.get('other')} for {parting.get('token')}",
+            "text": f"margin {format_figure(parting.get('margin'))}, moved by {format_figure(parting.get('moved'))}",
+        }
+        for step in steps
+        if parting and step["call"] == parting.get("call")
+    ]
+    return {
+        "points": [
+            {
+                "row": int(step["call"]),
+                "index": as_number(step["call"]),
+                "total": as_number(step.get("error")),
+                "introduced": as_number(step.get("introduced")),
+                "inherited": as_number(step.get("inherited")),
+            }
+            for step in steps
+        ],
+        "floor": [None for _ in steps],
+        "expected": [
+            {"format": "", "label": label, "declared": own, "values": [_told_number(step.get(key)) for step in steps]}
+            for key, label, own in lines
+        ],
+        "suspects": marked,
+        "rows": [_view_call(step) for step in steps],
+        "parts": parting.get("call"),
+    }
+
+
+def _told_number(value: Any) -> float | None:
+    """A number; None also for NaN, which says here that nothing is known."""
+    found = as_number(value)
+    return None if found is None or math.isnan(found) else found
+
+
+def _view_call(step: Mapping[str, Any]) -> dict[str, str]:
+    tokens = [step.get(key) for key in ("token", "free_token", "forced_token")]
+    figures = {
+        key: "" if (value := _told_number(step.get(key))) is None else format_figure(value)
+        for key in ("error", "forced", "expected")
+    }
+    return {"call": format_count(step["call"]), **figures} | {
+        key: "" if token is None else format_count(token)
+        for key, token in zip(("token", "free_token", "forced_token"), tokens, strict=True)
+    }
 
 
 def _view_stretches(document: Mapping[str, Any]) -> dict[str, Any]:

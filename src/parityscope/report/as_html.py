@@ -72,6 +72,7 @@ def _draw_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
     """The SVG of every figure; an empty string where there is nothing to draw."""
     return {
         "depth": trusted_markup(draw_depth.draw_depth(figures["depth"])),
+        "calls": trusted_markup(draw_depth.draw_depth(figures["calls"], draw_depth.CALLS)),
         "stretches": trusted_markup(_draw_stretches.draw_stretches(figures["stretches"])),
         "tensors": [
             {name: trusted_markup(drawn) for name, drawn in _draw_panel(f"plot{place}", panel).items()}

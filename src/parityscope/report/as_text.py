@@ -37,6 +37,7 @@ _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
 _REST = "--all shows everything here"  # where there is no report to point to
 _MOST_ANSWER = 15  # lines of the first screen, where further ways to repair can be left out
+_MOST_CALLS = 12  # of repeated calls that are shown; chosen
 _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chosen: half a terminal.
 
 
@@ -137,6 +138,7 @@ def _print_report(console: Console, model: Mapping[str, Any], *, study: str, lad
     _print_outputs(console, model)
     _print_elements(console, model)
     _print_suspects(console, model)
+    _print_calls(console, model)
     if ladder:
         _print_ladder(console, model)
     _print_experiments(console, model, study)
@@ -312,6 +314,23 @@ def _print_suspects(console: Console, model: Mapping[str, Any]) -> None:
     print_rows_left(console, len(model["suspects"]) - len(shown), told)
     for sentence in model["conditioning"]:
         print_paragraph(console, sentence, "dim")
+
+
+def _print_calls(console: Console, model: Mapping[str, Any]) -> None:
+    """Some of the repeated calls: the first, the last, where the tokens part, and those that halve what lies between."""
+    calls = model["figures"]["calls"]
+    rows = calls["rows"]
+    if not rows:
+        return
+    print_heading(console, "Call by call (relative L2 error)")
+    step = max(1, -(-len(rows) // _MOST_CALLS))
+    shown = sorted({*range(0, len(rows), step), len(rows) - 1, *((calls["parts"] - 1,) if calls["parts"] else ())})
+    keys = ["call", "error", "forced", "expected", *(("token", "free_token") if rows[0]["token"] else ())]
+    heads = ("call", "free", "teacher-forced", "expected", "reference's token", "candidate's")
+    told = [tuple(rows[place][key] for key in keys) for place in shown if place < len(rows)]
+    print_table(console, heads[: len(keys)], told, right=tuple(range(len(keys))))
+    for one in calls["suspects"]:
+        print_paragraph(console, f"call {calls['parts']}: {one['name']}, {one['text']}", "dim")
 
 
 def _print_ladder(console: Console, model: Mapping[str, Any]) -> None:

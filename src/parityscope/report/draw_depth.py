@@ -1,4 +1,4 @@
-"""Error along the depth of the network: total, introduced and inherited against the topological index, log scale.
+"""Error along the depth of the network, or along repeated calls: total, introduced and inherited against the index, log scale.
 
 Exact zeros and non-finite errors have no place on a log axis: each gets a lane of its own, below and above.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report import svg
@@ -15,7 +16,7 @@ from parityscope.report.words import format_figure, shorten_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["axis_of_indices", "draw_depth"]
+__all__ = ["CALLS", "axis_of_indices", "draw_depth"]
 
 _WIDTH, _HEIGHT = 1120.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
@@ -29,14 +30,33 @@ _WORDS, _LIFT = 320.0, 34.0
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
-def draw_depth(depth: Mapping[str, Any]) -> str:
-    """The chart of `view["figures"]["depth"]` as SVG; empty when there is nothing to show."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Along:
+    """What an index of a chart is: the chart's name on the page, its title, what stands at the axis, its points in words."""
+
+    identity: str
+    title: str
+    axis: str
+    points: str
+
+
+_NETWORK = Along(
+    identity="depth",
+    title="Error along the depth of the network",
+    axis="position in the network (topological index)",
+    points="tensors in graph order",
+)
+CALLS = Along(identity="calls", title="Error against the call", axis="call", points="calls")
+
+
+def draw_depth(depth: Mapping[str, Any], along: Along = _NETWORK) -> str:
+    """The chart of `view["figures"]["depth"]`, or of "calls", as SVG; empty when there is nothing to show."""
     points = depth["points"]
     if not points:
         return ""
     x, y, low, high = _make_scales(depth)
     body = [
-        *_draw_grid(points, x, y, low, high),
+        *_draw_grid(points, x, y, (low, high), along.axis),
         *_draw_floor(depth, x, y),
         *_draw_expected(depth, x, y),
         _draw_line(points, x, y),
@@ -44,9 +64,7 @@ def draw_depth(depth: Mapping[str, Any]) -> str:
         _draw_dots(points, "introduced", x, y),
         *_draw_suspects(depth["suspects"], x, y),
     ]
-    return svg.svg_figure(
-        "depth", (_WIDTH, _HEIGHT), "Error along the depth of the network", _describe_chart(depth), body
-    )
+    return svg.svg_figure(along.identity, (_WIDTH, _HEIGHT), along.title, _describe_chart(depth, along.points), body)
 
 
 def axis_of_indices(depth: Mapping[str, Any]) -> list[float]:
@@ -81,12 +99,12 @@ def _draw_grid(
     points: Sequence[Mapping[str, Any]],
     x: Callable[[float], float],
     y: Callable[[float], float],
-    low: int,
-    high: int,
+    ends: tuple[int, int],
+    axis: str,
 ) -> list[str]:
     bottom = _HEIGHT - _BOTTOM
     drawn = []
-    for exponent in svg.list_decades(low, high):
+    for exponent in svg.list_decades(*ends):
         at = y(10.0**exponent)
         drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
         drawn.append(svg.svg_text(_LEFT - 8, at + 4, svg.format_power(10, exponent), "tick", anchor="end"))
@@ -103,9 +121,7 @@ def _draw_grid(
         if index.is_integer() and index >= 0
     )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(
-        svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
-    )
+    drawn.append(svg.svg_text(middle, _HEIGHT - 8, axis, "label", anchor="middle"))
     return drawn
 
 
@@ -149,7 +165,7 @@ def _draw_expected(depth: Mapping[str, Any], x: Callable[[float], float], y: Cal
             continue
         css = "expected declared" if expected["declared"] else "expected"
         drawn.append(svg.svg_element("path", {"d": _drawn_line(found), "class": css}))
-        ends.append((found[-1][1], f"{expected['format']} expected", css))
+        ends.append((found[-1][1], expected.get("label") or f"{expected['format']} expected", css))
     places = svg.spread_apart([end[0] for end in ends], 14, _TOP, _HEIGHT - _BOTTOM)
     for place, (_, label, css) in zip(places, ends, strict=True):
         drawn.append(svg.svg_text(_X[1] + 8, place + 4, label, f"tick {css}"))
@@ -213,12 +229,10 @@ def _stands_in_the_way(at: tuple[float, float], side: int, other: tuple[float, f
     return 0 <= side * (other[0] - at[0]) < _WORDS and -_LIFT / 2 < other[1] - at[1] < _LIFT
 
 
-def _describe_chart(depth: Mapping[str, Any]) -> str:
+def _describe_chart(depth: Mapping[str, Any], points: str) -> str:
     """The chart in words."""
     totals = [point["total"] for point in depth["points"] if point["total"] is not None]
     worst = max((math.inf if math.isnan(value) else value for value in totals), default=0.0)
-    said = [
-        f"{len(depth['points'])} tensors in graph order; the largest total relative L2 error is {format_figure(worst)}."
-    ]
+    said = [f"{len(depth['points'])} {points}; the largest total relative L2 error is {format_figure(worst)}."]
     said.extend(f"Suspect {suspect['rank']}, {suspect['name']}, {suspect['text']}." for suspect in depth["suspects"])
     return " ".join(said)
