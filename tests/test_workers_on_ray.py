@@ -129,6 +129,20 @@ def test_what_the_cluster_lacks_is_said_at_once(auto: str, tmp_path: Path, monke
     assert "parityscope==9.9.9" in caught.value.fix
 
 
+def test_a_full_object_store_is_said_with_the_fix(auto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+    from ray import exceptions
+
+    def put(_: object) -> None:
+        raise exceptions.ObjectStoreFullError("no room")
+
+    work = job(tmp_path)
+    monkeypatch.setattr(ray, "put", put)
+    with pytest.raises(ParityError, match="object store is full") as caught:
+        list(run_on_ray(work, auto, [0]))
+    assert "--object-store-memory" in caught.value.fix
+
+
 def test_another_version_of_ray_is_said_with_the_fix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 

@@ -199,8 +199,25 @@ class _Driver:
         for one in self.shipped.files:
             root = one.path.parent
             names.append((str(one.path), one.path.name, [str(file.relative_to(root)) for file in one.files]))
-            contents += [self.ray.put(file.read_bytes()) for file in one.files]
+            contents += [self._put(file.read_bytes()) for file in one.files]
         return names, contents
+
+    def _put(self, content: Any) -> Any:
+        """Puts something into the object store.
+
+        Raises:
+            ParityError: there is no room, neither in memory nor on the disk behind it.
+        """
+        from ray import exceptions
+
+        try:
+            return self.ray.put(content)
+        except (exceptions.ObjectStoreFullError, exceptions.OutOfDiskError) as error:
+            raise ParityError(
+                "the cluster's object store is full, and so is the disk that it spills to",
+                fix="free the disk, or start its nodes with more room: ray start --object-store-memory=BYTES; what workers "
+                "finished is kept, and the same command with the same --study goes on with it",
+            ) from error
 
     def _hire(self, remote: Any, names: Sequence[tuple[str, str, list[str]]], contents: Sequence[Any]) -> None:
         actor = _Actor(remote.remote())
@@ -214,7 +231,7 @@ class _Driver:
             for actor in self.crew:
                 if self.waiting and actor.ready and len(actor.calls) == queued:
                     numbers = self._next_tasks()
-                    given = self.ray.put([list(self.job.read(number)) for number in numbers])
+                    given = self._put([list(self.job.read(number)) for number in numbers])
                     self.pending[actor.handle.do.remote(numbers, given)] = actor, numbers
                     actor.calls.append(numbers)
 
