@@ -1,4 +1,4 @@
-"""What a data set costs beside plain inference: `python bench/data_sets.py images|parquet [--samples N] [--beside] [--json FILE]`.
+"""What a data set costs beside plain inference: `python bench/data_sets.py images|parquet [--samples N] [--beside]`.
 
 `images` are N JPEGs (10,000) of 256 x 256 and a recipe's work for a convolutional network of 10 MB at 224 x 224; `parquet`
 are N rows (100,000) of 256 numbers and a network of three products. Plain is a loop that reads a sample, prepares it and runs
@@ -93,10 +93,8 @@ def main() -> None:
     for name, one in (("plain, both sides", alone), ("compare", ours)):
         each = 1e3 * one["processor_s"] / count
         print(f"| {name} | {one['processor_s']:.1f} | {each:.2f} | {one['wall_s']:.1f} | {one['peak_mib']:.0f} |")
-    told = "at the same time" if asked.beside else "one after the other"
-    print(
-        f"\nover plain: {100 * over:.1f} %; exit {ours['status']:.0f}; {told}, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    )
+    told = f"{'at the same time' if asked.beside else 'one after the other'}, load {os.getloadavg()[0]:.1f}"
+    print(f"\nover plain: {100 * over:.1f} %; exit {ours['status']:.0f}; {told} on {os.cpu_count()} cores")
     if asked.json:
         Path(asked.json).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
