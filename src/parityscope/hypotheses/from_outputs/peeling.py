@@ -35,7 +35,10 @@ __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
 _FIRSTS = 6  # faults that are put in; chosen
 _RUN_PAIRS, _FITTED_PAIRS = 60, 6  # pairs that are run together, and those of them that are fitted; chosen
-_ADDED = 0.3  # of the time goes into pairs of what was tried alone; chosen
+_ADDED = (
+    0.2  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
+)
+_EACH = 0.5  # of what is left of the time goes into what stands beside each first one, half of it into guessing; chosen
 _ALIKE = 0.02  # of a response; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
@@ -56,15 +59,13 @@ class GuessPair:
 class Peeling:
     """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
 
-    `seconds` are estimated ones of each stage; `sure` are bits that a claim must save beyond what it takes. `until` is where the
-    reference's meter stands when it ends.
+    `sure` are bits that a claim must save beyond what it takes. `until` is where the reference's meter stands when it ends.
     """
 
     trials: Trials
     predictor: Predictor
     candidate: Sequence[Mapping[str, np.ndarray]]
     noise: Mapping[str, float]
-    seconds: float
     sites: int
     sure: float
     until: float
@@ -78,9 +79,11 @@ class Peeling:
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim; None where none was found in the time."""
     run = _run_pairs(peeling)
+    meter = peeling.trials.reference.meter
+    fitted = meter.share_of(peeling.until, _ADDED)
     for first, second, _ in run[:_FITTED_PAIRS]:
-        if peeling.is_spent:
-            return None
+        if meter.spent > fitted:
+            break
         pair = _fitted_together(peeling, first, second)
         if pair is not None and _is_claim(peeling, pair):
             return pair
@@ -148,24 +151,27 @@ def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair
     if residual.whole <= residual.noise:
         return
     sites = [site for site in sites_of(reference, residual.still()) if site.step.index not in redone]
+    meter = reference.meter
+    until = meter.share_of(peeling.until, _EACH)
+    guessed = meter.share_of(until, _EACH)
     predictor = Predictor(
         reference=reference,
         residual=residual,
         samples=trials.samples,
         trying=trials.trying,
         banned=trials.banned,
-        until=peeling.until,
+        until=guessed,
         refused=peeling.predictor.refused,
     )
-    guesses = predictor.guess(sites, EARLY, peeling.seconds, fitted=True)
+    guesses = predictor.guess(sites, EARLY, guessed - meter.spent, fitted=True)
     seconds = Trials(
         reference=reference,
         residual=residual,
         samples=trials.samples,
-        seconds=peeling.seconds,
+        seconds=until - meter.spent,
         trying=trials.trying,
         banned=trials.banned,
-        until=peeling.until,
+        until=until,
     )
     seconds.run(guesses)
     trials.evaluations += seconds.evaluations

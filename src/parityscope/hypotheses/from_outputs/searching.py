@@ -38,9 +38,11 @@ _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
-_PEEL_S = (0.4, 3.0)  # of each stage behind each first fault that is put in
 _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
-_EARLY, _PEELED = 0.6, 0.85  # of the time for trying is used up when a stage ends, at the latest; chosen
+_EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
+_PATIENCE = (
+    500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
+)
 _SWEPT, _SWEEP_S = (
     3.0,
     4.0,
@@ -140,8 +142,7 @@ def search_outputs(
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
     until = max(until, meter.spent + until - predictor.until)
     trials.until = meter.share_of(until, _EARLY)
-    peeled = meter.share_of(until, _PEELED)
-    trials.run(found.guesses)
+    trials.run(found.guesses, patience=_PATIENCE)
     trials.until = until
     if not trials.explains:
         _filter_inputs(found)
@@ -152,12 +153,15 @@ def search_outputs(
                 predictor=predictor,
                 candidate=outputs.candidate,
                 noise=outputs.noise,
-                seconds=_stage_budget(reference, _PEEL_S, outputs.scale),
                 sites=len(sites),
                 sure=_SURE_BITS,
-                until=peeled,
+                until=meter.share_of(until, _PEELED),
             )
         )
+    if not trials.explains and found.pair is None:
+        trials.until = meter.share_of(until, _EARLY)
+        trials.run(found.guesses)  # those that patience left
+        trials.until = until
     if not trials.explains and found.pair is None and not trials.is_spent:
         deep = _promising_sites(found)
         predictor.until = until

@@ -40,6 +40,7 @@ _EXACT = 0.9995
 _PROMISING = (
     0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
 )
+_MOST_OF_IT = 0.5
 _FITTINGS = 6  # Gauss-Newton steps
 _FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
 _WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
@@ -134,19 +135,26 @@ class Trials:
         share = None if self.best is None else self.best.share
         return share is not None and share.least >= ENOUGH and share.is_exact(self.residual.noise)
 
-    def run(self, guesses: Sequence[Guess]) -> None:
-        """Evaluates guesses until all is explained or the budget is spent."""
+    def run(self, guesses: Sequence[Guess], patience: float = math.inf) -> None:
+        """Evaluates guesses until all is explained or the budget is spent.
+
+        Where the best explains most of the error, `patience` are the evaluations after which nothing better is expected.
+        """
         scored = sorted((one for one in guesses if one.score is not None), key=lambda one: -(one.score or 0.0))
         odd = sorted((one for one in guesses if one.score is None), key=lambda one: one.made().bits)
         queues = _Queues(scored, odd, self.reference)
-        more, turn, least = _AFTER, 0, -math.inf
+        more, turn, least, stale = _AFTER, 0, -math.inf, 0
         while self.seconds > least and more > 0 and not self.is_spent:
             turn += 1
             guess = queues.next(turn, self)
             if guess is None:
                 return
+            before = self.best
             self.attempt(guess)
             best = self.best
+            stale = stale + 1 if best is before else 0
+            if best is not None and best.explained > _MOST_OF_IT and stale >= patience:
+                return
             if best is not None and best.share is not None and best.share.least >= ENOUGH:
                 # What explains nearly all may stand in for what explains all: half of what is left goes into looking for it.
                 least = max(least, self.seconds / 2)
