@@ -120,6 +120,24 @@ def test_rows_in_another_order_are_proposed_to_be_matched_and_are_within_when_ma
     assert "write scores" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(("apart", "status"), [(0.0, 0), (0.25, 1)])
+def test_rows_whose_scores_tie_may_come_in_any_order(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], apart: float, status: int
+) -> None:
+    onnx.save(onnx.parser.parse_model(TOP), tmp_path / "top.onnx")
+    x = np.repeat(np.linspace(2.0, 1.0, 20), 2)[None].astype(np.float32)
+    x[0, 1::2] -= np.float32(apart / 20)
+    write_npz(tmp_path / "x.npz", {"x": x})
+    # Each second row comes before its neighbour; of the scores only the order by place is told.
+    write_npz(tmp_path / "y.npz", {"scores": x[:, :8], "places": np.array([[1, 0, 3, 2, 5, 4, 7, 6]])})
+    command = ["compare", str(tmp_path / "top.onnx"), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
+    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--format", "json", "--study", str(tmp_path / "s")]
+    assert exit_status(*command) == status
+    found = json.loads(capfd.readouterr().out)
+    told = "rows that stand in another order have the same scores"
+    assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
+
+
 def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('match = ["logits", "boxes"]\n', encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.backends.command import parse_seconds
@@ -32,6 +33,7 @@ from parityscope.study.difference import (
     predict_errors,
 )
 from parityscope.study.document import document_of
+from parityscope.study.tied_rows import pair_tied_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,9 +83,8 @@ def answer_request(examination: Examination) -> Examination:
     timeout = examination.candidate.option("timeout")
     with limited_runs(parse_seconds(timeout, 0) if timeout else None):
         known = pair_tensors(examination).timed("pairing")
-    known = compare_outputs(known).timed("outputs")
-    known = predict_errors(known).timed("prediction")
-    known = call_repeatedly(grade_outputs(known)).timed("calls")
+    known = pair_tied_rows(_judge_paired(known, ()), partial(_judge_paired, known))
+    known = call_repeatedly(known).timed("calls")
     tell_verdict(known)
     _keep_known(known, "the place, causes and repairs")
     # Where does the difference begin?
@@ -106,6 +107,14 @@ def _keep_known(known: Examination, missing: str) -> None:
         return
     reason = "the process ended while they were looked for"
     known.keep(document_of(known.skipping(Skip(what=missing, reason=reason, fix=_AGAIN, asked=True))))
+
+
+def _judge_paired(known: Examination, names: tuple[str, ...]) -> Examination:
+    """With the outputs compared, predicted and judged, the rows of these paired before."""
+    if names:
+        known = replace(known, case=replace(known.case, policy=replace(known.case.policy, matched=names)))
+    known = compare_outputs(known).timed("outputs")
+    return grade_outputs(predict_errors(known).timed("prediction"))
 
 
 def find_place(known: Examination) -> Examination:
