@@ -161,6 +161,12 @@ def _behind(output: str, op_type: str, number: float) -> Edit:
     return edit
 
 
+def _cut_and_misread(model: onnx.ModelProto) -> None:
+    """A bound behind a result, and another value beside it for the step that reads it."""
+    _behind("d", "Min", 0.25)(model)
+    next(one for one in model.graph.node if one.output[0] == "e").input[1] = "n"
+
+
 def _inputs_exchanged(output: str) -> Edit:
     def edit(model: onnx.ModelProto) -> None:
         node = next(one for one in model.graph.node if one.output[0] == output)
@@ -200,6 +206,7 @@ FAULTS: dict[str, tuple[Edit, str]] = {
     "left out": (_read_instead("s", "d"), "Sub e is left out: Sigmoid s reads d in place of e"),
     "handed on": (_handed_on("e", 1), "Sub e is left out: r is handed on"),
     "cut off": (_behind("e", "Min", 0.25), "is added behind e: its result cut off at 0.25"),
+    "misread beside it": (_cut_and_misread, "Sub e reads n in place of r"),
     "cut off at the end": (_behind("y", "Min", 0.05), "is added behind y: its result cut off at 0.05"),
 }
 

@@ -43,7 +43,10 @@ def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: S
     words = _folded_words(alignment, stretch)
     if words:
         return replace(stretch, differences=(replace(whole[0], words=words, group=f"folded {stretch.site}"),))
-    return stretch
+    # No other writing of the same function makes a step read another value: that is told beside what was added or left out.
+    beside = [one.words for one in stretch.parts if one.kind == "inputs"]
+    told = replace(whole[0], words="; ".join((whole[0].words, *beside)))
+    return replace(stretch, differences=(told,)) if beside else stretch
 
 
 def _part_explains(alignment: Alignment, stretch: DifferingStretch, part: GraphDifference, sessions: Sessions) -> bool:
