@@ -177,10 +177,22 @@ def _nearest_steps(
         return None
     told = replace(found, best=near, exact=False)
     left = replace(seen, because=_describe_search(told, 1))
-    # Between two orders of channels lies nothing; between two scales there is every other.
-    distinct = len(near.steps) == 1 and _ORDER_OF_CHANNELS in near.steps[0].key
     shown = _show_finding(known, sample, told, left)
-    return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=distinct)
+    return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=_is_distinct(near))
+
+
+def _is_distinct(trial: StepsTrial) -> bool:
+    """Whether nothing lies near it: between two orders of channels lies nothing, between two scales there is every other."""
+    return len(trial.steps) == 1 and _ORDER_OF_CHANNELS in trial.steps[0].key
+
+
+def _may_stand_in(found: SearchResult, best: StepsTrial) -> bool:
+    """Whether something else may do what the steps do nearly: a scale in the network is near many a scale of its inputs.
+
+    What prepares the original images again is near nothing else, and libraries round it in their own ways.
+    """
+    prepared = any(step.base is not None for step in best.steps)
+    return not found.exact and not prepared and not _is_distinct(best)
 
 
 def _make_correction(trial: StepsTrial) -> Correction | None:
@@ -262,6 +274,8 @@ def _show_finding(
     if not found.exact and any(step.leaves > UNEXPLAINED for step in best.steps):
         rest = " What is left is more than the declared arithmetic explains: another library's rounding, or something else."
     doubt = "" if found.certain else " These outputs tell so little that it may be an accident."
+    stands_in = _may_stand_in(found, best)
+    surest = 1.0 - found.chance
     details: dict[str, Any] = {
         "steps": [step.key for step in best.steps],
         "words": words,
@@ -276,13 +290,14 @@ def _show_finding(
     }
     return replace(
         seen,
-        # What an accident may have made is a possibility beside others.
-        role="cause" if found.certain else "contributing",
+        # What an accident may have made, or another change near by, is a possibility beside others.
+        role="cause" if found.certain and not stands_in else "contributing",
         sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{describe_precision(known.outputs)}",
-        confidence=1.0 - found.chance
+        confidence=(0.5 * surest if stands_in else surest)
         if found.certain
         else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
         confidence_from="one minus the chance of an accident among that many trials"
+        + (", halved: what it leaves is more than rounding leaves" if stands_in else "")
         if found.certain
         else "half of the part of the error that is gone, over the preparations that leave as little",
         share=_explained_share(found),
