@@ -312,6 +312,33 @@ def test_three_causes_at_once_are_told_with_their_shares(reference: Path) -> Non
     assert min(shares) > 0
 
 
+def test_a_fusion_and_the_node_that_it_took_in_are_harmless_beside_a_cause(tmp_path: Path) -> None:
+    """Neither goes without the other, which does not make them causes."""
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,6,8] x) => (float[1,6,8] y) {
+      q = MatMul(x, w)
+      r = Relu(q)
+      s = MatMul(r, v)
+      k = Transpose<perm = [0, 2, 1]>(x)
+      m = MatMul(s, k)
+      n = Softmax<axis = -1>(m)
+      t = Transpose<perm = [0, 2, 1]>(n)
+      y = MatMul(t, s)
+    }"""
+    rng = np.random.default_rng(72)
+    weights = {name: rng.normal(size=(8, 8)).astype(np.float32) for name in "wv"}
+    plain = write_network(tmp_path / "reference.onnx", network, weights)
+    cut = write_network(
+        tmp_path / "candidate.onnx", network.replace("r = Relu(q)", "p = Relu(q) r = Clip(p, low, high)"),
+        {**weights, "low": np.float32(0), "high": np.float32(4)},
+    )  # fmt: skip
+    candidate = _edited(_optimized(cut, "EXTENDED"), _renamed)
+    assert "FusedMatMul" in {node.op_type for node in onnx.load(candidate).graph.node}
+    found = _compared(plain, candidate, [{"x": rng.normal(size=(1, 6, 8)).astype(np.float32)} for _ in range(2)])
+    (told,) = _told(found)
+    assert "Clip" in told
+    assert [share for _, share in found.decision.causes] == pytest.approx([1.0], abs=1e-3)
+
+
 @pytest.mark.parametrize("level", ["BASIC", "EXTENDED"])
 def test_another_optimizer_level_has_no_cause(level: str, reference: Path) -> None:
     found = _compared(reference, _optimized(_edited(reference, _renamed), level))

@@ -2,12 +2,14 @@
 
 Differences that are one change at many places are a unit. With all units in it, the reference's graph must give what the
 candidate gave; units are then taken out again, many at once first, as long as it still does (delta debugging: Zeller and
-Hildebrandt, 2002). What is left is the smallest set found: none of it can be left out. Units share what the set explains of the
-squared error by what is lost where each is left out alone; what the rest does to the outputs is measured too.
+Hildebrandt, 2002), and of a few that are left every part is tried. What is left is the smallest set found: none of it can be left
+out. Units share what the set explains of the squared error by what is lost where each is left out alone; what the rest does to
+the outputs is measured too.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ _ENOUGH = 1e-10  # of an output's square may be left: 1e-5 in L2, a hundred FP32
 _AGAIN = 4.0  # of what all differences leave may be left: another order of sums, twice as far in L2; chosen
 _MOST = 300  # networks, chosen: each costs what lies behind its differences
 _COARSE, _FAR = 0.1, 8.0  # an error that is large by itself, and beside the median of others; chosen
+_TOGETHER = 6  # units of which all parts are tried, 62 at most; chosen
 _TELLS = 0.5  # of the squared error must be in the graphs, or the cause is not there
 
 
@@ -143,7 +146,17 @@ def decide_causes(units: Sequence[Unit], samples: Sequence[SideOutputs], mix: Mi
 
 def _find_smallest_set(work: _DecidingWork, units: Sequence[Unit], bound: float) -> list[Unit]:
     """The smallest set found that leaves no more than the bound."""
-    return [units[-1]] if work.left(units[-1:]) <= bound else work.reduced(list(units), bound)
+    if work.left(units[-1:]) <= bound:
+        return [units[-1]]
+    return _without_bound_together(work, work.reduced(list(units), bound), bound)
+
+
+def _without_bound_together(work: _DecidingWork, kept: list[Unit], bound: float) -> list[Unit]:
+    """The smallest part of a few units that does as well: a fusion and the node that it took in can only go together."""
+    if len(kept) > _TOGETHER:
+        return kept
+    parts = (list(part) for size in range(1, len(kept)) for part in itertools.combinations(kept, size))
+    return next((part for part in parts if work.tried < _MOST and work.left(part) <= bound), kept)
 
 
 def _smallest_set_of_file(units: Sequence[Unit], sample: SideOutputs, mix: Mix, bound: float) -> list[Unit]:
