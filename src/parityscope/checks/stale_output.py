@@ -137,10 +137,24 @@ def _why_constant(known: Examination, bench: Bench, output: str) -> str:
     values = np.abs(np.asarray(bench.reference(bench.samples[-1])[output]))
     if values.dtype.kind == "f" and values.size and float(values.max()) < known.storage.smallest_normal:
         return f"the values are too small for {known.storage.name}, which rounds them to zero"
+    if _is_honest_constant(known, bench, output):
+        return f"an honest deployment in {known.declared} gives that too"
     wrong = wrong_samples(known, bench)
     if wrong and all(nonsense_fits(known, bench, index) for index in wrong):
         return "nonsense in place of the inputs gives these outputs too: what saturates is the same throughout"
     return ""
+
+
+def _is_honest_constant(known: Examination, bench: Bench, output: str) -> bool:
+    """Whether the declared arithmetic itself, simulated on these samples, makes the candidate's constant of an output."""
+    if bench.honest is None:
+        return False
+    limit = limit_of(known, output)
+    for index in bench.samples:
+        found = bench.honest(bench.inputs(index)).get(output)
+        if found is None or not distance_between(bench.candidate(index)[output], found) <= limit:
+            return False
+    return True
 
 
 def _show_finding(known: Examination, output: str, told: Remains, seen: Shown, shown: np.ndarray) -> Shown:
@@ -167,6 +181,11 @@ _DEAD = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[
   a = Tanh(x)
   b = Exp(a)
   y = Mul(b, w)
+}"""
+# Exp is infinite in FP16 there, and what it divides is zero.
+_SATURATED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[1,64] y) {
+  a = Exp(x)
+  y = Div(w, a)
 }"""
 _X = {"x": np.random.default_rng(22).normal(size=(3, 64)).astype(np.float32)}
 
@@ -231,6 +250,13 @@ CHECK = Check(
             inputs={"x": _X["x"][:1]},
             constants={"w": np.ones(64, np.float32)},
             fault=("b", lambda value: value * 0),
+        ),
+        Example(
+            model=_SATURATED,
+            inputs={"x": np.linspace(12, 14, 192, dtype=np.float32).reshape(3, 64)[:1]},
+            constants={"w": np.full(64, 1e4, np.float32)},
+            outputs_fault=lambda samples: [{"y": one["y"] * 0} for one in samples],
+            declared="f16",
         ),
     ),
 )
