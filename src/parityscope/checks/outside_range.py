@@ -108,9 +108,10 @@ def _find_normalization(value: ir.Value) -> _InputNormalization | None:
         if node.op_type not in _MOVES:
             other = next((one for one in node.inputs if one is not value), None)
             held = None if other is None else constant_value(other)
-            operand = None if held is None or len(node.inputs) != 2 else np.asarray(held.numpy(), np.float64)
-            if operand is None or operand.size > _MOST_CHANNELS or node.op_type not in with_trait("affine"):
+            few = held is not None and held.size <= _MOST_CHANNELS  # a table of embeddings is not read for this
+            if held is None or not few or len(node.inputs) != 2 or node.op_type not in with_trait("affine"):
                 break
+            operand = np.asarray(held.numpy(), np.float64)
             gain, offset = _compose_affine(
                 node.op_type, gain, offset, operand.reshape(-1), first=node.inputs[0] is value
             )
