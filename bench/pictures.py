@@ -3,9 +3,8 @@
     python bench/pictures.py [--studies FOLDER] [CASE ...]        all of `first_cases.CASES` where none are named
 
 Makes each case's study in FOLDER/CASE (one that is there is taken as it is), its pictures in docs/pictures/first-screens (light,
-dark
-and in Chinese at 1280x800, and 400 pixels wide), and, of all, docs/first-screens.md. Chinese needs a font with its signs
-(fonts-wqy-microhei).
+dark and in Chinese at 1280x800, and 400 pixels wide), its document in tests/golden/first-screens, and, of all,
+docs/first-screens.md. Chinese needs a font with its signs (fonts-wqy-microhei).
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import argparse
 import contextlib
 import io
 import json
+import lzma
 import shlex
 import sys
 import tempfile
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from proving.browser import Browser
 
 _PICTURES = ROOT / "docs" / "pictures" / "first-screens"
+_DOCUMENTS = ROOT / "tests" / "golden" / "first-screens"
 _PAGE = ROOT / "docs" / "first-screens.md"
 _COLOURS = 24
 _WAYS = ("", "dark", "400", "zh")
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
     asked = parser.parse_args()
     _PICTURES.mkdir(parents=True, exist_ok=True)
+    _DOCUMENTS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, open_browser() as browser:
         studies = (asked.studies or Path(scratch)).resolve()
         for name in asked.cases or CASES:
@@ -63,6 +65,7 @@ def main() -> None:
             if not (folder / "study" / "study.json").is_file():
                 make_study(name, folder)
             picture_study(browser, name, folder / "study")
+            keep_document(name, folder / "study")
         if not asked.cases:
             _PAGE.write_text(_HEAD + "\n".join(show_case(name, studies / name / "study") for name in CASES), "utf-8")
 
@@ -93,6 +96,13 @@ def picture_study(browser: Browser, name: str, study: Path) -> None:
         path = _PICTURES / f"{name}{f'-{way}' if way else ''}.png"
         whole.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} KB", flush=True)
+
+
+def keep_document(name: str, study: Path) -> None:
+    """The study's document, from which a test draws the screens again; where it was made is left out."""
+    document = json.loads((study / "study.json").read_text(encoding="utf-8"))
+    text = json.dumps(document, sort_keys=True).replace(str(study.parent.resolve()), ".")
+    (_DOCUMENTS / f"{name}.json.xz").write_bytes(lzma.compress(text.encode()))
 
 
 def show_case(name: str, study: Path) -> str:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import lzma
+import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pages import ROOT, blocks, run
+from parityscope.report.as_html import render_html
+from parityscope.report.as_text import render_first_screen
+from parityscope.study import name_files_from_here
+from proving.browser import Browser, find_violations, open_browser, open_page, run_script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import ModuleType
 
 PAGE = ROOT / "docs" / "first-screens.md"
-LINES = 18  # of the answer, with a title and a reason that take more than one line each
+LINES = 15
 NBYTES, ALL_NBYTES = 150_000, 2_500_000
+DOCUMENTS = ROOT / "tests" / "golden" / "first-screens"
+BOXES = ROOT / "tests" / "golden" / "first-screen-boxes.json"
+NAMES = sorted(path.name.partition(".")[0] for path in DOCUMENTS.iterdir())
+WIDTHS = (1280, 700, 400)
+SHOWN = 800  # pixels from the top: the first screen
 # Made again in seconds, with nothing that has to be fetched.
 CHEAP = ("island", "lost-bound")
 
@@ -67,3 +79,50 @@ def test_a_screen_is_what_its_command_prints(name: str, cases: ModuleType, tmp_p
     assert done.returncode == 1, done.stderr
     shown = screens()[list(cases.CASES).index(name)]
     assert " ".join(done.stdout.split()) == " ".join(shown.split())
+
+
+def document_of(name: str) -> dict[str, Any]:
+    """The case's document as `bench/pictures.py` kept it, as somebody has it who stands beside its folder `study`."""
+    held = json.loads(lzma.decompress((DOCUMENTS / f"{name}.json.xz").read_bytes()))
+    return name_files_from_here(held, Path("study"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_screen_is_what_is_drawn_of_its_document(name: str, cases: ModuleType) -> None:
+    text = render_first_screen(document_of(name), where="study/report.html", width=100)
+    shown = screens()[list(cases.CASES).index(name)]
+    assert text.split() == shown.split(), "python bench/pictures.py --studies FOLDER writes it again"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as found:
+        yield found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_and_the_map_are_on_the_first_screen(name: str, browser: Browser) -> None:
+    """Boxes are as high as this machine's fonts make them: what must not move is in the golden file, with room for that."""
+    text = render_html(document_of(name))
+    asked = """Object.fromEntries([["title", "h1"], ["answers", ".answers"], ["strip", "#strip"]].flatMap(([name, place]) => {
+      const box = document.querySelector(place)?.getBoundingClientRect();
+      return box ? [[name, [box.left, box.top, box.width, box.height].map(Math.round)]] : [];
+    }))"""
+    found = {}
+    for width in WIDTHS:
+        with open_page(browser, text, width=width) as page:
+            found[str(width)] = run_script(page, asked)
+            if width == WIDTHS[-1]:
+                assert find_violations(page) == []
+    held = json.loads(BOXES.read_text("utf-8")) if BOXES.exists() else {}
+    if os.environ.get("UPDATE_GOLDEN"):
+        BOXES.write_text(json.dumps({**held, name: found}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        held = {name: found}
+    for width, boxes in held[name].items():
+        assert found[width].keys() == boxes.keys()
+        for place, (left, top, wide, _) in boxes.items():
+            assert found[width][place][0] == pytest.approx(left, abs=12), (width, place)
+            assert found[width][place][1] == pytest.approx(top, abs=150), (width, place)
+            assert found[width][place][2] == pytest.approx(wide, abs=12), (width, place)
+        if "strip" in boxes:
+            assert found[width]["strip"][1] + found[width]["strip"][3] <= SHOWN, width

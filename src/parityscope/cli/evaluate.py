@@ -36,6 +36,7 @@ def command(
     original: _OriginalOption = None,
     study: o.StudyOption = None,
     format_name: o.FormatOption = "text",
+    output: o.OutputOption = None,
     whole: o.AllOption = False,
     declared: o.DeclaredOption = "",
     budget: o.BudgetOption = None,
@@ -62,7 +63,9 @@ def command(
             workers=o.workers_of(workers),
             depth="outputs",
         )
-        delivery = Delivery(study=study, format_name=format_name, redact=redact, quiet=quiet, whole=whole)
+        delivery = Delivery(
+            study=study, format_name=format_name, output=output, redact=redact, quiet=quiet, whole=whole
+        )
         with open_request(request) as asked:
 
             def work(folder: Path, _keep: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import command_line, hand_over
+from parityscope.cli.shell.output import claim_report, command_line, hand_over
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
@@ -53,6 +53,7 @@ def command(
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
     study: o.StudyOption = None,
     format_name: o.PageFormatOption = "text",
+    output: o.PageOption = None,
     allow_skipped: o.AllowSkippedOption = "0",
     quiet: o.QuietOption = False,
 ) -> int:
@@ -62,6 +63,7 @@ def command(
     from parityscope.verification import VerificationSettings
 
     FORMS.check(format_name)
+    claim_report(output, "-o")
     request = Request(
         model=model,
         candidate=after,
@@ -85,7 +87,7 @@ def command(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    hand_over(FORMS, document, format_name)
+    hand_over(FORMS, document, format_name, output)
     if not quiet:
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.

@@ -52,7 +52,7 @@ def _tile_of_error(document: Mapping[str, Any]) -> list[_Tile]:
         else ""
     )
     error = as_number(worst["rel_l2"]) or 0.0
-    value = f"{format_percent(error)} error"
+    value = f"{format_percent(error, exact=True)} error"
     if not math.isfinite(error):
         most = as_number(worst.get("max_abs"))
         value = "not finite" if most is None or not math.isfinite(most) else f"off by up to {format_figure(most)}"

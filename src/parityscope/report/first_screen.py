@@ -331,7 +331,8 @@ def _rows_of_repairs(
             text = (
                 f"keep {format_count(kept)} of its {format_count(nodes)} nodes in FP32: that is nearly all of the model"
             )
-            yield make_row("or", f"{used}{text}", command=command, note=_shown_effect(repair, document))
+            left = f"tried: {repair['trial']['change']}, {_describe_trial(repair['trial'], document)}"
+            yield make_row("or", f"{used}{text}", command=command, note=left)
             told |= {searching, command or repair["text"]}
             continue
         yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, document))

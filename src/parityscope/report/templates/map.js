@@ -324,6 +324,7 @@
   }
 
   for (const part of all("#network [hidden].live")) part.hidden = false;
+  place();
   new ResizeObserver(paint).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   paint();
