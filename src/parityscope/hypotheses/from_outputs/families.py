@@ -285,87 +285,78 @@ def _edit_of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Com
     return lambda stretch, sample: change(stretch.base[sample])
 
 
+def _change_result(
+    words: str,
+    bits: float,
+    change: Callable[[np.ndarray], np.ndarray],
+    *behind: tuple[str, tuple[float, ...]],
+    **numbers: float,
+) -> StretchEdit:
+    """An edit of every element of the result by its value alone; `behind` are the nodes that do the same."""
+    return StretchEdit(
+        words=words,
+        bits=bits,
+        whole=_edit_of_result(change),
+        pointwise=("", change),
+        behind=behind,
+        numbers=numbers,
+    )
+
+
 def _scale_result(by: float) -> StretchEdit:
     factor, bits = round_to_nice(1 + by)
-    return StretchEdit(
-        words=f"the result scaled by {factor:.6g}",
-        bits=4 + bits,
-        whole=_edit_of_result(lambda array: array * factor),
-        pointwise=("", lambda array: array * factor),
-        behind=(("Mul", (factor,)),),
-        numbers={"factor": factor},
-    )
+    words = f"the result scaled by {factor:.6g}"
+    return _change_result(words, 4 + bits, lambda array: array * factor, ("Mul", (factor,)), factor=factor)
 
 
 def _shift_result(by: float) -> StretchEdit:
     shift, bits = round_to_nice(by)
-    return StretchEdit(
-        words=f"{shift:.6g} added to the result",
-        bits=4 + bits,
-        whole=_edit_of_result(lambda array: array + shift),
-        pointwise=("", lambda array: array + shift),
-        behind=(("Add", (shift,)),),
-        numbers={"offset": shift},
-    )
+    words = f"{shift:.6g} added to the result"
+    return _change_result(words, 4 + bits, lambda array: array + shift, ("Add", (shift,)), offset=shift)
 
 
 def _scale_and_shift_result(factor: float, offset: float) -> StretchEdit:
     (gain, gain_bits), (shift, shift_bits) = round_to_nice(factor), round_to_nice(offset)
-    return StretchEdit(
-        words=f"the result times {gain:.6g} plus {shift:.6g}",
-        bits=5 + gain_bits + shift_bits,
-        whole=_edit_of_result(lambda array: array * gain + shift),
-        pointwise=("", lambda array: array * gain + shift),
-        behind=(("Mul", (gain,)), ("Add", (shift,))),
-        numbers={"factor": gain, "offset": shift},
+    return _change_result(
+        f"the result times {gain:.6g} plus {shift:.6g}",
+        5 + gain_bits + shift_bits,
+        lambda array: array * gain + shift,
+        ("Mul", (gain,)),
+        ("Add", (shift,)),
+        factor=gain,
+        offset=shift,
     )
 
 
 def _leak_negatives(by: float) -> StretchEdit:
     factor, bits = round_to_nice(1 + by)
-    return StretchEdit(
-        words=f"negative results times {factor:.6g}",
-        bits=12 + bits,
-        whole=_edit_of_result(lambda array: np.where(array < 0, array * factor, array)),
-        pointwise=("", lambda array: np.where(array < 0, array * factor, array)),
-        numbers={"negative": factor},
-    )
+    words = f"negative results times {factor:.6g}"
+    return _change_result(words, 12 + bits, lambda array: np.where(array < 0, array * factor, array), negative=factor)
 
 
 def _cut_above(at: float) -> StretchEdit:
     bound, bits = round_to_nice(at)
-    return StretchEdit(
-        words=f"the result cut off at {bound:.6g} (an upper bound, or saturation)",
-        bits=5 + bits,
-        whole=_edit_of_result(lambda array: np.minimum(array, bound)),
-        pointwise=("", lambda array: np.minimum(array, bound)),
-        behind=(("Min", (bound,)),),
-        numbers={"upper": bound},
-    )
+    words = f"the result cut off at {bound:.6g} (an upper bound, or saturation)"
+    return _change_result(words, 5 + bits, lambda array: np.minimum(array, bound), ("Min", (bound,)), upper=bound)
 
 
 def _cut_below(at: float) -> StretchEdit:
     bound, bits = round_to_nice(at)
-    return StretchEdit(
-        words=f"the result cut off below {bound:.6g}",
-        bits=5 + bits,
-        whole=_edit_of_result(lambda array: np.maximum(array, bound)),
-        pointwise=("", lambda array: np.maximum(array, bound)),
-        behind=(("Max", (bound,)),),
-        numbers={"lower": bound},
-    )
+    words = f"the result cut off below {bound:.6g}"
+    return _change_result(words, 5 + bits, lambda array: np.maximum(array, bound), ("Max", (bound,)), lower=bound)
 
 
 def _cut_at_both(lower: float, upper: float) -> StretchEdit:
     (low, low_bits), (high, high_bits) = round_to_nice(min(lower, upper)), round_to_nice(max(lower, upper))
     said = f"cut off at {low:.6g} and {high:.6g}" if low < high else f"{low:.6g} everywhere"
-    return StretchEdit(
-        words=f"the result {said}",
-        bits=5 + low_bits + (high_bits if low < high else 0.0),
-        whole=_edit_of_result(lambda array: np.clip(array, low, high)),
-        pointwise=("", lambda array: np.clip(array, low, high)),
-        behind=(("Max", (low,)), ("Min", (high,))),
-        numbers={"lower": low, "upper": high},
+    return _change_result(
+        f"the result {said}",
+        5 + low_bits + (high_bits if low < high else 0.0),
+        lambda array: np.clip(array, low, high),
+        ("Max", (low,)),
+        ("Min", (high,)),
+        lower=low,
+        upper=high,
     )
 
 
