@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.arithmetic.fusion.matching import PRODUCTS, is_static
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -49,8 +51,9 @@ def agreement(model: ir.Model, fusion: GraphFusion, layers: Iterable[EngineLayer
     """How far `fusion` of `model` agrees with the layers of the engine that was built of it."""
     kernel = {name: place for place, each in enumerate(fusion.kernels) for name in each.values}
     inside: dict[str, set[int]] = {}
-    for place, layer in enumerate(layers):
-        for node in layer.nodes:
+    products = {str(node.name) for node in model.graph if node.op_type in PRODUCTS}
+    for place, region in enumerate(_regions([frozenset(layer.nodes) for layer in layers], products)):
+        for node in region:
             inside.setdefault(node, set()).add(place)
     counts = {(predicted, real): 0 for predicted in (True, False) for real in (True, False)}
     moving = 0
@@ -84,7 +87,8 @@ def _edges(model: ir.Model) -> Iterator[tuple[ir.Node, str, ir.Node]]:
 class Foretold:
     """How many of an engine's regions a profile has just so: the nodes that compute in one kernel, and no others.
 
-    `predicted` and `regions` count those that have any node of which both know; `exact` those that are the same.
+    Moves of elements are left out, and what follows from constants alone. `predicted` and `regions` count those that have any
+    node of which both know; `exact` those that are the same.
     """
 
     predicted: int
@@ -94,10 +98,25 @@ class Foretold:
 
 def foretold(model: ir.Model, fusion: GraphFusion, layers: Iterable[EngineLayer]) -> Foretold:
     """The regions of the engine's `layers` that `fusion` of `model` has exactly; a node in several kernels counts in each."""
-    makers = {str(node.outputs[0].name): node for node in model.graph if node.op_type not in MOVING}
+    makers = {
+        str(node.outputs[0].name): node
+        for node in model.graph
+        if node.outputs and node.op_type not in MOVING and not all(is_static(value) for value in node.outputs)
+    }
     kernels = [frozenset(str(makers[name].name) for name in each.values if name in makers) for each in fusion.kernels]
-    engine = [frozenset(layer.nodes) for layer in layers]
+    products = {str(node.name) for node in makers.values() if node.op_type in PRODUCTS}
+    engine = _regions([frozenset(layer.nodes) for layer in layers], products)
     known = frozenset().union(*kernels) & frozenset().union(*engine)
     mine = {kernel & known for kernel in kernels} - {frozenset()}
-    theirs = {layer & known for layer in engine} - {frozenset()}
+    theirs = {region & known for region in engine} - {frozenset()}
     return Foretold(predicted=len(mine), regions=len(theirs), exact=len(mine & theirs))
+
+
+def _regions(named: Sequence[frozenset[str]], products: Collection[str]) -> list[frozenset[str]]:
+    """What each layer computes of what it names.
+
+    A layer that pads or transposes what a product is about to read, or adds its bias behind it, names all nodes of the product's
+    own layer too: they are computed there.
+    """
+    parts = [nodes for nodes in dict.fromkeys(named) if nodes & frozenset(products)]
+    return [nodes.difference(*(part for part in parts if part < nodes)) for nodes in named]

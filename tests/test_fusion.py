@@ -64,6 +64,10 @@ DECOMPOSED = {
     "LayerNormalization": (LAYER, 7),
     "RMSNormalization": (RMS, 6),
     "Attention": (ATTENTION, 4),
+    "GuardedAttention": (
+        ATTENTION.replace(" y = MatMul(p, x)", " n = IsNaN(p) g = Where(n, zero, p) y = MatMul(g, x)"),
+        6,
+    ),
 }
 
 

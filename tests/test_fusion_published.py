@@ -23,9 +23,10 @@ RESNET18 = (
     "stage1_conv3 + stage1_batchnorm3 + plus1 + activation1",
 )
 # What TensorRT puts together and the profile does not: a maximum rounds nothing, so that it makes no difference.
-MOVES = frozenset({"pool0"})
+# The networks go on where these layers end: what stands behind a convolution at an output of the graph is no part of it.
+MOVES = frozenset({"pool0", "next"})
 
-TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,16,16] x) => (float[1,4,8,8] out) {
+TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,16,16] x) => (float[1,4,8,8] y) {
   [conv0] a = Conv<kernel_shape = [3,3], pads = [1,1,1,1]>(x, w)
   [batchnorm0] b = BatchNormalization(a, s, s, s, s)
   [relu0] c = Relu(b)
@@ -44,11 +45,13 @@ TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,16,16] x) => (fl
   [stage1_batchnorm3] q = BatchNormalization(p, s, s, s, s)
   [plus1] r = Add(q, l)
   [activation1] out = Relu(r)
+  [next] y = Conv<kernel_shape = [3,3], pads = [1,1,1,1]>(out, w)
 }"""
 BRANCH = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,16,16] x) => (float[1,4,16,16] y) {
   [res4_0_branch2a_1] a = Conv<kernel_shape = [3,3], pads = [1,1,1,1]>(x, w)
   [res4_0_branch2a_bn_1] b = BatchNormalization(a, s, s, s, s)
-  [res4_0_branch2a_bn_2] y = Relu(b)
+  [res4_0_branch2a_bn_2] c = Relu(b)
+  [next] y = Conv<kernel_shape = [3,3], pads = [1,1,1,1]>(c, w)
 }"""
 
 

@@ -444,6 +444,73 @@ def test_regions_of_a_quantized_file_are_foretold(package: Package, tmp_path: Pa
     assert agreement(model, fusion, view.engine_layers).share > 0.7
 
 
+SIZES = {
+    "w": (8, 8, 3, 3),
+    "w1": (8, 8, 1, 1),
+    "s": (8,),
+    "v": (32, 32),
+    "u": (32, 32),
+    "bias": (32,),
+}
+CONV3, NORM = "Conv<pads = [1,1,1,1]>", "BatchNormalization"
+IMAGE, ROWS = "float[1,8,24,24] x) => (float[1,8,24,24] y", "float[8,32] x) => (float[8,32] y"
+# What a rule of the profile says of each, by its name in the docstring of fusion/tensorrt.py.
+FORETOLD = {
+    "sum_of_two": (
+        IMAGE,
+        (
+            f"[z] z = {CONV3}(x, w) [zr] zr = Relu(z) [a] a = {CONV3}(zr, w) [ab] ab = {NORM}(a, s, s, s, s) [d] d = Conv(zr, w1)"
+            f"[db] db = {NORM}(d, s, s, s, s) [add] e = Add(ab, db) [r] r = Relu(e) [last] y = {CONV3}(r, w)"
+        ),
+    ),
+    "put_together": (
+        "float[1,8,24,24] x) => (float[1,16,24,24] y",
+        (
+            f"[a] a = {CONV3}(x, w) [sa] sa = Sigmoid(a) [ma] ma = Mul(a, sa) [b] b = {CONV3}(ma, w) [sb] sb = Sigmoid(b)"
+            "[mb] mb = Mul(b, sb) [cat] k = Concat<axis = 1>(ma, mb) [r] y = Relu(k)"
+        ),
+    ),
+    "output_of_a_convolution": (IMAGE, f"[a] a = {CONV3}(x, w) [b] b = {NORM}(a, s, s, s, s) [r] y = Relu(b)"),
+    "output_that_others_read": (
+        "float[1,8,24,24] x) => (float[1,8,24,24] y, float[1,8,24,24] b",
+        (f"[a] a = {CONV3}(x, w) [b] b = {NORM}(a, s, s, s, s) [r] r = Relu(b) [last] y = {CONV3}(r, w)"),
+    ),
+    "equal_products": (
+        ROWS,
+        (
+            "[m] m = MatMul(x, v) [s] g = Sigmoid(m) [sm] h = Mul(m, g) [n] n = MatMul(x, u) [gate] e = Mul(h, n)"
+            "[last] y = MatMul(e, v)"
+        ),
+    ),
+    "residual_of_rows": (
+        ROWS,
+        (
+            "[m] m = MatMul(x, v) [add] a = Add(m, bias) [r] r = Relu(a) [n] n = MatMul(r, u) [sum] e = Add(n, r)"
+            "[last] y = MatMul(e, v)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORETOLD)
+def test_regions_of_small_networks_are_foretold(package: Package, tmp_path: Path, name: str) -> None:
+    given, body = FORETOLD[name]
+    rng = np.random.default_rng(3)
+    held = {key: np.abs(rng.normal(size=shape)).astype(np.float32) for key, shape in SIZES.items() if f" {key}" in body}
+    header = '<ir_version: 8, opset_import: ["": 17]>'
+    path = write_network(tmp_path / "small.onnx", f"{header} g ({given}) {{ {body} }}", held)
+    model = read_graph(path)
+    typed = tmp_path / "typed.onnx"
+    ir.save(typed_model(model.clone(), "f16", {}).model, typed)
+    shape = (8, 32) if given == ROWS else (1, 8, 24, 24)
+    view = network_view(typed, package, exactly({"x": shape}))
+    assert view.problem == ""
+    fusion = profile_named("tensorrt").predict(model, "f16")
+    assert fusion is not None
+    regions = foretold(model, fusion, view.engine_layers)
+    assert (regions.predicted, regions.exact) == (regions.regions, regions.regions)
+
+
 # --- the founding case: bindings by position -------------------------------------------------------------------------
 
 # A program in the style of TensorRT's Python samples: `bindings` is a list, and the engine takes it in its own order.

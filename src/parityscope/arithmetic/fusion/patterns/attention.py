@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.fusion.matching import POINTWISE, MatchedRegion, data_inputs, is_closed, is_static
+from parityscope.arithmetic.fusion.matching import (
+    POINTWISE,
+    MatchedRegion,
+    data_inputs,
+    dominated_nodes,
+    is_closed,
+    is_static,
+)
 from parityscope.arithmetic.fusion.patterns import Pattern
+from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import onnx_ir as ir
 
-__all__ = ["PATTERNS", "match"]
+__all__ = ["PATTERNS", "match", "match_guarded"]
 
 _MOVES = frozenset({"Identity", "Dropout"})
 
 
 def match(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
     """The attention whose product with the values is `node`."""
+    return _match_behind(node, order, _MOVES)
+
+
+def match_guarded(node: ir.Node, order: dict[ir.Node, int]) -> MatchedRegion | None:
+    """The same with what is done to each probability, such as `Where(IsNaN(p), 0, p)` for rows that are masked whole."""
+    return _match_behind(node, order, _MOVES | POINTWISE | of_kind("logic"))
+
+
+def _match_behind(node: ir.Node, order: dict[ir.Node, int], between: Collection[str]) -> MatchedRegion | None:
+    """The attention whose product is `node`, with operators `between` the probabilities and it."""
     weights = node.inputs[0] if node.op_type == "MatMul" else None
     softmax = None if weights is None else weights.producer()
     nodes = [node]
-    while softmax is not None and softmax.op_type in _MOVES and softmax.inputs[0] is not None:
-        nodes.append(softmax)
-        softmax = softmax.inputs[0].producer()
+    while softmax is not None and softmax.op_type in between and (above := dominated_nodes(softmax, between, order)):
+        nodes.extend(above[0])
+        softmax = above[1].producer()
     if softmax is None or softmax.op_type != "Softmax" or softmax.inputs[0] is None:
         return None
     nodes.append(softmax)
@@ -54,4 +74,7 @@ def _score_nodes(value: ir.Value, order: dict[ir.Node, int]) -> list[ir.Node] | 
         value = max(inputs, key=lambda each: -1 if (made := each.producer()) is None else order[made])
 
 
-PATTERNS = (Pattern(kind="Attention", match=match, engines=frozenset({"openvino", "tensorrt"}), place=90),)
+PATTERNS = (
+    Pattern(kind="Attention", match=match, engines=frozenset({"openvino"}), place=90),
+    Pattern(kind="GuardedAttention", match=match_guarded, engines=frozenset({"tensorrt"}), place=90),
+)
