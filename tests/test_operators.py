@@ -29,6 +29,7 @@ OWN = {
     "arithmetic/fusion/_openvino_rules.py": (7, "OpenVINO fuses so"),
     "arithmetic/fusion/openvino.py": (2, "OpenVINO's profile"),
     "arithmetic/fusion/onnxruntime_cuda.py": (1, "the CUDA provider's profile"),
+    "arithmetic/fusion/tensorrt.py": (2, "TensorRT's profile"),
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
     "backends/openvino.py": (1, "OpenVINO's own names of layers"),
     "backends/onnxruntime_executed.py": (1, "ONNX Runtime's own names of nodes"),
