@@ -452,7 +452,7 @@ def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
     names = [str(one) for each in skipped for one in (each["names"] or [each["what"]])]
     kinds = [name.partition(" ")[0] for name in names]
     parts = [_INSIDE.get(name, name) for name, kind in zip(names, kinds, strict=True) if kind not in _TESTS]
-    first = [shorten_name(name, _NAME) for name in parts[:_MOST_NOTES]]
+    first = [name if len(name) <= _NAME else cut_text(name, _NAME) for name in parts[:_MOST_NOTES]]
     others = len(names) - len(first)
     more = [] if not others else ["1 further test"] if others == 1 else [f"{format_count(others)} further tests"]
     return ", ".join([*first, *more])
