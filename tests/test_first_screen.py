@@ -169,6 +169,7 @@ def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it(
     assert json.loads(Path("study/study.json").read_text())["findings"][0]["repairs"][0] == offers[0]
     assert exit_status("report", "study", "-o", "again.html") == 0
     assert exit_status("report", "study/study.json", "-o", "answer.md") == 0
+    assert Path("again.html").read_text().startswith("<!doctype html>")  # as its ending says
     assert exit_status("report", "study") == 0
     text = capsys.readouterr().out
     assert "use study/repaired.onnx: Fold it" in text

@@ -267,7 +267,8 @@ def test_a_comparison_names_the_command_that_asks_why() -> None:
     document = documents.detector(16)
     document["findings"] = []
     document["question"] = {"asked": {"depth": "outputs"}}
-    document["command"] = "parityscope compare page.onnx --candidate 'openvino:f16' --ladder --inputs page.npz"
+    asked = "page.onnx --candidate 'openvino:f16' --ladder --inputs page.npz --study 'a study' -o s.html"
+    document["command"] = f"parityscope compare {asked}"
     view = view_study(document)
     assert "this command compares outputs alone and makes no experiments" in view["no_cause"]
     commands = [row["command"] for row in view["first_screen"]["rows"]]

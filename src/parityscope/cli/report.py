@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_file
+from parityscope.cli.shell.output import claim_file, format_of_file
 from parityscope.errors import Exit
 from parityscope.whole_files import write_whole
 
@@ -20,10 +20,13 @@ NAME = "report"
 def command(
     study: Annotated[Path, typer.Argument(help="The folder of a study.", show_default=False)],
     *,
-    format_name: o.FormatOption = "text",
+    format_name: o.FormatOption = "",
     ladder: o.LadderOption = False,
     whole: o.AllOption = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A file instead of stdout.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A file instead of stdout, written as it ends."),
+    ] = None,
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
     from parityscope.cli._delivery import show_document
@@ -31,6 +34,7 @@ def command(
     from parityscope.study import as_written, load_study, name_files_from_here
 
     claim_file(output, "-o")
+    format_name = format_name or format_of_file(output) or "text"
     held = load_study(study, kinds=("", "verification"))
     document, folder = dict(held.document), held.folder or study
     with as_written(study):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.words import as_number, clean, format_count, format_percent
+from parityscope.report.words import as_number, clean, format_count, format_percent, without_destinations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def next_command(document: Mapping[str, Any]) -> str:
         return "parityscope diagnose"
     for switch in _OF_COMPARE:
         arguments = arguments.replace(f" {switch}", "")
-    return clean(f"parityscope diagnose {arguments}".strip())
+    return clean(without_destinations(f"parityscope diagnose {arguments}".strip()))
 
 
 def _depth_of(document: Mapping[str, Any]) -> str:

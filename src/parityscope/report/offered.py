@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from parityscope.backends.targets import format_target, parse_target, with_optio
 from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
 from parityscope.report._for_tools import tool_rows
-from parityscope.report.words import as_number, clean, format_percent, format_ratio
+from parityscope.report.words import as_number, clean, format_percent, format_ratio, without_destinations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier"
 # What changes something else than the reference's model, so that no search in it leads there.
 _ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
 
-_STUDY = re.compile(r" (--study|-o) \S+")  # of a command: where it wrote
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
 _PROVED, _WEAK = 0.9, 0.5
 
@@ -117,7 +115,7 @@ def proof_command(document: Mapping[str, Any]) -> str:
     before = clean(asked.get("candidate") or "")
     known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
     if known is None or not known.recorded or not path or not before:
-        return _STUDY.sub("", _clean_command(document.get("command") or ""))
+        return without_destinations(_clean_command(document.get("command") or ""))
     matched = (document.get("policy") or {}).get("matched") or ()
     paired = f" --match {shlex.quote(','.join(map(clean, matched)))}" if matched else ""
     given = "".join(f" {word}" for word in _data_words(asked))

@@ -6,6 +6,7 @@ Numbers of documents are read by `as_number`. A value that is absent (None) is w
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 
 from parityscope.plain_numbers import as_number
@@ -23,7 +24,11 @@ __all__ = [
     "format_seconds",
     "format_shape",
     "shorten_name",
+    "without_destinations",
 ]
+
+_WRITES = ("--study", "--output", "-o")
+_DESTINATION = re.compile(rf" (?:{'|'.join(_WRITES)})[ =](?:'[^']*'|\S+)")
 
 ABSENT = "\N{EN DASH}"
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -127,3 +132,8 @@ def shorten_name(text: object, limit: int) -> str:
         return plain
     head = (limit - 1) // 2
     return f"{plain[:head]}…{plain[len(plain) - (limit - 1 - head) :]}"
+
+
+def without_destinations(command: str) -> str:
+    """A command without where it wrote: what was written already is not written over."""
+    return _DESTINATION.sub("", command)

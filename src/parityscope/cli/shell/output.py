@@ -28,6 +28,7 @@ __all__ = [
     "claim_report",
     "command_line",
     "exit_of_forecast",
+    "format_of_file",
     "hand_over",
     "print_text",
     "release_claims",
@@ -153,6 +154,11 @@ def _lock_marker(marker: Path) -> int | None:
         except FileNotFoundError:  # who held it has taken it away since
             pass
         os.close(lock)
+
+
+def format_of_file(path: Path | None) -> str:
+    """The format that a file's ending says; "" where it says none."""
+    return "" if path is None else _SUFFIXES.get(path.suffix, "")
 
 
 def write_report(forms: Forms, document: Mapping[str, Any], path: Path) -> None:

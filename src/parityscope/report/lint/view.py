@@ -15,6 +15,7 @@ __all__ = ["view_lint"]
 _VERDICTS = {
     "beyond": ("\N{MULTIPLICATION X}", "will break"),
     "within": ("\N{CHECK MARK}", "nothing in the file breaks it"),
+    "open": ("?", "whether it breaks depends on the data"),
     "incomplete": ("?", "not all of it could be read"),
 }
 _TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E5M2", "tf32": "TF32", "f32": "FP32"}
@@ -23,7 +24,9 @@ _TITLES = {"f16": "FP16", "bf16": "BF16", "f8e4m3": "FP8 E4M3", "f8e5m2": "FP8 E
 def view_lint(document: Mapping[str, Any]) -> dict[str, Any]:
     """What a page or a terminal shows of a lint document."""
     model = document["model"]
-    symbol, label = _VERDICTS[document["verdict"]]
+    # A tick would deny what stands below it.
+    is_open = document["verdict"] == "within" and document["counts"]["contributing"]
+    symbol, label = _VERDICTS["open" if is_open else document["verdict"]]
     listed = view_listed(document)
     causes = listed["causes"]
     formats = ", ".join(_TITLES.get(name, name) for name in document["formats"])
