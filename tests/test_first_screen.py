@@ -139,6 +139,27 @@ def test_success_is_shown_as_success() -> None:
     assert not {"Why", "Where", "Fix"} & set(rows(documents.within()))
 
 
+@pytest.mark.parametrize(("runtime", "said"), [("ort", True), ("sim", False)])
+def test_a_half_precision_file_that_was_computed_in_fp32_is_no_proof_of_it(
+    runtime: str, said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole = """<ir_version: 8, opset_import: ["" : 17]>
+    network (float[4, 10] x) => (float[4, 10] y) { y = Tanh(x) }"""
+    half = """<ir_version: 8, opset_import: ["" : 17]>
+    network (float[4, 10] x) => (float[4, 10] y) { h = Cast<to = 10>(x)  t = Tanh(h)  y = Cast<to = 1>(t) }"""
+    onnx.save(onnx.parser.parse_model(whole), "m.onnx")
+    onnx.save(onnx.parser.parse_model(half), "half.onnx")
+    np.savez("x.npz", x=np.linspace(-2, 2, 40, dtype=np.float32).reshape(4, 10))
+    words = ("compare", "m.onnx", "--inputs", "x.npz", "--candidate", f"{runtime}?model=half.onnx", "--study", "s")
+    assert exit_status(*words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    note = "computed in FP32: ONNX Runtime has no FP16 arithmetic on a CPU; --candidate 'sim?model=half.onnx' has"
+    assert (note in told) == said
+    assert exit_status("--lang", "zh", "report", "s") == 0
+    assert ("在 CPU 上没有 FP16 运算" in capsys.readouterr().out) == said
+
+
 def test_everything_else_stands_behind_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

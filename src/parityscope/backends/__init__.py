@@ -97,6 +97,10 @@ def _give_nothing(_told: object) -> tuple[()]:
     return ()
 
 
+def _widens_nothing(_target: Target) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """A runtime, and all that anybody asks of it: nothing outside this folder goes by its name.
@@ -139,6 +143,8 @@ class Backend:
     simulates: bool = False
     #: it runs a program of the user's: another one tomorrow, perhaps, and one that reads variables of the environment
     runs_program: bool = False
+    #: whether a target computes a file of half precision in FP32, so that its answer tells nothing of that precision
+    widens_halves: Callable[[Target], bool] = _widens_nothing
     #: it reads the model's file itself
     reads_model: bool = True
     #: it runs whatever file `model=` names at the cost of a run, so that repairs can be tried on it

@@ -238,6 +238,10 @@ def _switched_targets(target: Target) -> Iterator[Target]:
         yield with_option(without, "tf32", "off")
 
 
+def _widens_halves(target: Target) -> bool:
+    return device_of(target) == "cpu"
+
+
 def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
     why = "the CPU provider computes halves in FP32, without the roundings between operators (measured)"
     yield Arithmetic(target="ort", computes="f32, also for f16 graphs", tf32="none", because=why)
@@ -305,6 +309,7 @@ BACKEND = Backend(
     tries_repairs=True,
     onnxruntime="yes",
     switched=_switched_targets,
+    widens_halves=_widens_halves,
     arithmetic=_list_arithmetic,
     linked=_linked_libraries,
     program=_program_of_target,

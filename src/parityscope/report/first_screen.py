@@ -8,11 +8,15 @@ counted. No effect is told that was not measured.
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import known_backend
+from parityscope.backends.targets import format_target, parse_target
+from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.languages import columns_of, say_in_language
+from parityscope.records import Target
 from parityscope.report._no_cause import next_command
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import describe_usability, name_output
@@ -115,6 +119,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
             document,
         )
         yield from _rows_of_sureness(document, causes)
+    yield from _rows_of_widened(document)
     yield from _rows_of_notes(document, model)
     yield from _rows_of_not_judged(document, model["skipped"])
 
@@ -409,6 +414,26 @@ def _describe_rest_of_error(finding: Mapping[str, Any]) -> str:
     """That a cause is not all of it; "" where it is."""
     share = as_number(finding.get("share"))
     return "" if share is None or share >= _ALL else f"; it explains {format_percent(share)} of the output error"
+
+
+def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[_Row]:
+    """That nothing was computed in the half precision that is declared: what was within says nothing of it."""
+    candidate = document.get("candidate") or {}
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    known = known_backend(str(candidate.get("backend") or ""))
+    if document.get("verdict") == "beyond" or declared not in _HALF or known is None:
+        return
+    try:
+        target = parse_target(str(candidate.get("target") or ""))
+    except ParityError:  # a study from elsewhere: its target may be written otherwise
+        return
+    if known.widens_halves(target):
+        options = tuple(one for one in target.options if one[0] == "model")
+        faithful = shlex.quote(format_target(Target(backend="sim", options=options)))
+        yield make_row(
+            "Note",
+            f"computed in FP32: {known.title} has no {GRADES[declared]} arithmetic on a CPU; --candidate {faithful} has",
+        )
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[_Row]:
