@@ -37,6 +37,8 @@ def test_every_number_of_a_small_pair() -> None:
     assert found["mean_abs"] == 0.75
     assert found["rms_error"] == pytest.approx(math.sqrt(5 / 4), rel=ROUNDING)
     assert found["max_rel_rms"] == pytest.approx(2 / math.sqrt(9 / 4), rel=ROUNDING)
+    # 1 / 2 at [0, 1], 2 / 2 at [1, 0]; the reference is zero at [1, 1].
+    assert (found["max_rel"], found["zero_references"]) == (1, 1)
     assert found["cosine"] == pytest.approx(7 / math.sqrt(90), rel=ROUNDING)
     assert found["norm_ratio"] == pytest.approx(math.sqrt(10 / 9), rel=ROUNDING)
     assert found["snr_db"] == pytest.approx(10 * math.log10(9 / 5), rel=ROUNDING)
@@ -295,6 +297,7 @@ def test_a_reference_of_zeros_has_an_infinite_relative_error() -> None:
     zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
     found = values(zeros, ones)
     assert (found["rel_l2"], found["max_rel_rms"], found["snr_db"]) == (math.inf, math.inf, -math.inf)
+    assert (found["max_rel"], found["zero_references"]) == (math.inf, 3)
     assert (found["cosine"], found["norm_ratio"]) == (0, math.inf)
     assert values(ones, zeros)["rel_l2"] == 1
 

@@ -52,7 +52,7 @@ def test_nan_and_infinity_are_never_hidden(pair: tuple[np.ndarray, np.ndarray]) 
     assert statistics.floats is not None
     counts = statistics.floats
     assert counts.finite + counts.disagreeing + counts.agreeing == statistics.count == reference.size
-    for name in ("rel_l2", "max_abs", "mean_abs", "rms_error", "max_rel_rms", "ulp_mean", "ulp_max"):
+    for name in ("rel_l2", "max_abs", "mean_abs", "rms_error", "max_rel", "max_rel_rms", "ulp_mean", "ulp_max"):
         if bad:
             assert found[name].value == math.inf, name
         else:
@@ -63,6 +63,24 @@ def test_nan_and_infinity_are_never_hidden(pair: tuple[np.ndarray, np.ndarray]) 
         index = found["max_abs"].worst_index
         assert index is not None
         assert disagreements(reference[index], candidate[index]) == 1
+
+
+@law
+@given(pairs(F32))
+def test_the_largest_relative_error_is_numpys(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    reference, candidate = (array.reshape(-1) for array in pair)
+    r, c = wide(reference), wide(candidate)
+    usable = np.isfinite(r) & np.isfinite(c)
+    statistics = measure_pair(reference, candidate, channel_axis=None)
+    assert statistics.floats is not None
+    found = statistics.floats
+    assert found.zero_references == np.count_nonzero(r[usable] == 0)
+    usable &= r != 0
+    with np.errstate(all="ignore"):
+        relative = np.where(usable, np.abs(c - r) / np.where(usable, np.abs(r), 1), 0)
+    expected = relative.max(initial=0)
+    assert found.max_rel == expected
+    assert found.max_rel_index == ((int(relative.argmax()),) if expected else None)
 
 
 @law

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_the_text_tells_outputs_element_by_element(
     assert run_command(["run", str(model), "--inputs", str(tmp_path / "data"), "-o", str(record)]) == 0
     with np.load(record / "outputs" / "000001.npz") as held:
         changed = {name: held[name] for name in held}
+    expected = changed["y"].astype(np.float64)
     changed["y"][1, 2] += 0.5
     np.savez(record / "outputs" / "000001.npz", **changed)
     capsys.readouterr()
@@ -74,6 +76,12 @@ def test_the_text_tells_outputs_element_by_element(
     row = next(line for line in lines[place:] if line.startswith("y "))
     assert " 0.500 " in row
     assert "[1, 2]" in row
+    place = next(at for at, line in enumerate(lines) if "max |c - r| / |r|" in line)
+    row = next(line for line in lines[place:] if line.startswith("y "))
+    relative = np.abs(changed["y"].astype(np.float64) - expected) / np.abs(expected)
+    assert relative.argmax() == np.ravel_multi_index((1, 2), relative.shape)
+    assert f" {relative.max():.3g} [1, 2] " in re.sub(" +", " ", row)
+    assert row.split()[-1] == "0"
 
 
 def test_polygraphy_reads_what_is_written_for_it(model: Path, tmp_path: Path) -> None:

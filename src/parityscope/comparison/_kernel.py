@@ -72,6 +72,33 @@ def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:
     extremes[1] = high
 
 
+@compile_loop()
+def _relative_bits(r: float, e: float) -> np.int64:
+    """The bits of |e| / |r|; 0 where r is zero."""
+    return np.int64(0) if r == 0 else np.float64(abs(e) / abs(r)).view(np.int64)
+
+
+@compile_loop()
+def _largest_relative(reference: np.ndarray, error: np.ndarray, counts: np.ndarray) -> np.int64:
+    """The bits of the largest |e| / |r| of elements whose reference is not zero; those whose is, to counts[7]."""
+    largest = np.int64(0)
+    zeros = np.int64(0)
+    for i in range(error.shape[0]):
+        zeros += np.int64(reference[i] == 0)
+        largest = max(largest, _relative_bits(reference[i], error[i]))
+    counts[7] += zeros
+    return largest
+
+
+@compile_loop()
+def _first_relative(reference: np.ndarray, error: np.ndarray, wanted: np.int64) -> int:
+    """The first index at which `_relative_bits` are `wanted`; -1 where none are."""
+    for i in range(error.shape[0]):
+        if _relative_bits(reference[i], error[i]) == wanted:
+            return i
+    return -1
+
+
 @compile_loop(reassociate=True)
 def _add_ulps(reference: np.ndarray, candidate: np.ndarray, mask: int, moments: np.ndarray) -> None:
     """Distances of two sign-and-magnitude integers; both zeros are one point. Sum to moments[0], largest to [1]."""
@@ -158,10 +185,10 @@ def measure_block(
         first: flat index of element 0 in the whole tensor.
         inner: elements between one channel and the next.
         moments: float64, (2 + SUMS,): sum of the ULPs, the largest ULP, and the sums of `moments`.
-        counts: int64, (7,): non-finite in the reference only, the candidate only, both but different, agreeing;
-            finite pairs; exact zeros among the errors; lowest flat index that disagrees.
-        extremes: int64, (8,): range of the reference (ordered keys), lowest and highest sketch bin used, bits of the
-            largest |e| and its flat index, range of the candidate.
+        counts: int64, (8,): non-finite in the reference only, the candidate only, both but different, agreeing;
+            finite pairs; exact zeros among the errors; lowest flat index that disagrees; zeros of the reference.
+        extremes: int64, (10,): range of the reference (ordered keys), lowest and highest sketch bin used, bits of the
+            largest |e| and its flat index, range of the candidate, bits of the largest |e| / |r| and its flat index.
         sketch: int64, (LANES, SKETCH_WIDTH).
         values: int64, (2, LANES, VALUE_BINS): reference, candidate.
         squares: float64, (2, channels); no channels: nothing is kept by channel.
@@ -225,6 +252,11 @@ def measure_block(
             extremes[4] = largest
             found = first_with(bits, largest)
             extremes[5] = first + start + found if intact else kept_at[found]
+        relative = _largest_relative(r, e, counts)
+        if relative > extremes[8]:
+            extremes[8] = relative
+            found = _first_relative(r, e, relative)
+            extremes[9] = first + start + found if intact else kept_at[found]
         _add_range(r.view(np.int64), extremes[0:2])
         _add_range(c.view(np.int64), extremes[6:8])
         _sketch_bins(bits, bins[:m], extremes, counts)

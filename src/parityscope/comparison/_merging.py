@@ -60,6 +60,7 @@ def merge_floats(first: Floats, second: Floats) -> Floats:
     larger = second if second.max_index is not None and second.max_abs > first.max_abs else first
     if first.max_index is None:
         larger = second
+    relative = second if second.max_rel > first.max_rel else first
     return Floats(
         finite=first.finite + second.finite,
         reference_only=first.reference_only + second.reference_only,
@@ -72,6 +73,9 @@ def merge_floats(first: Floats, second: Floats) -> Floats:
         ulp_max=max(first.ulp_max, second.ulp_max),
         max_abs=larger.max_abs,
         max_index=larger.max_index,
+        max_rel=relative.max_rel,
+        max_rel_index=relative.max_rel_index,
+        zero_references=first.zero_references + second.zero_references,
         reference_range=_merge_ranges(first, second, first.reference_range, second.reference_range),
         candidate_range=_merge_ranges(first, second, first.candidate_range, second.candidate_range),
         sketch=merge_sketches(first.sketch, second.sketch),

@@ -84,7 +84,7 @@ def _from_plain(plain: Mapping[str, Any]) -> Statistics:
     floats = None
     if "floats" in plain:
         scalars = _plain_to_scalars(plain["floats"])
-        for name in ("first_disagreeing", "max_index"):
+        for name in ("first_disagreeing", "max_index", "max_rel_index"):
             scalars[name] = _plain_to_index(scalars[name])
         for name in ("reference_range", "candidate_range"):
             scalars[name] = tuple(_from_strict_number(value) for value in scalars[name])

@@ -87,6 +87,8 @@ def _measure_part(
     largest = int(bits.argmax())
     if bits[largest] > extremes[4]:
         extremes[4:6] = bits[largest], places[largest]
+    _add_relative(r, e, places, extremes[8:])
+    counts[7] += np.count_nonzero(r == 0)
     _add_to_sketch(bits, sketch[0], extremes, counts)
     for side, table in ((r, values[0]), (c, values[1])):
         table[0] += np.bincount((side.view(np.int64) >> 52) & (VALUE_BINS - 1), minlength=VALUE_BINS)
@@ -120,6 +122,14 @@ def _add_range(bits: np.ndarray, extremes: np.ndarray) -> None:
     ordered = bits ^ ((bits >> 63) & _MAGNITUDE)
     extremes[0] = min(extremes[0], ordered.min())
     extremes[1] = max(extremes[1], ordered.max())
+
+
+def _add_relative(reference: np.ndarray, error: np.ndarray, places: np.ndarray, extremes: np.ndarray) -> None:
+    """The bits of the largest |e| / |r| of elements whose reference is not zero, and its place."""
+    bits = np.where(reference == 0, 0.0, np.abs(error) / np.abs(reference)).view(np.int64)
+    largest = int(bits.argmax())
+    if bits[largest] > extremes[0]:
+        extremes[0:2] = bits[largest], places[largest]
 
 
 def _add_to_sketch(bits: np.ndarray, table: np.ndarray, extremes: np.ndarray, counts: np.ndarray) -> None:

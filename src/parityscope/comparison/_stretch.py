@@ -69,9 +69,10 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
     """Statistics of the elements from flat index `start` to `stop`."""
     channels = rows.layout.channels
     moments = np.zeros(2 + SUMS)
-    counts = np.zeros(7, np.int64)
+    counts = np.zeros(8, np.int64)
     counts[6] = NOWHERE
-    extremes = np.array([_MAGNITUDE, -_MAGNITUDE, SKETCH_WIDTH, 0, 0, NOWHERE, _MAGNITUDE, -_MAGNITUDE], np.int64)
+    range_of_nothing = _MAGNITUDE, -_MAGNITUDE
+    extremes = np.array([*range_of_nothing, SKETCH_WIDTH, 0, 0, NOWHERE, *range_of_nothing, 0, NOWHERE], np.int64)
     squares = np.zeros((2, channels))
     disagreeing = np.zeros(channels, np.int64)
     dtype = rows.candidate.dtype
@@ -99,6 +100,9 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
         ulp_max=float(moments[1]) / unit,
         max_abs=scale_by_power(float(extremes[4:5].view(np.float64)[0]), rows.exponent),
         max_index=index_in(rows.shape, int(extremes[5]), rows.parts),
+        max_rel=float(extremes[8:9].view(np.float64)[0]),
+        max_rel_index=index_in(rows.shape, int(extremes[9]), rows.parts),
+        zero_references=int(counts[7]),
         reference_range=_read_range(extremes[0:2], rows.exponent, int(counts[4])),
         candidate_range=_read_range(extremes[6:8], rows.exponent, int(counts[4])),
         sketch=sketch,

@@ -34,8 +34,10 @@ class Floats:
 
     `finite` counts the pairs that the moments, the sketch and the histograms are over. `ulp` is the sum and `ulp_max`
     the largest of their distances, in steps of the candidate's dtype. `max_abs` is the largest |e| (the lowest index of
-    several). Ranges are (smallest, largest) over finite pairs; (0, 0) when there are none. Histograms of values have
-    the bins 0 (zero) and +-(4096 + e) for 2^e <= |x| < 2^(e+1).
+    several), `max_rel` the largest |e| / |r| of an element whose reference is not zero, likewise; `zero_references`
+    counts the elements whose reference is (in float64 also one below 2^-1074 of the tensor's largest). Ranges
+    are (smallest, largest) over finite pairs; (0, 0) when there are none. Histograms of values have the bins 0 (zero)
+    and +-(4096 + e) for 2^e <= |x| < 2^(e+1).
     """
 
     finite: int
@@ -49,6 +51,9 @@ class Floats:
     ulp_max: float
     max_abs: float
     max_index: tuple[int, ...] | None
+    max_rel: float
+    max_rel_index: tuple[int, ...] | None
+    zero_references: int
     reference_range: tuple[float, float]
     candidate_range: tuple[float, float]
     sketch: Sketch

@@ -121,15 +121,22 @@ def _view_elements(row: Mapping[str, Any]) -> dict[str, str]:
     if row.get("max_abs") is None:
         return {}
     held = {name: one.get("value") for name, one in (row.get("measurements") or {}).items()}
-    index = row.get("worst_index")
+    relative = (row.get("measurements") or {}).get("max_rel", {})
     return {
         "max_abs": format_error(row["max_abs"]),
-        "place": f"[{', '.join(map(str, index))}]" if isinstance(index, list | tuple) and index else ABSENT,
+        "place": _format_place_of_element(row.get("worst_index")),
+        "max_rel": format_error(relative.get("value")),
+        "max_rel_place": _format_place_of_element(relative.get("worst_index")),
+        "zero_references": format_count(held["zero_references"]) if "zero_references" in held else ABSENT,
         "max_rel_rms": format_error(held.get("max_rel_rms")),
         "mean_abs": format_error(held.get("mean_abs")),
         "p50_abs": format_error(held.get("p50_abs")),
         "p99_abs": format_error(held.get("p99_abs")),
     }
+
+
+def _format_place_of_element(index: object) -> str:
+    return f"[{', '.join(map(str, index))}]" if isinstance(index, list | tuple) and index else ABSENT
 
 
 def _format_place(name: str) -> int:

@@ -24,7 +24,7 @@ from parityscope.report._console import (
     write_to_console,
 )
 from parityscope.report.view import view_answer, view_study
-from parityscope.report.words import shorten_name
+from parityscope.report.words import ABSENT, shorten_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -291,6 +291,18 @@ def _print_elements(console: Console, model: Mapping[str, Any]) -> None:
     ]
     heads = ("output", "max abs", "at", "max abs / RMS", "mean abs", "median abs", "p99 abs")
     print_table(console, heads, rows, right=(1, 3, 4, 5, 6))
+    relative = [
+        (
+            shorten_name(name, max(16, console.width - 50)),
+            found["max_rel"],
+            found["max_rel_place"],
+            found["zero_references"],
+        )
+        for name, found in told
+        if found["max_rel"] != ABSENT
+    ]
+    if relative:
+        print_table(console, ("output", "max |c - r| / |r|", "at", "where r is 0"), relative, right=(1, 3))
 
 
 def _print_suspects(console: Console, model: Mapping[str, Any]) -> None:

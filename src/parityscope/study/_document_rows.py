@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.records import Pair, Suspect
+    from parityscope.records import Measurement, Pair, Suspect
 
 __all__ = ["distance_of", "output_row", "tensor_rows"]
 
@@ -23,7 +23,7 @@ def output_row(pair: Pair, reason: str) -> dict[str, Any]:
         "norm_ratio": pair.value("norm_ratio"),
         "verdict": pair.verdict,
         "worst_sample": pair.worst_sample,
-        "measurements": {name: {"value": one.value, "unit": one.unit} for name, one in pair.measurements.items()},
+        "measurements": {name: _plain_measurement(one) for name, one in pair.measurements.items()},
         "statistics": dict(pair.statistics),
         "reason": reason,
     }
@@ -67,6 +67,11 @@ def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> l
 def distance_of(pair: Pair) -> float:
     """Relative L2 distance; for integers, booleans and strings the share of unequal elements."""
     return pair.value("rel_l2") if "rel_l2" in pair.measurements else pair.value("mismatch_share")
+
+
+def _plain_measurement(found: Measurement) -> dict[str, Any]:
+    at = {} if found.worst_index is None else {"worst_index": found.worst_index}
+    return {"value": found.value, "unit": found.unit, **at}
 
 
 def _plain_numbers(pair: Pair) -> dict[str, Any]:
