@@ -378,15 +378,19 @@ def test_no_change_is_not_proved(bench: Path, capfd: pytest.CaptureFixture[str])
 
 def test_success_on_every_sample_is_told_as_success(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("--samples", "10", "--budget", "rel_l2=1e-2") == 0
-    text = capfd.readouterr().out
+    text, said = capfd.readouterr()
     assert text.startswith("✓ Within budget on 10 of 10 samples")
+    assert "kept on every sample tried" in " ".join(text.split())
+    assert "not proved" not in said
     assert "49 more samples would certify it for 95.0 % of samples like these, with 95.0 % confidence." in " ".join(
         text.split()
     )
     assert "not proved" not in text.partition("Before and after")[0].lower()
     assert run("--samples", "3") == 0
-    text = capfd.readouterr().out
+    text, said = capfd.readouterr()
     assert text.startswith("✓ Better on 3 of 3 samples")
+    assert "better on every sample tried" in " ".join(text.split())
+    assert "not proved" not in (text + said).lower()
     assert "3 more samples would certify it." in text
 
 

@@ -89,7 +89,8 @@ def command(
         raise typer.Abort from interrupt
     hand_over(FORMS, document, format_name, output)
     if not quiet:
-        print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
+        said = "so on every sample tried" if has_succeeded(document) else document["verdict"]
+        print(f"{said}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.
     unjudged = any(skip["asked"] for skip in document["skipped"])
     status = Exit.WITHIN if has_succeeded(document) else _EXITS[document["verdict"]]

@@ -36,7 +36,8 @@ def view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
     css, symbol, label = _LABELS[document["verdict"]]
     samples = document["inputs"]["samples"]
     because = [_make_sentence(one) for one in document["because"]]
-    if has_succeeded(document):
+    succeeded = has_succeeded(document)
+    if succeeded:
         css, symbol = "within", "✓"
         label = f"{_success_title(document)} on {format_count(len(samples))} of {format_count(len(samples))} samples"
         because = [_make_sentence("; ".join(_describe_changes(document)[:3])), describe_missing_samples(document)]
@@ -46,14 +47,14 @@ def view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
         "label": label,
         "headline": because[0] if because else label,
         "because": because[1:],
-        "needed": format_count(document["needed"]) if document["needed"] and not has_succeeded(document) else "",
+        "needed": format_count(document["needed"]) if document["needed"] and not succeeded else "",
         "model": clean(document["model"]["name"]),
         "inputs": _describe_inputs(document["inputs"]),
         "findings": findings_in_words(document),
         "samples": format_count(len(samples)),
         "sides": [_view_side(document[name], name) for name in ("reference", "before", "after")],
-        "quantities": [_view_quantity(one) for one in document["quantities"]],
-        "budgets": [_view_budget(one) for one in document["budgets"]],
+        "quantities": [_view_quantity(one, succeeded=succeeded) for one in document["quantities"]],
+        "budgets": [_view_budget(one, succeeded=succeeded) for one in document["budgets"]],
         "outputs": [_view_output(one) for one in document["outputs"]],
         "latency": _view_latency(document["latency"]) if document["latency"] else None,
         "regressions": [_regression_row(one) for one in document["regressions"][:ROWS]],
@@ -105,8 +106,10 @@ def _view_side(side: Mapping[str, Any], name: str) -> dict[str, str]:
     }
 
 
-def _view_quantity(one: Mapping[str, Any]) -> dict[str, Any]:
+def _view_quantity(one: Mapping[str, Any], *, succeeded: bool) -> dict[str, Any]:
     css, outcome = _OUTCOMES[one["outcome"]]
+    if succeeded and one["outcome"] == "not proved" and one["improved"] and not one["worsened"]:
+        css, outcome = "within", "better on every sample tried" if not one["equal"] else "better, on no sample worse"
     interval = ABSENT if one["method"] == "none" else f"{format_figure(one['low'])} to {format_figure(one['high'])}"
     return {
         "name": clean(one["name"]),
@@ -146,8 +149,10 @@ def _describe_decisions(one: Mapping[str, Any] | None) -> str:
     )
 
 
-def _view_budget(one: Mapping[str, Any]) -> dict[str, str]:
+def _view_budget(one: Mapping[str, Any], *, succeeded: bool) -> dict[str, str]:
     css, verdict = _OUTCOMES[one["verdict"]]
+    if succeeded and one["verdict"] == "not proved":
+        css, verdict = "within", "kept on every sample tried"
     budget = one["budget"]
     tolerance = budget["tolerance"]
     limit = (
