@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -174,15 +175,32 @@ def test_what_one_side_lacks_is_listed(model: Model, tmp_path: Path) -> None:
         ("tensor h", False),
         ("tensor Z", False),
     ]
-    assert all(skip.reason and "map=" in skip.fix for skip in session.absent)
+    assert all(skip.reason and "'saved?map=" in skip.fix for skip in session.absent)
 
 
 def test_no_output_at_all_is_an_error(model: Model, tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", Y=OUTPUTS[0]["y"])
     with pytest.raises(ParityError, match=r"none of the model's outputs \(y, z\); it has Y") as caught:
         session_of(model, f"saved?path={tmp_path}/o.npz")
-    assert caught.value.fix == "say which is which: &map=Y:y"
+    assert caught.value.fix == f"say which is which, for example: 'saved?map=Y:y&path={tmp_path}/o.npz'"
     assert_same(session_of(model, f"saved?path={tmp_path}/o.npz&map=Y:y")[1][0], {"y": OUTPUTS[0]["y"]})
+
+
+def test_shapes_tell_which_recorded_array_is_which_output(model: Model, tmp_path: Path) -> None:
+    np.savez(tmp_path / "o.npz", OUTPUTS[0]["z"], OUTPUTS[0]["y"])
+    with pytest.raises(ParityError, match="none of the model's outputs") as caught:
+        session_of(model, f"{tmp_path}/o.npz")
+    said, _, typed = caught.value.fix.partition(": ")
+    assert said == "their shapes tell which is which"
+    assert_same(session_of(model, *shlex.split(typed))[1][0], OUTPUTS[0])
+    assert_same(session_of(model, f"{tmp_path}/o.npz&map=arr_1:y,arr_0:z")[1][0], OUTPUTS[0])
+
+
+def test_the_inputs_are_no_recording_of_outputs(model: Model, tmp_path: Path) -> None:
+    np.savez(tmp_path / "o.npz", x=np.zeros((1, 4), np.float32), k=np.zeros(2, np.int64))
+    with pytest.raises(ParityError, match=r"holds the model's inputs \(k, x\) and none of its outputs") as caught:
+        session_of(model, f"{tmp_path}/o.npz")
+    assert "--inputs" in caught.value.fix
 
 
 def test_map_renames_exchanges_and_reads_colons(model: Model, tmp_path: Path) -> None:
@@ -242,7 +260,7 @@ def test_runner_is_chosen_exactly(model: Model, tmp_path: Path) -> None:
         ("o.npz", b"", "", "cannot be read"),
         ("o.json", b"[{", "", "no whole JSON"),
         ("o.json", b"\xff", "", "not text in UTF-8"),
-        ("o.json", b"[]", "", "none of the model's outputs"),
+        ("o.json", b"[]", "", "first sample, o.json, holds no arrays"),
         ("o.json", b'{"x": 3}', "", "not Polygraphy's saved outputs"),
         ("o.json", b'{"lst": [["r", []]], "polygraphy_class": "RunResults"}', "", "holds no samples"),
         ("o.json", b'{"lst": [3], "polygraphy_class": "RunResults"}', "", "cannot be read"),

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ import numpy as np
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import match_recordings
+from parityscope.backends.targets import format_target, with_option
 from parityscope.case.conformance import settle_declarations
 from parityscope.case.formats import UNREADABLE, Stored, unreadable_error, view_as_declared
 from parityscope.case.formats.exported import open_exported
@@ -45,7 +47,7 @@ from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from parityscope.case import Model, Sample
 
@@ -85,10 +87,18 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
                 where=stored.origin,
                 fix=f"write the outputs by their names: np.savez('{stored.labels[0]}', **{{'{outputs[0]}': ARRAY}})",
             )
+        if given := sorted({value.name for value in model.inputs} & set(recorded)):
+            raise ParityError(
+                f"the recording holds the model's inputs ({', '.join(given)}) and none of its outputs ({', '.join(outputs)})",
+                where=stored.origin,
+                fix="give what the deployment answered as the candidate, and this with --inputs",
+            )
+        settled, pairs = _pair_by_shape(model, stored.read(0, recorded))
+        which = "their shapes tell which is which" if settled else "say which is which, for example"
         raise ParityError(
             f"the recording has none of the model's outputs ({', '.join(outputs)}); it has {', '.join(recorded)}",
             where=stored.origin,
-            fix=f"say which is which: &map={recorded[0]}:{outputs[0]}",
+            fix=f"{which}: {_write_mapped(target, pairs)}",
         )
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
@@ -100,7 +110,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         from parityscope.backends.tensorrt.recorded import engine_session
 
         engine = engine_session(folder, model, capture, run, target.option("pair", "name"))
-        unrecorded = _skips_of_absent(model, Capture(), recording)
+        unrecorded = _skips_of_absent(model, target, Capture(), recording)
         yield replace(
             engine,
             absent=(*unrecorded, *engine.absent),
@@ -110,13 +120,42 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     yield Session(
         run=run,
         disturbs="as it was recorded",
-        absent=tuple(_skips_of_absent(model, capture, recording)),
+        absent=tuple(_skips_of_absent(model, target, capture, recording)),
         environment={
             "recording": stored.origin,
             "recorded samples": str(len(stored.labels)),
             **environment,
         },
     )
+
+
+def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool, list[tuple[str, str]]]:
+    """Whether the declared shapes leave one reading alone, and (recorded, output) in it; else pairs in their order."""
+    left = {
+        value.name: [name for name, array in arrays.items() if _may_have(value.shape, array.shape)]
+        for value in model.outputs
+    }
+    pairs: dict[str, str] = {}
+    while single := next((name for name, fitting in left.items() if len(fitting) == 1), None):
+        (chosen,) = left.pop(single)
+        pairs[single] = chosen
+        left = {name: [each for each in fitting if each != chosen] for name, fitting in left.items()}
+    if left:
+        return False, list(zip(arrays, (value.name for value in model.outputs), strict=False))
+    return True, [(pairs[value.name], value.name) for value in model.outputs]
+
+
+def _may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:
+    return declared is None or (
+        len(declared) == len(shape)
+        and all(not isinstance(one, int) or one == size for one, size in zip(declared, shape, strict=True))
+    )
+
+
+def _write_mapped(target: Target, pairs: Iterable[tuple[str, str]]) -> str:
+    """The candidate as it is typed, with names that `map=` takes to the model's beside those that it has already."""
+    written = [target.option("map"), *(f"{old}:{new}" for old, new in pairs)]
+    return shlex.quote(format_target(with_option(target, "map", ",".join(filter(None, written)))))
 
 
 def _recorded_environment(path: str, file: str) -> dict[str, str]:
@@ -280,17 +319,18 @@ def _restore_lost_type(name: str, array: np.ndarray, recording: _Recording) -> n
     return array
 
 
-def _skips_of_absent(model: Model, capture: Capture, recording: _Recording) -> Iterator[Skip]:
+def _skips_of_absent(model: Model, target: Target, capture: Capture, recording: _Recording) -> Iterator[Skip]:
     outputs = {value.name for value in model.outputs}
     for name in dict.fromkeys((*(value.name for value in model.outputs), *capture.tensors)):
         if name not in recording.names:
-            fix = f"record it, or say which recorded tensor it is: &map=RECORDED:{name}"
+            fix = f"record it, or say which recorded tensor it is: {_write_mapped(target, [('RECORDED', name)])}"
             yield Skip(what=f"tensor {name}", reason="it was not recorded", fix=fix, asked=name in outputs)
     known = outputs | _values_inside(model) | {value.name for value in model.inputs}
     for name, old in recording.names.items():
         if name not in known:
             reason = "it was recorded, and the model has no tensor of that name"
-            yield Skip(what=f"tensor {name}", reason=reason, fix=f"if it is one of the model's: &map={old}:NAME")
+            fix = f"if it is one of the model's: {_write_mapped(target, [(old, 'NAME')])}"
+            yield Skip(what=f"tensor {name}", reason=reason, fix=fix)
 
 
 BACKEND = Backend(

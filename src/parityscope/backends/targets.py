@@ -56,13 +56,16 @@ def parse_target(text: str) -> Target:
     """The target that `text` writes; values are percent-decoded, options keep no order.
 
     Other names of a backend or a format (`tensorrt:FP16`), a format alone (simulated), and the path of a file or folder that
-    a backend opens are understood too.
+    a backend opens, with options behind it or not (`out.npz&map=a:b`), are understood too.
 
     Raises:
         ParityError: the text is not of the form `backend[:precision][?key=value&...]`.
     """
     if (understood := _target_of_path(text)) is not None:
         return understood
+    path, _, behind = text.partition("&")
+    if behind and "?" not in path and (understood := _target_of_path(path)) is not None:
+        return parse_target(f"{format_target(understood)}&{behind}")
     head, _, query = text.partition("?")
     name, colon, precision = head.partition(":")
     fix = "write it as backend[:precision][?key=value&...], for example openvino:f16 or saved?path=outputs.npz"
