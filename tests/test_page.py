@@ -137,14 +137,17 @@ def view_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
 def test_everything_is_reached_and_used_by_keyboard(browser: Browser) -> None:
     focus = "(document.activeElement.id || document.activeElement.textContent).trim()"
     with open_page(browser, as_html.render_html(documents.large(60)), before=SILENCE) as page:
-        reached = []
-        for _ in range(60):
+        reached: list[str] = []
+        wanted = {"Copy", "Network", "All tensors", "search", "Next", "Whole", "strip"}
+        while len(reached) < 60 and not wanted <= set(reached):
             press_key(page, "Tab")
             reached.append(run_script(page, focus))
-            if reached[-1] == "strip":
-                break
         assert reached[0] == "language"
-        assert {"Copy", "Network", "All tensors", "search", "Next", "Whole", "strip"} <= set(reached)
+        assert wanted <= set(reached)
+        for _ in reached:
+            if run_script(page, focus) == "strip":
+                break
+            press_key(page, "Tab", shift=True)
         press_key(page, "ArrowRight", "ArrowRight", "End")
         assert run_script(page, "document.getElementById('strip').getAttribute('aria-valuenow')") == "60"
         wide = "document.getElementById('strip').getAttribute('aria-valuetext')"
