@@ -41,6 +41,18 @@ MISTAKES = [
     ("network text.onnx", "the model is damaged, or no ONNX model at all", "check that the download"),
     # targets
     ("diagnose m.onnx --inputs x.npz", "Missing option '--candidate'", "parityscope diagnose --help"),
+    ("diagnose m.onnx x.npz --inputs x.npz", "Missing option '--candidate'", "did you mean --candidate x.npz?"),
+    (
+        "compare m.onnx --inputs x.npz --candidate other.onnx",
+        "another network: its inputs are image, the reference's x",
+        "give the file that was made from this model",
+    ),
+    ("compare m.onnx --inputs x.npz --candidate x.npz", "holds the model's inputs (x)", "--inputs"),
+    (
+        "compare m.onnx --inputs x.npz --candidate rank.npz&map=x:q",
+        "map=x:q does not go from a recorded name",
+        "write map=RECORDED:MODEL",
+    ),
     (
         "diagnose m.onnx --inputs x.npz --candidate simm:f16",
         "there is no backend 'simm'",
@@ -140,8 +152,12 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("open", "1, 4", "1, N"),
         ("deep", "1, 4", ", ".join(["1"] * 65)),
         ("mute", "float[1, 4] y", ""),
+        ("other", " x)", " image)"),
     ):
-        onnx.save(onnx.parser.parse_model(MODEL.replace(old, new)), folder / f"{name}.onnx")
+        onnx.save(
+            onnx.parser.parse_model(MODEL.replace(old, new).replace("(x)", "(image)" if name == "other" else "(x)")),
+            folder / f"{name}.onnx",
+        )
     arrays = {
         "x": {"x": np.zeros((1, 4), np.float32)},
         "name": {"z": np.zeros((1, 4), np.float32), "w": np.zeros((1, 4), np.float32)},

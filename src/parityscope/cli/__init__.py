@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -67,7 +68,12 @@ def _run_words(words: list[str]) -> int:
         meant = _take_model(words)
         if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and len(words) > 1:
             show_progress(f"parityscope {meant[0]}: starting", last=False)
-        return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
+        try:
+            return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
+        except Exception as error:
+            if refusal := _refuse_second_word(error, meant):
+                raise refusal from error
+            raise
 
     from parityscope.cli.shell.output import release_claims
 
@@ -203,6 +209,18 @@ def _tell_usage(error: Exception) -> int:
     fix = meant or f"{command} --help lists what there is"
     print(f"parityscope: {message}\n  fix:   {fix}", file=sys.stderr)
     return Exit.UNUSABLE
+
+
+def _refuse_second_word(error: Exception, words: list[str]) -> ParityError | None:
+    """What to tell somebody who put the candidate behind the model; None where it is another error."""
+    from parityscope.cli._suggesting import suggest_candidate
+
+    said = getattr(error, "format_message", None)
+    if said is None:
+        return None
+    message = " ".join(said().split())
+    meant = suggest_candidate(message, words)
+    return ParityError(message, fix=f"did you mean --candidate {shlex.quote(meant)}?") if meant else None
 
 
 def _command_meant(message: str) -> str:

@@ -11,10 +11,11 @@ from itertools import takewhile
 
 from parityscope.errors import ParityError
 
-__all__ = ["add_suggestion", "suggest_option"]
+__all__ = ["add_suggestion", "suggest_candidate", "suggest_option"]
 
 _LIST = re.compile(r"use one of: (?P<known>[^;.]+)")
 _TYPED = re.compile(r"'([^']+)'")
+_NO_CANDIDATE = "Missing option '--candidate'"
 _OPTIONS = re.compile(r"^No such option: (?P<typed>-\S+)(?:.*?(?P<meant>--[a-z-]+))?")
 _NEAR = 0.6  # of signs that two words share; difflib's own: "fp61" and "fp8" are apart, "bf61" and "bf16" are not
 _MOST = 16
@@ -44,3 +45,9 @@ def suggest_option(message: str) -> str:
     """The option that typer thinks a mistyped one was meant to be; "" where it knows none, or says something else."""
     found = _OPTIONS.match(message)
     return found["meant"] or "" if found else ""
+
+
+def suggest_candidate(message: str, words: list[str]) -> str:
+    """The second word behind a verb where `--candidate` is missing: the deployment, put beside the model; "" where none is."""
+    plain = list(takewhile(lambda word: not word.startswith("-"), words))
+    return plain[2] if message.startswith(_NO_CANDIDATE) and len(plain) > 2 else ""

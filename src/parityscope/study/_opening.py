@@ -150,9 +150,16 @@ def _check_types(model: Model, own: Model, candidate: Target) -> None:
     """One sample is given to both sides: the candidate's own file must take what the reference takes.
 
     Raises:
-        ParityError: an input of it is of another type.
+        ParityError: it has none of the reference's inputs, or one of another type.
     """
     taken = {value.name: value.dtype for value in model.inputs}
+    wanted = [value.name for value in own.inputs]
+    if backend_named(candidate.backend).reads_model and wanted and not taken.keys() & {*wanted} and taken:
+        raise ParityError(
+            f"the candidate's file is another network: its inputs are {', '.join(wanted)}, the reference's {', '.join(taken)}",
+            where=str(own.path),
+            fix="give the file that was made from this model, or name its inputs as the model does",
+        )
     for value in own.inputs if backend_named(candidate.backend).reads_model else ():
         if value.dtype != taken.get(value.name, value.dtype):
             raise ParityError(
