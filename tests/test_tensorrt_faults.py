@@ -47,7 +47,14 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.syspath_prepend(box)
         monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
-        words = [command, str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "samples"), "--candidate", target]
+        words = [
+            *command.split(),
+            str(tmp_path / "model.onnx"),
+            "--inputs",
+            str(tmp_path / "samples"),
+            "--candidate",
+            target,
+        ]
         code = exit_status(*words, "--declared", "f32", "--quiet", "--study", str(tmp_path / "study"))
         document = tmp_path / "study" / "study.json"
         study = json.loads(document.read_text(encoding="utf-8")) if document.exists() else {}
@@ -113,6 +120,23 @@ def test_a_builder_that_dies_of_one_tensor_shows_the_others(judge: Judge) -> Non
     assert code == 1
     assert sorted(row["name"] for row in study["tensors"]) == ["a", "c", "y"]
     assert any(skip["what"] == "tensor b" and "killed by SIGSEGV" in skip["reason"] for skip in study["skipped"])
+
+
+@pytest.mark.parametrize(
+    ("dies", "shown"),
+    [
+        (["build unfused", 1], {"a", "b", "c"}),
+        (["build unfused", 1, "build showing b", 1], {"a", "c"}),
+        (["build unfused", 1, "build by name", 1], set()),
+    ],
+)
+def test_every_tensor_is_compared_but_those_the_builder_dies_of(judge: Judge, dies: list[Any], shown: set[str]) -> None:
+    code, study, _ = judge("compare --all-tensors", "trt", {"faults": {"dies": dies}})
+    assert code == 1
+    assert {row["name"] for row in study["tensors"]} == shown
+    lost = {what: reason for what, reason in skips_of(study).items() if what.startswith("tensor ")}
+    assert set(lost) == {f"tensor {name}" for name in {"a", "b", "c"} - shown}
+    assert all("killed by SIGSEGV" in reason for reason in lost.values())
 
 
 def test_a_builder_that_refuses_unfused_tensors_is_asked_by_name(judge: Judge) -> None:

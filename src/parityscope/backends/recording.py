@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from parityscope.trace import StoredTensor
 
 __all__ = [
+    "AskedTensors",
     "Progress",
     "RecordingRequest",
     "ignore_progress",
     "observable_tensors",
+    "reason_of_death",
     "record_trace",
 ]
 
@@ -97,7 +99,7 @@ def record_trace(
     spent = plain.seconds
     last = plain
     number = 0
-    asking = _Asking(target=target)
+    asking = AskedTensors(target=target)
     while left:
         part = next_part(left, kept.absent.keys(), plan, most=asking.most)
         marked = tuple(name for name in (*part.inputs, *part.members) if name not in outputs)
@@ -111,12 +113,12 @@ def record_trace(
                 plan = replace(plan, reads=request.reads())
                 left = order_with_outputs([name for name in left if name not in outputs], outputs, plan.reads)
             asking = asking.after_death(len(part.members))
-            given_up = left if asking.deaths == _DEATHS else part.members if len(part.members) == 1 else ()
+            given_up = left if asking.over else part.members if len(part.members) == 1 else ()
             if set(outputs) >= {*left[len(given_up) :], *kept.parts}:  # it shows nothing
                 raise
             for name in given_up:
                 if name not in outputs:
-                    kept.absent[name] = Skip(what=f"tensor {name}", reason=f"asked to show it, {error.problem}")
+                    kept.absent[name] = Skip(what=f"tensor {name}", reason=reason_of_death(error))
             left = left[len(given_up) :]
             continue
         left = left[len(part.members) :]
@@ -145,19 +147,29 @@ def record_trace(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asking:
+class AskedTensors:
     """How a target is asked for tensors: `most` at once (0: any number), after so many `deaths` of its process."""
 
     target: Target
     most: int = 0
     deaths: int = 0
 
-    def after_death(self, asked: int) -> _Asking:
+    @property
+    def over(self) -> bool:
+        """Whether so many died that nobody asks again."""
+        return self.deaths >= _DEATHS
+
+    def after_death(self, asked: int) -> AskedTensors:
         """Half as many at once; and by name, where the target shows what it likes unless it is told otherwise."""
         target = self.target
         if "observe" in backend_named(target.backend).options and not target.option("observe"):
             target = replace(target, options=tuple(sorted({**dict(target.options), "observe": "all"}.items())))
-        return _Asking(target=target, most=max(1, asked // 2), deaths=self.deaths + 1)
+        return AskedTensors(target=target, most=max(1, asked // 2), deaths=self.deaths + 1)
+
+
+def reason_of_death(error: ParityError) -> str:
+    """Why a tensor is missing whose asking for took the target's process down."""
+    return f"asked to show it, {error.problem}"
 
 
 def _plan_parts(own: Model, inputs: Inputs, request: RecordingRequest) -> PartsPlan:
