@@ -23,6 +23,7 @@ from parityscope.checks import Check, Example, known_checks
 from parityscope.checks.asking import ask_check, describe_mistyped
 from parityscope.cli.list_ import CATALOGUES
 from parityscope.cli.scaffolding import KINDS
+from parityscope.comparison.metric import all_metrics
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
 from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect
@@ -126,6 +127,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
         (info / "entry_points.txt").write_text(f"[{group}]\n{name} = {name}\n", encoding="utf-8")
         monkeypatch.syspath_prepend(tmp_path)
+        all_metrics.cache_clear()  # a process looks for them once
 
     return installed
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.checks.row_order import outputs_behind_sorts
 from parityscope.operators import with_trait
 from parityscope.records import Skip
 
@@ -35,8 +34,12 @@ def pair_tied_rows(judged: Examination, judge_paired: Callable[[tuple[str, ...]]
     """
     if judged.verdict != "beyond" or judged.case.policy.matched:
         return judged
-    beyond = {pair.site.tensor for pair in judged.beyond}
     scores = _scores_of_sorts(judged.graph)
+    if not scores:
+        return judged
+    from parityscope.checks.row_order import outputs_behind_sorts
+
+    beyond = {pair.site.tensor for pair in judged.beyond}
     for names in outputs_behind_sorts(judged):
         if scores & set(names) and not scores & set(names) & beyond:
             paired = judge_paired(names)
