@@ -170,3 +170,11 @@ def test_a_damaged_array_is_one_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     with pytest.raises(ParityError, match=r"0000_a\.npy cannot be read"):
         read(tmp_path)
+
+
+def test_raw_int4_is_two_elements_to_a_byte(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, "raw")
+    writer.process("h", np.array([0xE1, 0x04], np.uint8))
+    writer.tensors[0].update(shape=[3], type="INT4")
+    writer.close()
+    assert read(tmp_path)["h"].astype(np.int8).tolist() == [1, -2, 4]

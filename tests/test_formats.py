@@ -406,6 +406,26 @@ def numbers_of_type(dtype: type) -> np.ndarray:
     return np.array([[0.5, least, last]], np.float32).astype(kind)
 
 
+@pytest.mark.parametrize(("word", "kind"), [("int4", ml_dtypes.int4), ("fp4", ml_dtypes.float4_e2m1fn)])
+def test_four_bits_are_two_elements_to_a_byte_in_trtexecs_blobs(word: str, kind: type, tmp_path: Path) -> None:
+    array = np.array([[1, -2, 4]], np.float32).astype(kind)
+    values = (ValueInfo(name="y", dtype=array.dtype.name, shape=(1, 3)),)
+    trtexec.write_blobs(tmp_path / "blobs", {"y": array})
+    # int4: 1, -2, 4 are 0x1, 0xE, 0x4; e2m1: 0x2, 0xC, 0x6. The first one lies in the low half.
+    expected = bytes([0xE1, 0x04] if word == "int4" else [0xC2, 0x06])
+    assert (tmp_path / "blobs" / "y.bin").read_bytes() == expected
+    (tmp_path / "dumped").mkdir()
+    dumped = tmp_path / "dumped" / f"y.output.1.3.{word}.raw"
+    dumped.write_bytes(expected)
+    for folder, role in (("blobs", "input"), ("dumped", "output")):
+        stored = trtexec.open_raw(tmp_path / folder, trtexec.Expected(values=values, kind=role, shapes={}))
+        assert_same(everything(stored, 0), {"y": array})
+    dumped.write_bytes(bytes(3))
+    with pytest.raises(ParityError, match="needs 2 bytes, and y") as caught:
+        trtexec.open_raw(tmp_path / "dumped", trtexec.Expected(values=values, kind="output", shapes={}))
+    assert "two elements to a byte" in caught.value.fix
+
+
 @pytest.mark.parametrize("word", WHOLE)
 def test_every_type_goes_through_trtexecs_blobs_and_json(word: str, tmp_path: Path) -> None:
     array = numbers_of_type(WHOLE[word])
@@ -545,10 +565,10 @@ def test_raw_files_that_could_be_two_tensors_are_refused(tmp_path: Path) -> None
         trtexec.open_raw(tmp_path, trtexec.Expected(values=values, kind="output", shapes={}))
 
 
-def test_packed_types_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "y.output.4.int4.raw").write_bytes(b"ab")
+def test_types_that_raw_bytes_cannot_be_read_as_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "y.output.2.e8m0.raw").write_bytes(b"ab")
     stored = trtexec.open_raw(tmp_path, trtexec.Expected(values=(), kind="output", shapes={}))
-    with pytest.raises(ParityError, match="element type of 'y' is int4"):
+    with pytest.raises(ParityError, match="element type of 'y' is e8m0"):
         everything(stored, 0)
 
 

@@ -1,8 +1,7 @@
 """Raw bytes of a tensor -> its elements, for every type that TensorRT has.
 
-Types that numpy lacks are ml_dtypes' (bfloat16, float8_e4m3fn, float8_e8m0fnu); those of four bits come two to a byte, the
-first element in the low half (source: the ONNX standard's packing of INT4 and FLOAT4E2M1, which TensorRT reads and writes),
-and are given as one element to a byte of ml_dtypes' int4 and float4_e2m1fn.
+Types that numpy lacks are ml_dtypes' (bfloat16, float8_e4m3fn, float8_e8m0fnu); those of four bits come two to a byte, and are
+given as one element to a byte of ml_dtypes' int4 and float4_e2m1fn.
 
 Before a run the memory of an output is filled with 0xFF: NaN in every float format, -1 in signed integers. An output that
 still holds nothing else was not written.
@@ -10,11 +9,11 @@ still holds nothing else was not written.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.case.formats import packed
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -23,14 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["POISON", "decode_tensor", "is_unwritten", "nbytes_of", "to_storable_type"]
 
 POISON = 0xFF
-_HALF_BYTES = frozenset({"int4", "float4_e2m1fn"})
-_LOW = 0x0F
 
 
 def nbytes_of(dtype: str, shape: Sequence[int]) -> int:
     """The bytes that a tensor of this type and shape takes in TensorRT's memory."""
-    count = math.prod(shape)
-    return (count + 1) // 2 if dtype in _HALF_BYTES else count * _numpy_type(dtype).itemsize
+    return packed.nbytes_of(_numpy_type(dtype), shape)
 
 
 def decode_tensor(content: np.ndarray, dtype: str, shape: Sequence[int]) -> np.ndarray:
@@ -45,14 +41,7 @@ def decode_tensor(content: np.ndarray, dtype: str, shape: Sequence[int]) -> np.n
             f"a tensor of {dtype}{list(shape)} came with {content.nbytes} of {wanted} bytes",
             fix="this is a fault of TensorRT or of this tool: report it with the log",
         )
-    if dtype in _HALF_BYTES:
-        pairs = np.stack([content & _LOW, content >> 4], axis=-1).reshape(-1)[: math.prod(shape)]
-        if dtype == "int4":
-            # The element's sign is the fourth bit.
-            pairs = ((pairs.astype(np.int8) ^ 8) - 8).astype(np.int8)
-            return pairs.astype(_numpy_type(dtype)).reshape(shape)
-        return pairs.view(_numpy_type(dtype)).reshape(shape)
-    return content.view(_numpy_type(dtype)).reshape(shape)
+    return packed.unpack_array(content, _numpy_type(dtype), shape)
 
 
 def to_storable_type(array: np.ndarray) -> np.ndarray:

@@ -34,15 +34,17 @@ SUMMARY = "tensor_summary.json"
 _NUMBERED = re.compile(r"^(\d{4,}_)(.+)\.npy$")
 _CUT = "..."  # stands in the middle of file names that were too long
 _CONVERTED = ("", "_to_float", "_to_int8")
-# As trtexec names types there; the ones that pack two elements in a byte are read from .npy only.
+# As trtexec names types there.
 _TYPES = {
     "FLOAT": "fp32",
     "HALF": "fp16",
     "BF16": "bf16",
     "FP8": "fp8",
+    "FP4": "fp4",
     "INT64": "int64",
     "INT32": "int32",
     "INT8": "int8",
+    "INT4": "int4",
     "UINT8": "uint8",
     "BOOL": "bool",
 }

@@ -13,7 +13,6 @@ found by doing the same to the model's names, so a match is exact; two names tha
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +22,7 @@ import numpy as np
 from parityscope.case.formats import UNREADABLE, Stored, dtype_of, unreadable_error
 from parityscope.case.formats.debug_tensors import debug_files
 from parityscope.case.formats.npy import read_npy_file
+from parityscope.case.formats.packed import HALF_BYTES, nbytes_of, pack_array, unpack_array
 from parityscope.errors import ParityError
 from parityscope.regular_files import open_regular_file
 
@@ -37,15 +37,17 @@ __all__ = ["Expected", "file_name", "open_raw", "write_blobs"]
 _LONGEST = 150  # bytes of a file name, and what stays of longer ones at either end: (150 - 3) // 2
 _KEPT = (_LONGEST - len("...")) // 2
 _DUMPED = re.compile(r"^.+\.(input|output)\.((?:-?\d+(?:\.-?\d+)*)?)\.([a-z0-9]+)\.raw$")
-# How trtexec prints types (`operator<<` of DataType in its sampleOptions.cpp); int4 and fp4 are packed, and refused.
+# How trtexec prints types (`operator<<` of DataType in its sampleOptions.cpp).
 _TYPES = {
     "fp32": "float32",
     "fp16": "float16",
     "bf16": "bfloat16",
     "fp8": "float8_e4m3fn",
+    "fp4": "float4_e2m1fn",
     "int64": "int64",
     "int32": "int32",
     "int8": "int8",
+    "int4": "int4",
     "uint8": "uint8",
     "bool": "bool",
 }
@@ -80,7 +82,7 @@ def file_name(name: str) -> str:
 
 
 def write_blobs(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes the raw bytes of each array, in C order, as `--loadInputs` takes them.
+    """Writes the raw bytes of each array, in C order, as `--loadInputs` takes them; elements of four bits two to a byte.
 
     Raises:
         ParityError: two names make one file name, or nothing can be written there.
@@ -92,7 +94,7 @@ def write_blobs(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, array in arrays.items():
-            (folder / f"{file_name(name)}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
+            (folder / f"{file_name(name)}.bin").write_bytes(pack_array(array))
     except OSError as error:
         raise ParityError(
             f"{folder.name} cannot be written: {error}", where=str(folder), fix="free some space, or use another folder"
@@ -176,7 +178,7 @@ def _load_blob(name: str, blob: _Blob, expected: Expected) -> np.ndarray:
     dtype, shape = _layout_of_blob(name, blob, expected)
     with open_regular_file(blob.path, blob.path.name) as file:
         try:
-            return np.fromfile(file, dtype).reshape(shape)
+            return unpack_array(np.fromfile(file, np.uint8), dtype, shape)
         except UNREADABLE as error:
             raise unreadable_error(blob.path, error) from error
 
@@ -193,14 +195,15 @@ def _layout_of_blob(name: str, blob: _Blob, expected: Expected) -> tuple[np.dtyp
             fix="save it as .npz or .safetensors",
         )
     shape = blob.shape if blob.shape is not None else _shape_of_blob(name, info, expected, blob.path)
-    needed = dtype.itemsize * math.prod(shape)
+    needed = nbytes_of(dtype, shape)
     with open_regular_file(blob.path, blob.path.name):
         found = blob.path.stat().st_size
     if found != needed:
+        how = "two elements to a byte, the first in the low half" if dtype.name in HALF_BYTES else "numpy's tofile"
         raise ParityError(
             f"{name!r} as {dtype.name} {list(shape)} needs {needed} bytes, and {blob.path.name} has {found}",
             where=str(blob.path),
-            fix=f"write it as plain {dtype.name} in C order (numpy's tofile), or correct its shape or I/O format",
+            fix=f"write it as plain {dtype.name} in C order ({how}), or correct its shape or I/O format",
         )
     return dtype, shape
 
