@@ -279,6 +279,20 @@ def test_one_output_of_another_batch_size_is_listed_and_the_other_judged(
     assert _causes(document) == []
 
 
+def test_an_output_of_another_shape_is_in_the_headline_and_no_matter_of_the_batch(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number, found in enumerate(_answers(place)):
+        held = {"y": found["y"], "z": np.concatenate([found["z"], found["z"][:, :1]], axis=1)}
+        write_npz(place / "recorded" / f"{number:06d}.npz", held)
+    words = ("compare", str(place / "model.onnx"), "--inputs", str(place / "inputs"), "--study", str(place / "study"))
+    assert exit_status(*words, "--candidate", f"saved?path={place / 'recorded'}") == 3
+    headline, _, rest = " ".join(capfd.readouterr().out.split()).partition(" Missing ")
+    assert "the shape of 'z' is [2, 4] in the reference and [2, 5] in the candidate" in headline
+    assert "same output of the same model" in rest
+    assert "batch" not in rest
+
+
 def _program(place: Path, size: float, sign: float) -> str:
     for number, found in enumerate(_answers(place)):
         x = np.load(place / "inputs" / f"{number:06d}.npz")["x"]

@@ -160,6 +160,20 @@ def test_an_activation_beyond_the_range_is_the_cause(case: Case) -> None:
     assert "1 of 1 elements become NaN or infinite" in found.statements[1]
 
 
+def test_the_first_layer_that_is_not_finite_is_the_cause_and_none_that_rounds(case: Case) -> None:
+    text = """g (float[n] x) => (float[] y) <float tiny = {1e-8}> {
+        s = Sin(x)  r = Relu(s)  m = Max(r, tiny)  l = Log(m)  y = ReduceMean<keepdims=0>(l) }"""
+    found = case.forecast(text, {"x": np.linspace(-3, 3, 40, dtype=np.float32)}).formats[0]
+    assert found.lost
+    assert found.cause is not None
+    assert (found.cause.kind, found.cause.site.tensor) == (
+        "nonfinite",
+        "l",
+    )  # 1e-8 is zero in FP16, and its logarithm none
+    assert "gives NaN or infinity first at" in found.statements[0]
+    assert "20 of 40 elements" in found.statements[0]
+
+
 def test_margins_are_powers_of_two() -> None:
     site = Site(tensor="t", node="n", op_type="Mul", index=0)
     held = MagnitudeRange(site=site, elements=3, largest=2.0**10, smallest=2.0**-20, zeros=1, nonfinite=0)

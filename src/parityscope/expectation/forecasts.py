@@ -115,7 +115,7 @@ class ChangedParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What an output is lost to: `kind` is "parameter", "activation" or "rounding"; `text` a sentence."""
+    """What an output is lost to: `kind` is "parameter", "activation", "nonfinite" or "rounding"; `text` a sentence."""
 
     kind: str
     site: Site

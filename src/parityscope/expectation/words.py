@@ -32,9 +32,14 @@ def cause_of(
     parameters: Sequence[ChangedParameter],
     ranges: Mapping[str, MagnitudeRange],
 ) -> Cause | None:
-    """Why an output is lost: the first of the layers that introduce most which a format's range breaks, or rounding."""
+    """Why an output is lost: the first of the layers that introduce most which a format's range breaks, or rounding.
+
+    No layer behind the first that is not finite is the cause, nor is one of finite error that comes before it.
+    """
+    first = min((one for one in layers if one.nonfinite), key=lambda one: one.site.index, default=None)
     leading = sorted(
-        (one for one in layers if one.introduced), key=lambda one: (-(one.introduced or 0), one.site.index)
+        (one for one in layers if one.introduced and (first is None or one.site.index <= first.site.index)),
+        key=lambda one: (-(one.introduced or 0), one.site.index),
     )
     for layer in leading[:_LEADING]:
         broken = next((one for one in parameters if one.overflowed and layer.site.node in one.nodes), None)
@@ -49,6 +54,12 @@ def cause_of(
                 f"{format_number(number_format.largest)}"
             )
             return Cause(kind="activation", site=layer.site, text=text)
+    if first is not None:
+        text = (
+            f"{number_format.title} gives NaN or infinity first at {_describe_place(first)}: {first.nonfinite:,} of "
+            f"{first.elements:,} elements"
+        )
+        return Cause(kind="nonfinite", site=first.site, text=text)
     if leading:
         text = (
             f"{number_format.title} loses most at {_describe_place(leading[0])}, which adds "

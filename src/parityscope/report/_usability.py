@@ -6,6 +6,7 @@ Nothing is averaged over NaN: what is not finite is counted.
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES
@@ -41,6 +42,7 @@ _SAME = {
     "boxes": "all {1} boxes of '{0}' are kept",
     "mask": "the mask of '{}' is the same",
 }
+_SHAPE = re.compile(r"\[[\d, ]*\]")
 _UNUSABLE = "cannot be used as it is"
 _FAR = 100  # times the expected rounding error: no use of a model takes that for the same result; chosen
 _SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
@@ -69,7 +71,22 @@ def describe_usability(document: Mapping[str, Any]) -> str:
             told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
     else:
         told.insert(0, "can be used" if verdict == "within" else "not everything could be judged")
+    told[1:1] = _describe_other_shapes(document)
     return "; ".join(told)
+
+
+def _describe_other_shapes(document: Mapping[str, Any]) -> list[str]:
+    """The first output that could not be compared since its shape is another one; nothing where none is."""
+    for skip in document.get("skipped", ()):
+        what, _, name = str(skip.get("what", "")).partition(" ")
+        reason = str(skip.get("reason", ""))
+        shapes = _SHAPE.findall(reason) if what == "output" and " shape is " in reason else []
+        if len(shapes) > 1:
+            ours, theirs = shapes[:2]
+            return [
+                f"the shape of '{shorten_name(name, _NAME)}' is {ours} in the reference and {theirs} in the candidate"
+            ]
+    return []
 
 
 def _describe_real_data(document: Mapping[str, Any]) -> str:

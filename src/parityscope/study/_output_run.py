@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["COMPARING", "Closed", "Closing", "answer_closing", "asking_of", "finish_run", "make_run", "open_sides"]
 
 COMPARING = "comparing outputs"  # what the progress says
-_SHAPES = "let the candidate run at the batch size of the samples, or give samples of its own"
+_SHAPE = re.compile(r"\[[\d, ]*\]")
+_BATCH = "let the candidate run at the batch size of the samples, or give samples of its own"
+_SHAPES = (
+    "check that it is the same output of the same model: if it is called otherwise there, --map reference=candidate"
+)
 
 
 def asking_of(examination: Examination, *, partly: bool) -> Asking:
@@ -69,7 +75,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     if not found.statistics:
         raise ParityError(
             "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in found.problems.items()),
-            fix=_SHAPES
+            fix=_fix_for(next(iter(found.problems.values())), next(iter(found.problems)))
             if all(OTHER_SHAPE in why for why in found.problems.values())
             else "names are matched exactly: map renamed outputs with --map reference_name=candidate_name",
         )
@@ -181,7 +187,9 @@ def answer_closing(
 def _fix_for(problem: str, name: str) -> str:
     """What makes an output comparable that was not."""
     if OTHER_SHAPE in problem:
-        return _SHAPES
+        # Sizes of the first axis are the batch's, where all else agrees.
+        ours, theirs = (json.loads(shape) for shape in _SHAPE.findall(problem)[:2])
+        return _BATCH if ours[1:] == theirs[1:] and len(ours) == len(theirs) else _SHAPES
     if "did not give" in problem:
         return f"let it give {name} back; if it calls it otherwise: --map {name}=ITS_NAME"
     return ""
