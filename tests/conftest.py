@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-import parityscope.compiling  # noqa: F401 - loops are taken compiled: what numpy does before that is tested by name
+from parityscope.threads import use_one_thread
+
+use_one_thread()  # as a command does, before numpy is there
+
+import parityscope.compiling  # noqa: E402, F401 - loops are taken compiled: what numpy does before that is tested by name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from parityscope.backends._guardian import GUARDIAN, start_of
 from parityscope.errors import ParityError
+from parityscope.threads import environment_of_others
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +113,7 @@ def run_guarded(
                 stderr=log,
                 pass_fds=(reads, *passed),
                 start_new_session=True,
-                env=environment,
+                env=environment_of_others(environment),
             )
         finally:
             os.close(reads)

@@ -27,7 +27,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs `parityscope`, turning every way it can end into an exit code."""
     from parityscope.cli.shell.streams import standard_streams
     from parityscope.cli.shell.supervise import supervise_work
+    from parityscope.threads import use_one_thread
 
+    use_one_thread()
     words = sys.argv[1:] if arguments is None else arguments
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").lstrip("-").isdecimal():
         del os.environ["SOURCE_DATE_EPOCH"]  # numpy and scipy end with an error of their own when they are imported
