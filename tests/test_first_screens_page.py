@@ -72,7 +72,10 @@ def test_the_pictures_are_there_and_small(cases: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("name", CHEAP)
-def test_a_screen_is_what_its_command_prints(name: str, cases: ModuleType, tmp_path: Path) -> None:
+def test_a_screen_is_what_its_command_prints(
+    name: str, cases: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # as it was drawn: where lines are longer, fewer are needed
     case = cases.CASES[name]
     case.prepare(tmp_path)
     done = run(f"{sys.executable} -m {case.command} --study study --quiet", tmp_path)

@@ -376,7 +376,10 @@ def test_no_change_is_not_proved(bench: Path, capfd: pytest.CaptureFixture[str])
     assert "do not differ" in capfd.readouterr().out
 
 
-def test_success_on_every_sample_is_told_as_success(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_success_on_every_sample_is_told_as_success(
+    bench: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # so that no cell of the table is wrapped
     assert run("--samples", "10", "--budget", "rel_l2=1e-2") == 0
     text, said = capfd.readouterr()
     assert text.startswith("✓ Within budget on 10 of 10 samples")
