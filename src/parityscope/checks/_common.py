@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXPLAINED",
+    "HALVED",
+    "STANDS_IN",
     "RegionConstant",
     "constants_of",
     "format_number",
@@ -31,6 +33,9 @@ __all__ = [
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
 # the residual regression for outputs that are rounded once more after the operator.
 EXPLAINED = 0.9
+# Of the confidence in a change that leaves more than rounding: it may stand in for another (chosen); and how that is told.
+STANDS_IN = 0.5
+HALVED = ", halved: what it leaves is more than rounding leaves"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import nonsense_fits, wrong_samples
 from parityscope.errors import ParityError
@@ -51,7 +51,6 @@ __all__ = ["CHECK"]
 _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
-_STANDS_IN = 0.5  # of the confidence of what leaves more than rounding; chosen
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
@@ -191,9 +190,9 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
             f"{_describe_place(known, first)} ({first.op_type}): {first.words}: "
             f"{seen.because}.{also}{_describe_next_record(told)}"
         ),
-        confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else _STANDS_IN),
+        confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else STANDS_IN),
         confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
-        + ("" if told.exact else ", halved: what it leaves is more than rounding leaves"),
+        + ("" if told.exact else HALVED),
         site=known.places.get(first.output),
         share=max(0.0, first.share),
         repairs=_offer_repairs(told),

@@ -42,7 +42,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction, Shown
 from parityscope.checks._arriving import has_arrived_right, unless_arrived
-from parityscope.checks._common import format_percent
+from parityscope.checks._common import HALVED, STANDS_IN, format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._reproducing import NEAR, nonsense_fits, wrong_samples
 from parityscope.checks.preprocessing.images import image_of, image_steps
@@ -275,7 +275,7 @@ def _show_finding(
         rest = " What is left is more than the declared arithmetic explains: another library's rounding, or something else."
     doubt = "" if found.certain else " These outputs tell so little that it may be an accident."
     stands_in = _may_stand_in(found, best)
-    surest = 1.0 - found.chance
+    surest = (1.0 - found.chance) * (STANDS_IN if stands_in else 1.0)
     details: dict[str, Any] = {
         "steps": [step.key for step in best.steps],
         "words": words,
@@ -293,11 +293,8 @@ def _show_finding(
         # What an accident may have made, or another change near by, is a possibility beside others.
         role="cause" if found.certain and not stands_in else "contributing",
         sentence=f"{words[0].upper()}{words[1:]}: {seen.because}.{also}{rest}{doubt}{describe_precision(known.outputs)}",
-        confidence=(0.5 * surest if stands_in else surest)
-        if found.certain
-        else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
-        confidence_from="one minus the chance of an accident among that many trials"
-        + (", halved: what it leaves is more than rounding leaves" if stands_in else "")
+        confidence=surest if found.certain else 0.5 * (1.0 - found.after / found.before) / (1 + len(found.others)),
+        confidence_from="one minus the chance of an accident among that many trials" + (HALVED if stands_in else "")
         if found.certain
         else "half of the part of the error that is gone, over the preparations that leave as little",
         share=_explained_share(found),

@@ -52,11 +52,13 @@ def is_scarce() -> bool:
 
 
 def use_one_core() -> None:
-    """Leaves this process and its children one core, so that no library starts threads, which take memory of their own."""
+    """Leaves this process and its children one core, so that no library starts threads, which take memory of their own.
+
+    Linear algebra, with a buffer for each thread, has one already (`threads`).
+    """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # a buffer for each thread, when it is loaded
 
 
 def lacks_memory(error: BaseException) -> bool:
