@@ -349,6 +349,20 @@ def test_a_repair_that_holds(bench: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert "exists already" in capfd.readouterr().err
 
 
+def test_workers_come_to_what_one_process_finds(bench: Path) -> None:
+    found = []
+    for workers in ("", "2"):
+        name = f"by-{workers or 1}"
+        assert run("--budget", "rel_l2=1e-2", "--study", name, *(("--workers", workers) if workers else ())) == 0
+        held = json.loads((bench / name / "study.json").read_text(encoding="utf-8"))
+        for key in ("created", "command", "seconds", "timings"):
+            held.pop(key, None)
+        for side in ("reference", "before", "after"):
+            del held[side]["seconds"]
+        found.append(held)
+    assert found[0] == found[1]
+
+
 def test_the_same_the_other_way_round_is_refuted(bench: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(before="sim:f16?model=fixed.onnx", after="sim:f16") == 1
     said = capfd.readouterr().out

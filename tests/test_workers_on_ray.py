@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import socket
@@ -156,7 +157,9 @@ def test_another_version_of_ray_is_said_with_the_fix(tmp_path: Path, monkeypatch
     assert "ray[client]" in caught.value.fix
 
 
-def test_a_client_of_the_cluster_comes_to_the_document_of_one_process(cluster: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def case(tmp_path: Path) -> Path:
+    """A folder with m.onnx and x.npz, 30 samples."""
     text = (
         '<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] x) => (float[1,8] y) { h = MatMul(x, w) y = Relu(h) }'
     )
@@ -166,17 +169,36 @@ def test_a_client_of_the_cluster_comes_to_the_document_of_one_process(cluster: A
     model.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
     onnx.save(model, tmp_path / "m.onnx")
     write_npz(tmp_path / "x.npz", {"x": generator.standard_normal((30, 16)).astype(np.float32)})
+    return tmp_path
+
+
+@pytest.mark.parametrize("verb", ["compare", "verify"])
+def test_a_client_of_the_cluster_comes_to_the_document_of_one_process(cluster: Any, case: Path, verb: str) -> None:
+    other = f"ort?optimization=disabled&model={case / 'm.onnx'}"
+    sides = ["--candidate", other] if verb == "compare" else ["--before", other, "--after", "ort", "--no-timing"]
 
     def document(study: str, *more: str) -> dict[str, Any]:
-        case = [str(tmp_path / "m.onnx"), "--candidate", f"ort?optimization=disabled&model={tmp_path / 'm.onnx'}"]
-        data = ["--inputs", str(tmp_path / "x.npz"), "--stacked", "--study", str(tmp_path / study), "--quiet"]
-        assert exit_status("compare", *case, *data, *more) == 0
-        found = json.loads((tmp_path / study / "study.json").read_text("utf-8"))
-        for side in ("reference", "candidate"):
+        words = [verb, str(case / "m.onnx"), *sides, "--inputs", str(case / "x.npz"), "--stacked", "--quiet"]
+        assert exit_status(*words, "--study", str(case / study), *more) in {0, 3}
+        found = json.loads((case / study / "study.json").read_text("utf-8"))
+        for side in {"reference", "candidate", "before", "after"} & found.keys():
             del found[side]["seconds"]
-        return {key: held for key, held in found.items() if key not in {"created", "command", "timings"}}
+        return {key: held for key, held in found.items() if key not in {"created", "command", "timings", "seconds"}}
 
     assert document("shared", "--workers", cluster.client_address) == document("alone")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is not None, reason="PyTorch is installed: nothing is missing")
+def test_nodes_without_the_runtime_give_the_error_of_one_machine(
+    cluster: Any, case: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["compare", str(case / "m.onnx"), "--candidate", "torch", "--inputs", str(case / "x.npz"), "--stacked"]
+    told = []
+    for more in ((), ("--workers", cluster.client_address)):
+        assert exit_status(*words, "--quiet", "--study", str(case / "none"), *more) == 2
+        told.append(capfd.readouterr().err)
+    assert "torch cannot be imported" in told[0]
+    assert told[0].splitlines()[0] in told[1]
 
 
 def test_what_a_target_needs_elsewhere(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def command(
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap, and of generated inputs.")] = 0,
     time: Annotated[str, typer.Option(help="Time for measuring latency, e.g. 20s.")] = "20s",
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
+    workers: o.WorkersOption = "",
     study: o.StudyOption = None,
     format_name: o.PageFormatOption = "text",
     output: o.PageOption = None,
@@ -76,7 +77,11 @@ def command(
     )
     timing = 0.0 if no_timing else o.seconds_of(time)
     settings = VerificationSettings(
-        metrics=tuple(map(_choose_metric, metric or [])), seed=seed, timing=timing, floor=floor
+        metrics=tuple(map(_choose_metric, metric or [])),
+        seed=seed,
+        timing=timing,
+        floor=floor,
+        workers=o.workers_of(workers),
     )
     folder = o.folder_for(model.stem, study)
     try:

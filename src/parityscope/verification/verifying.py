@@ -64,7 +64,7 @@ class VerificationSettings:
     """Task metrics, labels, the seed of every draw, and the seconds that timing may take (0: none).
 
     `floor` is the root mean square below which an output's size counts no less for a budget on rel_l2 (None: a share of the
-    largest sample's).
+    largest sample's). `workers` share the samples, as in `Request`; what is timed is timed in this process.
     """
 
     metrics: tuple[Chosen, ...] = ()
@@ -72,6 +72,7 @@ class VerificationSettings:
     seed: int = 0
     timing: float = 20.0
     floor: float | None = None
+    workers: str = ""
 
 
 def verify(
@@ -90,9 +91,10 @@ def verify(
     """
     began = clock()
     case, repeated = drop_repeated(case, settings.labels)
-    reference = run_side(case, targets.reference, folder, "reference", progress, clock)
-    before = run_side(case, targets.before, folder, "before", progress, clock)
-    after = run_side(case, targets.after, folder, "after", progress, clock)
+    reference, before, after = (
+        run_side(case, target, folder, label, progress, clock, workers=settings.workers)
+        for target, label in ((targets.reference, "reference"), (targets.before, "before"), (targets.after, "after"))
+    )
     errors = tuple(
         output_errors(case, reference, side, label, floor=settings.floor)
         for side, label in ((before, "before"), (after, "after"))
