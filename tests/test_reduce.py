@@ -17,6 +17,7 @@ from parityscope.case import load_model
 from parityscope.case.extracting import extract_part
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
+from parityscope.study.reduction.pattern import pattern_of, what_shows
 from parityscope.study.reduction.region import Graphs
 from parityscope.testing.networks import write_network
 
@@ -176,3 +177,26 @@ def test_a_part_reads_what_the_candidate_reads_there(made: Path, tmp_path: Path)
     assert (part.nodes, its.nodes) == (1, 1)
     with pytest.raises(ParityError, match="cannot be cut out"):
         extract_part(own, {"d": ("d", arrays["d"])}, made_of, tmp_path / "lacks.onnx")
+
+
+def beyond(code: str, tensor: str = "h") -> dict[str, Any]:
+    """A document as far as a finding's pattern is read from it."""
+    site = {"tensor": tensor, "node": "n", "op_type": "Conv"}
+    finding = {"code": code, "title": "", "claim": "", "role": "cause", "site": site}
+    return {"verdict": "beyond", "findings": [finding], "suspects": [], "outputs": [], "tensors": []}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "shows"),
+    [
+        (beyond("FUS002"), beyond("EXP005"), "the same"),
+        (beyond("EXP005"), beyond("FUS002"), "the same"),
+        (beyond("FUS002"), beyond("EXP005", "elsewhere"), "another finding"),
+        (beyond("FUS002"), beyond("RNG001"), "another finding"),
+        (beyond("EXP005"), {**beyond("EXP005"), "verdict": "within"}, "no finding"),
+    ],
+)
+def test_a_changed_layer_is_one_finding_however_it_is_shown(
+    first: dict[str, Any], then: dict[str, Any], shows: str
+) -> None:
+    assert what_shows(then, pattern_of(first))[0] == shows

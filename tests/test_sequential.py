@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.comparison.sequential import decide_rate, evidence_of_rate
+from parityscope.records import Budget, Policy
 from parityscope.study.answering import Failure
 from parityscope.study.sample_tasks import Found
-from parityscope.study.sampling import judge_sampling, sampling_of
+from parityscope.study.sampling import draw_order, judge_sampling, sampling_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +128,38 @@ def test_workers_stop_at_the_same_sample(tmp_path: Path, bad: float) -> None:
         told.append((document["verdict"], document["inputs"]["samples"], finding["details"], document["outputs"]))
         shutil.rmtree(study)
     assert told[1:] == [told[0]] * 2
+
+
+def test_a_sample_is_read_when_it_is_drawn(tmp_path: Path) -> None:
+    words = network(tmp_path, 0.0)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for number, row in enumerate(np.load(tmp_path / "x.npz")["x"]):
+        np.savez(folder / f"{number:03}.npz", x=row[None])
+    words = [str(folder) if word.endswith("x.npz") else word for word in words if word != "--stacked"]
+
+    def document(*more: str) -> dict[str, Any]:
+        assert exit_status(*words, *more) == 0
+        found: dict[str, Any] = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+        shutil.rmtree(tmp_path / "study")
+        return found
+
+    first = document()
+    order = draw_order(
+        Policy(declared="", budgets=(Budget(output="", metric="rel_l2", limit=1e-2, reason=""),)), seed=0
+    )
+    taken = order(tuple(range(600)))[: first["inputs"]["samples"]]
+    for path in folder.iterdir():
+        if int(path.stem) not in taken:
+            path.write_bytes(b"damaged")
+    for more in ((), ("--workers", "2")):
+        again = document(*more)
+        assert again["inputs"] == first["inputs"]
+        assert again["outputs"] == first["outputs"]
+        assert again["skipped"] == first["skipped"]
+    (folder / f"{taken[3]:03}.npz").write_bytes(b"damaged")
+    lost = document("--allow-skipped", "5%")
+    assert any(f"{taken[3]:03}.npz" in one["what"] for one in lost["skipped"])
 
 
 def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:

@@ -43,16 +43,15 @@ class SharedTargets:
 
 
 def make_job(
-    model: Model, shared: SharedTargets, groups: Sequence[tuple[int, ...]], read: Callable[[int], Sample]
+    model: Model,
+    shared: SharedTargets,
+    groups: Sequence[tuple[int, ...]],
+    read: Callable[[tuple[int, ...]], Iterator[Sample]],
 ) -> Job:
-    """A task for each group of samples, which `read` gives by their index."""
-
-    def read_group(number: int) -> Iterator[Sample]:
-        return map(read, groups[number])
-
+    """A task for each group of samples, which `read` gives by their indices."""
     return Job(
         count=len(groups),
-        read=read_group,
+        read=lambda number: read(groups[number]),
         open=partial(_open_tasks, model, shared),
         shipped=Shipped(
             files=(files_of_model(model.path), *files_of_targets(shared.targets)),

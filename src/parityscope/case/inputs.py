@@ -7,6 +7,9 @@ sample that is damaged is left out, and told.
 
 The digest is the SHA-256 over the samples in order, and over the tensors of a sample in the order of their names: a
 JSON list [name, dtype, shape], then the elements in C order. It does not depend on the file format.
+
+Where samples are drawn until something is sure, none is read before it is drawn (`Drawn`); the digest is then the SHA-256 over
+those of the samples that were taken, in the order of their places.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ import hashlib
 import itertools
 import json
 import sys
+import uuid
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -37,7 +41,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from parityscope.case.formats import Alike, Streamed
@@ -57,7 +61,7 @@ class Inputs:
     generated with. `truths` gives what is right for a sample, where the data says so. `indices` are the samples that are
     judged, by their place in the data set; `skipped` lists those that are not (NaN in an input), `damaged` the samples and
     shards that could not be read, `count` is the number of samples with all of them. Length and iteration are over the judged
-    ones.
+    ones. With `drawn` nothing is known of a sample yet that was not checked there, and `settle` says what was taken.
     """
 
     origin: str
@@ -71,17 +75,35 @@ class Inputs:
     damaged: tuple[Skip, ...] = ()
     count: int = 0
     truths: Callable[[int], Mapping[str, np.ndarray]] = field(default=lambda _: NO_ARRAYS, repr=False, compare=False)
+    drawn: Drawn | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.indices)
 
     def __iter__(self) -> Iterator[Sample]:
-        return map(self.read, self.indices)
+        return self.samples(self.indices)
 
     @property
     def not_judged(self) -> tuple[Skip, ...]:
         """What is told of the samples that are not judged: the first ones of each kind by name, of the others how many."""
         return (*_shorten_list(self.damaged, "cannot be read"), *_shorten_list(self.skipped, "hold a NaN"))
+
+    def samples(self, indices: Sequence[int]) -> Iterator[Sample]:
+        """Those of the samples at `indices` that can be judged; what is drawn is checked by this."""
+        return map(self.read, indices if self.drawn is None else self.drawn.check(indices))
+
+    def settle(self, taken: Sequence[int]) -> Inputs:
+        """The inputs of which the samples `taken` were drawn and no others.
+
+        Raises:
+            ParityError: none of them can be judged.
+        """
+        if self.drawn is None:
+            return replace(self, indices=tuple(taken))
+        found = self.drawn.found(taken)
+        return replace(
+            self, drawn=None, indices=found.indices, sha256=found.sha256, skipped=found.skipped, damaged=found.damaged
+        )
 
     def sample(self, index: int) -> Sample:
         """The sample at place `index` of the data set.
@@ -93,6 +115,26 @@ class Inputs:
         if index not in self.indices:
             raise IndexError(f"sample {index} is not judged or does not exist; take one of Inputs.indices")
         return self.read(index)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnSamples:
+    """What became of samples that were drawn, as in `Inputs`."""
+
+    indices: tuple[int, ...]
+    sha256: str
+    skipped: tuple[Skip, ...]
+    damaged: tuple[Skip, ...]
+
+
+class Drawn(Protocol):
+    """Samples that are read when they are drawn."""
+
+    def check(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """Reads samples and gives those that can be judged."""
+
+    def found(self, taken: Sequence[int]) -> DrawnSamples:
+        """What became of those that were taken."""
 
 
 _LISTED = 20  # samples that are named in a report; chosen: whoever has more looks for what they have in common
@@ -118,6 +160,7 @@ def load_inputs(
     seed: int = 0,
     memory: int = MEMORY,
     allow_skipped: float = 0.0,
+    draw: Callable[[tuple[int, ...]], tuple[int, ...]] | None = None,
 ) -> Inputs:
     """The samples of `data`, or generated ones when it is None, each checked against what `model` declares.
 
@@ -125,6 +168,7 @@ def load_inputs(
     once; it is made when it is needed and must stay as long as the result is used. `shapes` gives the shapes of raw
     blobs and of generated inputs by name, and is checked against any other data. No sample may take more than `memory` bytes.
     Samples that are damaged or hold a NaN are left out; up to the share `allow_skipped` of all that is no matter for the verdict.
+    `draw` says in which order they are taken; those that can be read in any order are then read when they are drawn.
 
     Raises:
         ParityError: the data cannot be read, does not fit the model or the memory, is empty, or has a NaN in every sample.
@@ -144,97 +188,115 @@ def load_inputs(
         source = open_source(
             model, data, ReadingOptions(stacked=stacked, preprocess=preprocess, shapes=shapes, memory=memory)
         )
-    taken = _take_samples(model, source, _Taking(shapes=shapes, spool=spool, limit=samples, memory=memory))
-    lost, shards = (source.lost, source.shards) if isinstance(source, Indexed) else ((), 0)
-    if not taken.count:
-        told = f": {lost[0].what}: {lost[0].reason}" if lost else ""
-        raise ParityError(f"there are no samples{told}", where=source.origin, fix="give data with at least one sample")
-    left = {**taken.damaged, **taken.skipped}
-    indices = tuple(index for index in range(taken.count) if index not in left)
-    if not indices:
-        first = left[min(left)]
-        every = "every sample has a NaN" if taken.skipped else "no sample can be read"
-        raise ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix)
-    share = max(len(left) / taken.count, len(lost) / max(1, shards))
-    asked = share > allow_skipped
+    reading = _FirstReading(
+        source=source, conform=_Conforming(model=model, shapes=shapes), spool=Spool(spool), allowed=allow_skipped
+    )
+    drawn = draw is not None and isinstance(source, Indexed)
+    if drawn and isinstance(source, Indexed):
+        reading.digests = {}
+        count = _first_of(source, samples)
+        if not count:
+            raise _no_samples(source.origin, source.lost, (), ())
+        reading.check(range(1))  # what it is called and what it lacks is told before a side is opened
+        # Nothing that was found before is taken for what these samples give: they may be others.
+        found = DrawnSamples(indices=tuple(range(count)), sha256=uuid.uuid4().hex, skipped=(), damaged=())
+    else:
+        count = reading.read_all(samples)
+        found = reading.found(range(count))
     return Inputs(
-        origin=source.origin + _describe_calls(model, taken.calls),
+        origin=source.origin + _describe_calls(model, tuple(sorted(reading.calls))),
         names=tuple(value.name for value in model.inputs),
-        sha256=taken.sha256,
-        indices=indices,
-        read=taken.read,
+        sha256=found.sha256,
+        indices=found.indices if draw is None else draw(found.indices),
+        read=reading.read,
         generated=data is None,
         seed=seed if data is None else None,
-        skipped=tuple(replace(skip, asked=asked) for skip in taken.skipped.values()),
-        damaged=tuple(replace(skip, asked=asked) for skip in (*lost, *taken.damaged.values())),
-        count=taken.count,
-        truths=taken.truths,
+        skipped=found.skipped,
+        damaged=found.damaged,
+        count=count,
+        truths=reading.truths,
+        drawn=reading if drawn else None,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taking:
-    """How samples are taken: demands on `shapes`, the folder for what is read once, at most `limit`, bytes for one."""
+@dataclass(slots=True, kw_only=True)
+class _FirstReading:
+    """What the first reading of samples finds, and how they are read again.
 
-    shapes: Mapping[str, tuple[int, ...]]
-    spool: Path
-    limit: int | None
-    memory: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
-    """What the first pass found.
-
-    `damaged` and `skipped` (a NaN) by sample index, `calls` what the data calls a sole input otherwise.
+    `damaged` and `skipped` (a NaN) by sample index, `calls` what the data calls a sole input otherwise, `allowed` the share of
+    samples that may be either; `digests` are those of samples that are drawn, None where all are read in order.
     """
 
-    count: int
-    sha256: str
-    damaged: Mapping[int, Skip]
-    skipped: Mapping[int, Skip]
-    read: Callable[[int], Sample]
-    truths: Callable[[int], Mapping[str, np.ndarray]]
-    calls: tuple[str, ...] = ()
+    source: Indexed | Stream
+    conform: _Conforming
+    spool: Spool
+    allowed: float
+    digest: hashlib._Hash = field(default_factory=hashlib.sha256)
+    digests: dict[int, bytes] | None = None
+    damaged: dict[int, Skip] = field(default_factory=dict)
+    skipped: dict[int, Skip] = field(default_factory=dict)
+    calls: set[str] = field(default_factory=set)
+    seen: dict[int, bytes] = field(default_factory=dict)  # of what is prepared again when it is read again
+    told: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    left: int = _TRUTHS_NBYTES
 
+    def read_all(self, most: int | None) -> int:
+        """Reads the samples in order, at most so many, and says how many there are."""
+        if isinstance(self.source, Indexed):
+            count = _first_of(self.source, most)
+            for index in range(count):
+                self._read_first(self.source, index)
+            return count
+        count = 0
+        for streamed in itertools.islice(self.source.samples, most if most is None else min(most, sys.maxsize)):
+            self._take(count, streamed)
+            count += 1
+        return count
 
-def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _Taken:
-    digest = hashlib.sha256()
-    damaged: dict[int, Skip] = {}
-    skipped: dict[int, Skip] = {}
-    calls: set[str] = set()
-    spool = Spool(taking.spool)
-    seen: dict[int, bytes] = {}  # of what is prepared again when it is read again
-    told: dict[int, Mapping[str, np.ndarray]] = {}
-    left = _TRUTHS_NBYTES
-    count = 0
-    conform = _Conforming(model=model, shapes=taking.shapes)
-    for index, streamed in _read_in_order(source, taking.limit, damaged):
-        count = index + 1
-        if streamed is None:
-            continue
-        sample = conform.sample(index, streamed)
-        calls |= {its for own, its in conform.renamed.items() if own != its}
-        add_to_digest(sample.arrays, digest)
-        left -= _TRUTH_NBYTES + sum(array.nbytes for array in sample.truths.values())
-        if left > 0:
-            told[index] = {
-                name: array.copy() for name, array in sample.truths.items()
-            }  # not views of what was read at once
-        if (streamed.alike is None or streamed.alike.nan) and (skip := _skip_of_nan(sample)):
-            skipped[index] = skip
-        if isinstance(source, Stream) or (source.prepared and spool.nbytes < MOST_SPOOLED):
-            spool.keep(sample)
-        elif source.prepared:
-            seen[index] = _short_digest(sample.arrays)
+    def check(self, indices: Sequence[int]) -> tuple[int, ...]:
+        """As `Drawn`: reads those that were not read yet."""
+        if self.digests is not None and isinstance(self.source, Indexed):
+            for index in indices:
+                if index not in self.digests and index not in self.damaged:
+                    self._read_first(self.source, index)
+        return tuple(index for index in indices if index not in self.damaged and index not in self.skipped)
 
-    def read(index: int) -> Sample:
-        if index in spool.kept:
-            return conform.sample(index, spool.read(index))
-        if isinstance(source, Stream):  # all of it was kept
+    def found(self, taken: Sequence[int]) -> DrawnSamples:
+        """As `Drawn`, and for samples that were read in order.
+
+        Raises:
+            ParityError: none of them can be judged.
+        """
+        self.check(taken)  # what a worker read is not known here
+        damaged = [self.damaged[index] for index in taken if index in self.damaged]
+        skipped = [self.skipped[index] for index in taken if index in self.skipped]
+        lost, shards = (self.source.lost, self.source.shards) if isinstance(self.source, Indexed) else ((), 0)
+        indices = tuple(index for index in taken if index not in self.damaged and index not in self.skipped)
+        if not indices:
+            raise _no_samples(self.source.origin, lost, damaged, skipped)
+        asked = max((len(taken) - len(indices)) / len(taken), len(lost) / max(1, shards)) > self.allowed
+        digest = self.digest
+        if self.digests is not None:
+            digest = hashlib.sha256(b"".join(self.digests[index] for index in taken if index in self.digests))
+        return DrawnSamples(
+            indices=indices,
+            sha256=digest.hexdigest(),
+            skipped=tuple(replace(skip, asked=asked) for skip in skipped),
+            damaged=tuple(replace(skip, asked=asked) for skip in (*lost, *damaged)),
+        )
+
+    def read(self, index: int) -> Sample:
+        """A sample again.
+
+        Raises:
+            ParityError: it has changed or gone since it was checked.
+        """
+        if index in self.spool.kept:
+            return self.conform.sample(index, self.spool.read(index))
+        if isinstance(self.source, Stream):  # all of it was kept
             raise IndexError(index)
-        sample = conform.sample(index, source.read(index))
-        if index in seen and seen[index] != _short_digest(sample.arrays):
+        sample = self.conform.sample(index, self.source.read(index))
+        if index in self.seen and self.seen[index] != _short_digest(sample.arrays):
             raise ParityError(
                 f"sample {index} is another than when it was checked",
                 where=sample.name,
@@ -242,35 +304,55 @@ def _take_samples(model: Model, source: Indexed | Stream, taking: _Taking) -> _T
             )
         return sample
 
-    return _Taken(
-        count=count,
-        sha256=digest.hexdigest(),
-        damaged=damaged,
-        skipped=skipped,
-        read=read,
-        truths=lambda index: told[index] if index in told else read(index).truths,
-        calls=tuple(sorted(calls)),
-    )
+    def truths(self, index: int) -> Mapping[str, np.ndarray]:
+        """What is right for a sample."""
+        return self.told[index] if index in self.told else self.read(index).truths
 
-
-def _read_in_order(
-    source: Indexed | Stream, limit: int | None, damaged: dict[int, Skip]
-) -> Iterator[tuple[int, Streamed | None]]:
-    """Index and sample; None for one that cannot be read, which is noted in `damaged`."""
-    if isinstance(source, Stream):
-        yield from enumerate(itertools.islice(source.samples, limit if limit is None else min(limit, sys.maxsize)))
-        return
-    for index in range(len(source.labels) if limit is None else min(limit, len(source.labels))):
+    def _read_first(self, source: Indexed, index: int) -> None:
+        """Reads a sample for the first time; one that cannot be read is noted."""
         try:
             streamed = source.read(index)
         except UnreadableError as error:
             if len(source.labels) == 1:
                 raise
             where = _name_sample(index, source.labels[index])
-            damaged[index] = Skip(what=where, reason=error.problem, fix=error.fix, asked=True)
-            yield index, None
-            continue
-        yield index, streamed
+            self.damaged[index] = Skip(what=where, reason=error.problem, fix=error.fix, asked=True)
+            return
+        self._take(index, streamed)
+
+    def _take(self, index: int, streamed: Streamed) -> None:
+        sample = self.conform.sample(index, streamed)
+        self.calls |= {its for own, its in self.conform.renamed.items() if own != its}
+        if self.digests is None:
+            add_to_digest(sample.arrays, self.digest)
+        else:
+            alone = hashlib.sha256()
+            add_to_digest(sample.arrays, alone)
+            self.digests[index] = alone.digest()
+        self.left -= _TRUTH_NBYTES + sum(array.nbytes for array in sample.truths.values())
+        if self.left > 0:  # copies, not views of what was read at once
+            self.told[index] = {name: array.copy() for name, array in sample.truths.items()}
+        if (streamed.alike is None or streamed.alike.nan) and (skip := _skip_of_nan(sample)):
+            self.skipped[index] = skip
+        prepared = isinstance(self.source, Indexed) and self.source.prepared
+        if isinstance(self.source, Stream) or (prepared and self.spool.nbytes < MOST_SPOOLED):
+            self.spool.keep(sample)
+        elif prepared:
+            self.seen[index] = _short_digest(sample.arrays)
+
+
+def _first_of(source: Indexed, most: int | None) -> int:
+    return len(source.labels) if most is None else min(most, len(source.labels))
+
+
+def _no_samples(origin: str, lost: Sequence[Skip], damaged: Sequence[Skip], skipped: Sequence[Skip]) -> ParityError:
+    """The error where no sample can be judged."""
+    first = next(iter((*damaged, *skipped)), None)
+    if first is None:
+        told = f": {lost[0].what}: {lost[0].reason}" if lost else ""
+        return ParityError(f"there are no samples{told}", where=origin, fix="give data with at least one sample")
+    every = "every sample has a NaN" if skipped else "no sample can be read"
+    return ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix)
 
 
 @dataclass(slots=True, kw_only=True)

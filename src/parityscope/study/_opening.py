@@ -94,9 +94,8 @@ def open_request(request: Request) -> Iterator[Examination]:
             seed=request.seed,
             memory=request.memory,
             allow_skipped=request.allow_skipped,
+            draw=draw_order(policy, request.seed) if request.until_sure else None,
         )
-        if request.until_sure:
-            inputs = draw_order(inputs, policy, request.seed)
         if request.images:
             inputs = with_originals(inputs, Path(request.images))
         seen = own_inputs(request.candidate_inputs, candidate, inputs)

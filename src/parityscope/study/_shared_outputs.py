@@ -92,7 +92,7 @@ def _make_job(examination: Examination, groups: Sequence[tuple[int, ...]], asked
         shapes=shapes_for(case.model, examination.candidate, case.inputs),
         prepare=partial(load_loops, sys.maxsize),
     )
-    return make_job(case.model, shared, groups, case.inputs.read)
+    return make_job(case.model, shared, groups, case.inputs.samples)
 
 
 def _digest_of_work(examination: Examination, *, partly: bool) -> str:

@@ -19,7 +19,7 @@ from parityscope.study._grading import (
 )
 from parityscope.study._lockstep import compare_tensors
 from parityscope.study.outputs import run_outputs
-from parityscope.study.sampling import judge_sampling, skips_of_sampling
+from parityscope.study.sampling import judge_sampling, keep_drawn, skips_of_sampling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +63,9 @@ def compare_outputs(known: Examination) -> Examination:
     """
     run = run_outputs(known, inspect=known.request.goes_to("layers"), partly=True)
     if run.unanswered or run.sampling is not None:
-        taken = known.case.inputs.indices if run.sampling is None else sorted(run.sampling.taken)
-        left = tuple(index for index in taken if index not in run.unanswered)
-        known = replace(known, case=replace(known.case, inputs=replace(known.case.inputs, indices=left)))
+        inputs = known.case.inputs if run.sampling is None else keep_drawn(known.case.inputs, run.sampling)
+        left = tuple(index for index in inputs.indices if index not in run.unanswered)
+        known = replace(known, case=replace(known.case, inputs=replace(inputs, indices=left)))
     executed = run.executed.executed if run.executed else ""
     computes = executed or known.candidate.precision or known.case.policy.declared
     return replace(known, run=run, executed=executed, computes=computes).skipping(*run.skipped)

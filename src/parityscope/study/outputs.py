@@ -38,14 +38,15 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
     asking = asking_of(examination, partly=partly)
     found = Found()
     load_loops(len(case.inputs))
-    with open_sides(examination, case.inputs) as (ours, theirs):
+    # Of samples that are drawn nobody knows which will be asked.
+    with open_sides(examination, None if case.inputs.drawn else case.inputs) as (ours, theirs):
         for samples in group_samples(case.inputs.indices):
             done = len(found.compared) + len(found.failed)
             found.add(
                 compare_samples(
                     ours,
                     theirs,
-                    map(case.inputs.read, samples),
+                    case.inputs.samples(samples),
                     asking,
                     twice=not found.compared,
                     in_a_row=found.in_a_row,
@@ -59,7 +60,7 @@ def run_outputs(examination: Examination, *, inspect: bool = False, partly: bool
         found.seconds[0] += ours.spent
 
         def ask(closing: Closing, indices: Sequence[int]) -> Closed:
-            return answer_closing(closing, ours, theirs, map(case.inputs.read, indices), examination.progress)
+            return answer_closing(closing, ours, theirs, case.inputs.samples(indices), examination.progress)
 
         return finish_run(examination, found, ask, inspect=inspect)
 

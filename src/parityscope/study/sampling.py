@@ -19,18 +19,28 @@ from parityscope.records import Finding, Skip
 from parityscope.workers import group_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from parityscope.case import Inputs
     from parityscope.examination import Examination
     from parityscope.records import Pair, Policy
     from parityscope.study.sample_tasks import Found
 
-__all__ = ["draw_order", "findings_of_sampling", "is_sure", "judge_sampling", "sampling_of", "skips_of_sampling"]
+__all__ = [
+    "draw_order",
+    "findings_of_sampling",
+    "is_sure",
+    "judge_sampling",
+    "keep_drawn",
+    "sampling_of",
+    "skips_of_sampling",
+]
 
 COVERAGE = 0.95  # the share of samples that is to keep the budgets, as `verify` has it (verification/budgets.py)
 
 
-def draw_order(inputs: Inputs, policy: Policy, seed: int) -> Inputs:
-    """The samples in an order that says nothing of them.
+def draw_order(policy: Policy, seed: int) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """What puts samples in an order that says nothing of them.
 
     Raises:
         ParityError: there is no budget that a sample could keep or miss.
@@ -40,8 +50,12 @@ def draw_order(inputs: Inputs, policy: Policy, seed: int) -> Inputs:
             "nothing says what a sample has to keep, so that nothing can become sure",
             fix="add --budget rel_l2=1e-2, or leave --until-sure out",
         )
-    drawn = tuple(np.random.default_rng(seed).permutation(inputs.indices).tolist())
-    return replace(inputs, indices=tuple(index for group in group_samples(drawn) for index in sorted(group)))
+
+    def draw(indices: tuple[int, ...]) -> tuple[int, ...]:
+        drawn = tuple(np.random.default_rng(seed).permutation(indices).tolist())
+        return tuple(index for group in group_samples(drawn) for index in sorted(group))
+
+    return draw
 
 
 def is_sure(examination: Examination, found: Found) -> bool:
@@ -67,6 +81,20 @@ def sampling_of(examination: Examination, found: Found) -> Sampling | None:
         missed=missed,
         decided=decide_rate(missed, len(answered), 1 - COVERAGE, confidence),
     )
+
+
+def keep_drawn(inputs: Inputs, sampling: Sampling) -> Inputs:
+    """The inputs that are left: of those that were drawn the ones that were answered, and what is told of the others.
+
+    Raises:
+        ParityError: none of them can be judged.
+    """
+    groups, drawn = group_samples(inputs.indices), 0
+    while drawn < len(groups) and (sampling.decided == "open" or set(sampling.taken).difference(*groups[:drawn])):
+        drawn += 1
+    settled = inputs.settle(sorted(index for group in groups[:drawn] for index in group))
+    answered = set(sampling.taken)
+    return replace(settled, indices=tuple(index for index in settled.indices if index in answered))
 
 
 def judge_sampling(known: Examination, outputs: tuple[Pair, ...]) -> tuple[Pair, ...]:

@@ -176,7 +176,7 @@ def _answers_of_workers(case: Case, asking: _Asking, folder: Path, workers: str)
     indices = case.inputs.indices
     groups = [indices[start : start + _TASK] for start in range(0, len(indices), _TASK)]
     shared = SharedTargets(targets=(asking.target,), asked=asking, shapes=asking.shapes)
-    job = make_job(case.model, shared, groups, case.inputs.read)
+    job = make_job(case.model, shared, groups, case.inputs.samples)
     with contextlib.closing(finish_tasks(choose_run(workers, job), job.count, folder, lambda _: None)) as tasks:
         for content in tasks:
             found: SideAnswers = unpack_record(content, (SideAnswers,))
