@@ -197,3 +197,30 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
     environment.pop("NUMBA_CACHE_DIR", None)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_package_that_others_may_write_to_keeps_its_loops_in_the_user_s_cache_and_says_once_that_it_compiles(
+    tmp_path: Path,
+) -> None:
+    tmp_path.chmod(0o700)
+    copy = tmp_path / "site" / "parityscope"
+    shutil.copytree(Path(parityscope.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "evaluation").chmod(0o777)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    code = (
+        "import numpy as np, parityscope.loading as l, parityscope.compiling;"
+        "from parityscope.evaluation.rounding import FloatRounding; l.when_compiling(lambda: print('compiling'));"
+        "[FloatRounding('f16')(np.ones(8, np.float32)) for _ in range(2)]"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    before = os.umask(0o002)
+    try:
+        said = [
+            subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+            for _ in range(2)
+        ]
+    finally:
+        os.umask(before)
+    assert [(one.stdout, one.stderr) for one in said] == [("compiling\n", ""), ("", "")]
+    assert list((tmp_path / "cache" / "parityscope" / "loops").rglob("*.nbi"))

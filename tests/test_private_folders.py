@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import signal
 import stat
 import subprocess
@@ -87,6 +89,26 @@ def test_a_folder_that_others_may_write_to_is_not_private(tmp_path: Path) -> Non
     own = tmp_path / "own"
     own.mkdir(mode=0o700)
     assert is_private(own / "not" / "there" / "yet")
+
+
+def test_the_groups_of_others_are_not_private_and_the_user_s_own_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o775)
+    user = pwd.getpwuid(os.geteuid())
+    own = (user.pw_name, "x", folder.stat().st_gid, [])
+    groups = {
+        "alone": (own, True),
+        "named so too": ((*own[:3], [user.pw_name]), True),
+        "with a guest": ((*own[:3], ["guest"]), False),
+        "of a team": (("team", *own[1:]), False),
+    }
+    for name, (fields, private) in groups.items():
+        monkeypatch.setattr(grp, "getgrgid", lambda _number, fields=fields: grp.struct_group(fields))
+        assert is_private(folder) == (private and folder.stat().st_gid == user.pw_gid), name
 
 
 def test_a_file_is_not_written_through_a_link(tmp_path: Path) -> None:

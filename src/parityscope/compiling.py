@@ -1,7 +1,8 @@
 """Loops that numba compiles, and whose machine code it keeps on disk: the one place that says how.
 
 numba's cache is code that is run without being looked at, so it is used only where nobody else could have put it: a folder that
-belongs to the user (or to root) and that no one else may write to. Elsewhere the loop is compiled in every process.
+belongs to the user (or to root) and that no one else may write to. That is beside the loop's file, or where NUMBA_CACHE_DIR says,
+or else in the user's own cache; where none of them is such a folder the loop is compiled in every process.
 
 Machine code that is there is loaded without what compiles: numba imports all it knows of Python and numpy before it looks
 (0.45 of the 1.0 processor seconds that importing numba and loading one loop took).
@@ -13,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from numba import njit
+from numba import config, njit
 from numba.core.runtime import rtsys
 
+from parityscope.caches import user_cache
+from parityscope.loading import tell_compiling
 from parityscope.private_folders import is_private
 
 __all__ = ["compile_loop"]
@@ -37,18 +40,33 @@ def compile_loop(*, reassociate: bool = False, kept: bool = False) -> Callable[[
     options = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
 
     def decorate(function: F) -> F:
-        if kept:
-            try:
-                made = njit(cache=True, **options)(function)
-            except RuntimeError:  # numba found no directory that it may write its cache to
-                made = None
-            if made is not None and is_private(Path(made.stats.cache_path or "")):
-                _stamp_folder(made, Path(function.__code__.co_filename).parent)
-                _load_alone(made)
-                return cast("F", made)
+        if kept and (made := _make_kept(function, options)) is not None:
+            _stamp_folder(made, Path(function.__code__.co_filename).parent)
+            _load_alone(made)
+            return cast("F", made)
         return cast("F", njit(**options)(function))
 
     return decorate
+
+
+def _make_kept(function: Callable[..., Any], options: dict[str, Any]) -> Any:  # numba's, whose parts have no types
+    """The loop with a cache that nobody else could have written to; None where there is no place for one."""
+    own = user_cache() / "parityscope" / "loops"
+    for place in (config.CACHE_DIR, str(own)):
+        before, config.CACHE_DIR = config.CACHE_DIR, place
+        try:
+            made = njit(cache=True, **options)(function)
+        except RuntimeError:  # numba found no directory that it may write its cache to
+            continue
+        finally:
+            config.CACHE_DIR = before
+        folder = Path(made.stats.cache_path or "")
+        if folder.parent == own:
+            for each in (own.parent, own, folder):
+                each.chmod(0o700)  # numba makes folders as the umask says
+        if is_private(folder):
+            return made
+    return None
 
 
 def _stamp_folder(dispatcher: Any, folder: Path) -> None:  # numba's, whose parts have no types
@@ -69,7 +87,11 @@ def _load_alone(dispatcher: Any) -> None:  # numba's, whose parts have no types
 
     def load_overload(signature: Any, context: Any) -> Any:
         rtsys.initialize(context)  # loaded code refers to numba's runtime
+        found = None
         with guard():  # gives nothing where the disk fails, and the loop is compiled
-            return load(signature, context)
+            found = load(signature, context)
+        if found is None:
+            tell_compiling()
+        return found
 
     vars(cache)["load_overload"] = load_overload

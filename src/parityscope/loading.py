@@ -7,12 +7,17 @@ ways of a loop asks here which to take.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["pays_to_load"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["pays_to_load", "tell_compiling", "when_compiling"]
 
 _WORTH_S = 0.2  # chosen: half of what loading takes, as nobody knows what is still to come
 _COMPILING = "parityscope.compiling"
 _spent_s = 0.0
+_told: list[Callable[[], None]] = []
 
 
 def pays_to_load(lost_s: float) -> bool:
@@ -22,3 +27,14 @@ def pays_to_load(lost_s: float) -> bool:
         return True
     _spent_s += lost_s
     return _spent_s > _WORTH_S
+
+
+def when_compiling(tell: Callable[[], None]) -> None:
+    """Lets `tell` be called when the first loop has to be compiled, for which a user waits some seconds."""
+    _told[:] = [tell]
+
+
+def tell_compiling() -> None:
+    """Tells whoever asked, once, that a loop is being compiled."""
+    if _told:
+        _told.pop()()

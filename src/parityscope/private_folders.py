@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import grp
 import os
+import pwd
 import shutil
 import stat
 import tempfile
@@ -32,7 +34,8 @@ _OWNER_ONLY = 0o700
 def is_private(folder: Path) -> bool:
     """Whether nobody but the user and root could have written into a folder, or put another one in its place.
 
-    A folder that is not there yet is judged by those above it.
+    A folder that is not there yet is judged by those above it. A group that has the user's name and no other member is the user:
+    where each user has one, as on Debian and Fedora, new folders are often writable for it.
     """
     try:
         for each in (folder, *folder.resolve().parents):
@@ -40,13 +43,23 @@ def is_private(folder: Path) -> bool:
                 continue
             status = each.stat()
             sticky = bool(status.st_mode & stat.S_ISVTX) and each != folder
-            if status.st_uid not in {0, os.geteuid()} or (
-                status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky
-            ):
+            shared = status.st_mode & stat.S_IWOTH or (
+                status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid)
+            )
+            if status.st_uid not in {0, os.geteuid()} or (shared and not sticky):
                 return False
     except OSError:
         return False
     return True
+
+
+def _is_own_group(number: int) -> bool:
+    """Whether a group is the user's own: of the user's name and number, with nobody else in it."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
+    except KeyError:  # a user or a group without a name, as in some containers
+        return False
+    return number == user.pw_gid and group.gr_name == user.pw_name and {*group.gr_mem} <= {user.pw_name}
 
 
 @contextlib.contextmanager

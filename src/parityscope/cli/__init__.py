@@ -21,6 +21,7 @@ __all__ = ["guard_exit_code", "main", "run_command"]
 
 # New objects between two looks for cycles, of which there are few: at 700, Python's own, they take a twentieth of a command.
 _GARBAGE = 50_000
+_COMPILING = "compiling loops, once after an installation: up to 20 s (parityscope doctor --prepare does it beforehand)"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -61,7 +62,9 @@ def _run_words(words: list[str]) -> int:
     def work() -> object:
         from parityscope.cli.shell.app import command
         from parityscope.cli.shell.streams import show_progress
+        from parityscope.languages import say_in_language
         from parityscope.late_imports import import_late
+        from parityscope.loading import when_compiling
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
         _refuse_empty(words)
@@ -70,6 +73,7 @@ def _run_words(words: list[str]) -> int:
         meant = _take_model(words)
         if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and len(words) > 1:
             show_progress(f"parityscope {meant[0]}: starting", last=False)
+            when_compiling(lambda: show_progress(say_in_language(_COMPILING), last=True))
         try:
             return command(meant)(args=meant, prog_name="parityscope", standalone_mode=False)
         except Exception as error:
