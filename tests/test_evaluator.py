@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from onnx import numpy_helper, parser
 
@@ -395,6 +396,25 @@ def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> No
     assert len(sessions) == LIMIT
     assert _threads() <= threads + 2
     assert resident_memory() - nbytes < LIMIT * 300_000  # what is kept; all kinds of 60 kB would be five times that
+
+
+@pytest.mark.parametrize("rows", [96, 4096])  # a table of 24 KiB, and of one MiB that no message holds
+def test_a_table_of_four_bits_is_packed_as_the_whole_model_packs_it_once_for_all_worlds(rows: int) -> None:
+    sizes = f"K = 512, N = {rows}, bits = 4, block_size = 32"
+    text = f"""<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    g (float[2,512] x) => (float[2,{rows}] y) {{ h = Tanh(x) y = com.microsoft.MatMulNBits<{sizes}>(h, v, s) }}"""
+    table = _RANDOM.integers(0, 256, (rows, 16, 16), np.uint8)
+    scales = _RANDOM.uniform(0.5, 1.5, rows * 16).astype(np.float32)
+    model, inputs = _model(text, v=table, s=scales), _RANDOM.standard_normal((2, 512)).astype(np.float32)
+    whole = ort.InferenceSession(ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    program, sessions = compile_program(model), Sessions()
+    plain = World(name="plain", program=program)
+    scaled = World(name="scaled", program=program, stored={"s": FloatRounding("bf16")})
+    for _ in range(2):
+        first, second = run_worlds([plain, scaled], {"x": inputs}, ["y"], sessions)
+        np.testing.assert_array_equal(first["y"], whole.run(None, {"x": inputs})[0])
+        assert 0 < np.linalg.norm(second["y"] - first["y"]) < 0.01 * np.linalg.norm(first["y"])
+    assert len(sessions) == 2  # of Tanh, and one that holds the table
 
 
 def test_a_program_is_of_the_graph_that_is_handed_out_with_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ This is the one file of the package beside the backends that imports a runtime: 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,11 +61,16 @@ class SessionKernel:
         message = onnx.GraphProto()
         message.CopyFrom(graph)
         message.input.extend(declare_input(name, value) for name, value in fed.items())
-        message.initializer.extend(tensor_message(array, name) for name, array in held.items())
+        large = {
+            name: array for name, array in held.items() if array.nbytes >= _DIRECT and array.dtype.name not in PACKED
+        }
+        message.initializer.extend(
+            _placeholder(array, name) if name in large else tensor_message(array, name) for name, array in held.items()
+        )
         opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in program.opsets.items()]
         model = onnx.ModelProto(ir_version=program.ir_version, graph=message, opset_import=opsets)
         self.threads = threads
-        self._session = open_message(model, threads)
+        self._session = open_message(model, threads, large)
         self._outputs = [value.name for value in graph.output]
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         given = [value.type for value in self._session.get_outputs()]
@@ -87,13 +93,22 @@ def _are_plain(values: Iterable[Value]) -> bool:
     return all(isinstance(value, np.ndarray) and value.dtype != object for value in values if value is not None)
 
 
-def open_message(model: onnx.ModelProto, threads: int) -> Any:
-    """A session of a small model that shares its memory with all others here."""
+def open_message(model: onnx.ModelProto, threads: int, given: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
+    """A session of a small model that shares its memory with all others here; `given` are initializers that lie elsewhere."""
     import onnxruntime as ort
 
-    return ort.InferenceSession(
-        model.SerializeToString(), _session_options(threads), providers=["CPUExecutionProvider"]
-    )
+    options = _session_options(threads)
+    if given:
+        options.add_external_initializers([*given], [to_runtime(array, "") for array in given.values()])
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _placeholder(array: np.ndarray, name: str) -> onnx.TensorProto:
+    """An initializer whose elements are given when the session is opened: a message would copy them four times."""
+    tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=_element_type(array))
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=name)
+    return tensor
 
 
 def tensor_message(array: np.ndarray, name: str) -> onnx.TensorProto:

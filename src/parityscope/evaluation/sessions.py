@@ -3,7 +3,9 @@
 A session of one node depends on the *kind* of its step (operator, attributes) and on the element types and ranks of what it is
 given; weights are fed like all other inputs, so that a hundred equal layers share one session and no weight is copied. Vectors of
 integers (shapes, axes, sizes) are declared with their length, which Resize, Slice and Pad want, and small constant ones are held
-by the session. What an operator takes as a constant alone is held too, where it refuses to be opened otherwise.
+by the session. What an operator takes as a constant alone is held too, where it refuses to be opened otherwise, and so is what
+its kernel packs: a table of four bits that is fed is decoded to float32, whole and in each run (2.2 GB and 13 s for a head of
+272 MB that took 0.3 s when it was held).
 
 At most `LIMIT` of these are kept, least used first to go. Stretches of several steps are `joining`'s.
 """
@@ -24,6 +26,7 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.joining import Joins
 from parityscope.evaluation.kernels import PACKED, SessionKernel
 from parityscope.evaluation.machine import Threads
+from parityscope.operators import OPERATORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["LIMIT", "NotAloneError", "Sessions"]
 
 LIMIT = 400  # chosen: a session costs about 60 kB; the networks at hand have 11 to 118 kinds of nodes
+_PACKS = {one.name: one.packs for one in OPERATORS.values() if one.packs}
 _HELD = 64  # elements: integer constants up to this size are part of the session
 _MANY = 1 << 14  # elements, chosen: inputs of more and of fewer get sessions of their own, since these may get threads
 _KEPT_WEIGHTS = 1 << 28  # bytes, chosen: weights that are rounded are kept for the next sample up to this
@@ -94,7 +98,7 @@ class Sessions:
         held = {
             index: array
             for index, (name, array) in enumerate(zip(step.inputs, inputs, strict=True))
-            if name in program.constants and _is_held(array)
+            if name in program.constants and (_is_held(array) or index in _PACKS.get(step.op_type, ()))
         }
         key: tuple[object, ...] = (
             step.kind,
@@ -227,7 +231,8 @@ def _is_held(value: Value) -> bool:
 def _value_signature(value: Value, held: bool) -> object:  # noqa: FBT001 - called once per input of every step
     if isinstance(value, np.ndarray):
         if held:
-            return value.dtype.num, value.shape, value.tobytes()
+            # A large one is itself: the session that holds it keeps it, so that no other gets its number.
+            return value.dtype.num, value.shape, value.tobytes() if value.size <= _HELD else id(value)
         shape = value.shape if value.ndim <= 1 and value.dtype.kind in "iu" else value.ndim
         return value.dtype.num, value.dtype.name if value.dtype.kind == "V" else "", shape, value.size >= _MANY
     if isinstance(value, list):

@@ -73,6 +73,8 @@ class Operator:
     computes_with: tuple[str, ...] = ()
     #: inputs that others are multiplied with or divided by; of a product those that tensor cores take
     multiplies: Positions = ()
+    #: inputs that ONNX Runtime packs where they are constants, and otherwise decodes whole to float32 in every run
+    packs: tuple[int, ...] = ()
     #: the axis of its second input that output channels lie on (Gemm's without transB)
     weight_axis: int | None = None
     #: inputs that, all multiplied by one power of two, multiply the first result by it

@@ -54,7 +54,7 @@ OPERATORS = (
     Operator("MatMulFpQ4", "product", domain=_DOMAIN),
     Operator("MatMulInteger16", "product", domain=_DOMAIN),
     Operator("MatMulIntegerToFloat", "product", domain=_DOMAIN),
-    Operator("MatMulNBits", "product", domain=_DOMAIN),
+    Operator("MatMulNBits", "product", domain=_DOMAIN, packs=(1,)),
     Operator("MatMulNBitsMlp", "product", domain=_DOMAIN),
     Operator("MatMulNBitsQkv", "product", domain=_DOMAIN),
     Operator("MoE", "product", domain=_DOMAIN),
