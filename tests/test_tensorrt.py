@@ -333,6 +333,12 @@ def test_the_calls_that_build_and_run_an_engine_exist(package: Package) -> None:
     wanted += [(trt.IExecutionContext, name) for name in ("unfused_tensors_debug_state", "set_output_allocator")]
     wanted += [(trt.INetworkDefinition, name) for name in ("mark_debug", "mark_unfused_tensors_as_debug_tensors")]
     wanted += [(trt.EngineInspector, "get_engine_information"), (trt.LayerInformationFormat, "JSON")]
+    wanted += [
+        (trt.Refitter, "get_missing_weights"),
+        (trt.Refitter, "refit_cuda_engine"),
+        (trt.ICudaEngine, "refittable"),
+    ]
+    wanted += [(trt.OnnxParserRefitter, name) for name in ("refit_from_file", "num_errors", "get_error")]
     wanted += [(trt.IPluginRegistry, "all_creators"), (trt.Runtime, "get_engine_validity")]
     assert not [(holder, name) for holder, name in wanted if not hasattr(holder, name)]
 

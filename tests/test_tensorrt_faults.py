@@ -19,7 +19,10 @@ from onnx import parser
 from command_line import exit_status
 from proving.tensorrt_replay.box import make_box, variables_of
 from proving.tensorrt_replay.scenes import make_scene
-from test_tensorrt_replay import FUSED, TEXT
+from test_tensorrt_replay import FUSED, TEXT, product_of
+
+# The oldest, the usual one, the newest, and the other product; tests/test_tensorrt_replay.py takes every release.
+FAMILIES = ("8.6.1.6", "10.13.0.35", "11.4.0.106", "rtx")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +42,18 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         x = np.random.default_rng(rows).normal(size=(rows, 4)).astype(np.float32)
         np.savez(tmp_path / "samples" / f"{rows}.npz", x=x)
 
-    def judging(command: str, target: str, faults: dict[str, Any]) -> tuple[int, dict[str, Any], str]:
-        scene = make_scene(tmp_path / "scene", tmp_path / "model.onnx", "10.13.0.35", FUSED, **faults)
-        box = make_box(str(tmp_path / "box"), str(scene))
+    def judging(
+        command: str, target: str, faults: dict[str, Any], version: str = "10.13.0.35"
+    ) -> tuple[int, dict[str, Any], str]:
+        product, number = product_of(version)
+        scene = make_scene(tmp_path / "scene", tmp_path / "model.onnx", number, FUSED, product=product, **faults)
+        name = "tensorrt_rtx" if product == "rtx" else product
+        box = make_box(str(tmp_path / "box"), str(scene), name)
         for name, value in variables_of(box).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.syspath_prepend(box)
-        monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
+        monkeypatch.delitem(sys.modules, name, raising=False)
         words = [
             *command.split(),
             str(tmp_path / "model.onnx"),
@@ -58,7 +65,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         code = exit_status(*words, "--declared", "f32", "--quiet", "--study", str(tmp_path / "study"))
         document = tmp_path / "study" / "study.json"
         study = json.loads(document.read_text(encoding="utf-8")) if document.exists() else {}
-        sys.modules.pop("tensorrt", None)  # the stand-in, which monkeypatch would bring back for the tests that follow
+        sys.modules.pop(name, None)  # the stand-in, which monkeypatch would bring back for the tests that follow
         return code, study, capfd.readouterr().err
 
     return judging
@@ -68,9 +75,10 @@ def skips_of(study: dict[str, Any]) -> dict[str, str]:
     return {skip["what"]: skip["reason"] for skip in study["skipped"]}
 
 
-def test_a_crash_on_a_sample_keeps_what_was_judged_before(judge: Judge) -> None:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_a_crash_on_a_sample_keeps_what_was_judged_before(version: str, judge: Judge) -> None:
     # The first sample runs twice.
-    code, study, _ = judge("compare", "trt", {"faults": {"dies": ["execute", 3]}})
+    code, study, _ = judge("compare", "trt", {"faults": {"dies": ["execute", 3]}}, version)
     assert code == 1
     assert [len(output["per_sample"]) for output in study["outputs"]] == [1]
     skips = skips_of(study)
@@ -78,8 +86,9 @@ def test_a_crash_on_a_sample_keeps_what_was_judged_before(judge: Judge) -> None:
     assert skips["one sample after 2.npz"] == "the candidate's process ended"
 
 
-def test_a_hang_is_ended_and_keeps_what_was_judged_before(judge: Judge) -> None:
-    code, study, _ = judge("compare", "trt?timeout=5", {"faults": {"hangs": ["execute", 4]}})
+@pytest.mark.parametrize("version", FAMILIES)
+def test_a_hang_is_ended_and_keeps_what_was_judged_before(version: str, judge: Judge) -> None:
+    code, study, _ = judge("compare", "trt?timeout=5", {"faults": {"hangs": ["execute", 4]}}, version)
     assert code == 1
     assert [len(output["per_sample"]) for output in study["outputs"]] == [2]
     assert "took longer than 5 s" in skips_of(study)["sample 3.npz"]
@@ -94,16 +103,18 @@ def test_a_profile_that_does_not_cover_a_sample_leaves_the_others(judge: Judge) 
     assert "--minShapes=" in lost["fix"]
 
 
-def test_a_crash_of_the_builder_is_one_error(judge: Judge) -> None:
-    code, study, said = judge("compare", "trt", {"faults": {"dies": ["build", 1]}})
+@pytest.mark.parametrize("version", FAMILIES)
+def test_a_crash_of_the_builder_is_one_error(version: str, judge: Judge) -> None:
+    code, study, said = judge("compare", "trt", {"faults": {"dies": ["build", 1]}}, version)
     assert (code, study) == (2, {})
     assert "killed by SIGSEGV on loading the model" in said
     assert "the stand-in dies in build" in said
 
 
-def test_a_gpu_without_memory_is_one_error(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_a_gpu_without_memory_is_one_error(version: str, judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPLAY_MEMORY", "1")
-    code, study, said = judge("compare", "trt", {})
+    code, study, said = judge("compare", "trt", {}, version)
     assert (code, study) == (2, {})
     assert "the GPU has no memory left for a tensor of 16 bytes" in said
     assert "fix:" in said

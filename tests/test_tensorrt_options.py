@@ -223,6 +223,9 @@ def test_gpus_to_build_for(package: Package, model: Path) -> None:
 def test_what_this_builder_lacks(package: Package, model: Path) -> None:
     with pytest.raises(ParityError, match="has no build routes"):
         build_engine(model, package, asked("trt?shapes=x:2x4&build_route=-knob=1", package))
+    # Refitting calls a GPU's compiler while the engine is built.
+    built = build_engine(model, package, asked("trt?shapes=x:2x4&refit=on", package))
+    assert (built.plan, "takes a GPU" in built.problem, "refit=on" in built.fix) == (None, True, True)
     # The flag exists; the lean runtime that it needs is no part of the wheel, and the builder's own words say so.
     options = replace(asked("trt?shapes=x:2x4", package), version_compatible=True)
     view = network_view(model, package, options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _ctypes
 import contextlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ from parityscope.backends.tensorrt import logger
 from parityscope.backends.tensorrt.memory import Device
 from parityscope.case import Model, Sample, load_model
 from parityscope.errors import ParityError
-from proving.tensorrt_replay.facts import FACTS, has, said
+from proving.tensorrt_replay.facts import FACTS, has, numbers, said
 from proving.tensorrt_replay.host import Polygraphy
 from proving.tensorrt_replay.module import open_replay
 from proving.tensorrt_replay.scenes import Region, make_scene
@@ -45,16 +46,9 @@ COUNTED = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x, int64[1] 
   [wide] w = Cast<to = 1>(n) [scaled] y = Mul(x, w) [next] m = Add(n, n) }"""
 FUSED = (Region(nodes=("product", "cut"), type="HALF", kind="gemm"), Region(nodes=("soft", "last"), type="HALF"))
 X = np.random.default_rng(3).normal(size=(2, 4)).astype(np.float32)
-# The version -> how it looks inside unless it is told.
-FAMILIES = {
-    "8.6.1.6": "outputs marked",
-    "10.0.1.6": "debug tensors marked",
-    "10.11.0.33": "debug tensors marked",
-    "10.13.0.35": "unfused tensors shown",
-    "10.16.1.11": "unfused tensors shown",
-    "11.4.0.106": "unfused tensors shown",
-    "rtx": "unfused tensors shown",
-}
+# Versions that whole paths are taken in: the oldest, those around what changed, the newest.
+FAMILIES = ("8.6.1.6", "10.0.1.6", "10.11.0.33", "10.13.0.35", "10.16.1.11", "11.4.0.106", "rtx")
+RELEASES = (*(tag[1:] for tag in FACTS["releases"]["tags"]), "11.4.0.106", "rtx")
 
 
 @pytest.fixture
@@ -80,10 +74,14 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
     def opening(
         model: Model, version: str, target: str, tensors: tuple[str, ...] = (), **facts: Any
     ) -> Iterator[Session]:
-        product = "rtx" if version == "rtx" else "tensorrt"
-        number = "1.7.1.116" if version == "rtx" else version
+        product, number = product_of(version)
         scene = make_scene(
-            tmp_path / f"scene-{version}", model.path, number, facts.pop("regions", FUSED), product=product, **facts
+            tmp_path / f"scene-{version}",
+            facts.pop("scene_of", model).path,
+            number,
+            facts.pop("regions", FUSED),
+            product=product,
+            **facts,
         )
         trt = open_replay(str(scene))
         monkeypatch.setitem(sys.modules, trt.__name__, trt)
@@ -101,44 +99,82 @@ def sample(**arrays: np.ndarray) -> Sample:
 
 def plain(target: str = "trt", version: str = "10.13.0.35") -> str:
     """The target with the FP16 flag where the version has it, and else as the file is typed."""
-    return f"{target}:f16" if has("BuilderFlag.FP16", version, "rtx" if version == "rtx" else "tensorrt") else target
+    return f"{target}:f16" if has("BuilderFlag.FP16", *reversed(product_of(version))) else target
 
 
-@pytest.mark.parametrize("version", FAMILIES)
-def test_every_family_builds_runs_and_shows(version: str, model: Model, opened: Opener) -> None:
+def product_of(version: str) -> tuple[str, str]:
+    """The product, and its number."""
+    return ("rtx", FACTS["releases"]["rtx"]) if version == "rtx" else ("tensorrt", version)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_every_release_builds_runs_and_shows(version: str, model: Model, opened: Opener) -> None:
     with opened(model, version, plain(version=version), ("b", "a")) as session:
         found = session.run(sample(x=X))
         graph, missing = session.executed, {skip.what for skip in session.absent}
-    assert session.disturbs == FAMILIES[version]
+    if version != "rtx" and numbers(version) < (10, 12):
+        assert session.disturbs == ("outputs marked" if numbers(version) < (10,) else "debug tensors marked")
+    else:
+        assert session.disturbs == "unfused tensors shown"
     by_name = "unfused" not in session.disturbs
     assert sorted(found) == (["a", "b", "y"] if by_name else ["b", "y"])
     assert missing == (set() if by_name else {"tensor a"})
-    whole = np.maximum(X @ onnx.numpy_helper.to_array(onnx.load(model.path).graph.initializer[0]), 0)
+    whole = np.maximum(X @ weight_of(model), 0)
     assert np.abs(found["b"].astype(np.float32) - whole).max() <= 2e-3 * np.abs(whole).max()
     assert graph is not None
     first = graph.layers[0]
     assert (first.nodes, first.stored) == (("product",) if by_name else ("product", "cut"), "f16")
 
 
-@pytest.mark.parametrize("version", FAMILIES)
-def test_a_version_has_the_members_that_the_facts_give_it(version: str, model: Model, tmp_path: Path) -> None:
-    product = "rtx" if version == "rtx" else "tensorrt"
-    number = "1.7.1.116" if version == "rtx" else version
-    trt = open_replay(str(make_scene(tmp_path / "scene", model.path, number, FUSED, product=product)))
-    for member in FACTS["members"]:
-        owner, _, name = member.partition(".")
-        if owner in {"ILayer", "ParserError", "IBuilderConfig", "IExecutionContext"}:
-            continue  # their instances have it
-        held = getattr(trt, owner, None)
-        found = held is not None and (not name or hasattr(held, name))
-        assert found == has(member, number, product), member
+def test_a_release_has_the_members_that_the_facts_give_it(model: Model, tmp_path: Path) -> None:
+    for version in RELEASES:
+        product, number = product_of(version)
+        trt = open_replay(str(make_scene(tmp_path / version, model.path, number, FUSED, product=product)))
+        for member in FACTS["members"]:
+            owner, _, name = member.partition(".")
+            if owner in {"ILayer", "ITensor", "ParserError", "IBuilderConfig", "IExecutionContext"}:
+                continue  # their instances have it
+            held = getattr(trt, owner, None)
+            found = held is not None and (not name or hasattr(held, name))
+            assert found == has(member, number, product), (version, member)
+
+
+def test_engines_for_other_gpus_of_the_same_kind_begin_with_10_9(model: Model, opened: Opener) -> None:
+    for version in RELEASES:
+        target = f"{plain(version=version)}?hardware=same_cc"
+        if version != "rtx" and numbers(version) >= (10, 9):
+            with opened(model, version, target) as session:
+                assert session.run(sample(x=X))["y"].shape == (2, 4)
+            continue
+        with pytest.raises(ParityError) as caught, opened(model, version, target):
+            pass
+        assert caught.value.fix in {"use ampere_plus", "name the GPUs instead: capability=8.9,12.0"}
+
+
+def test_libraries_that_kernels_come_from_are_few_from_11_on(model: Model, opened: Opener) -> None:
+    with opened(model, "11.1", "trt?tactics=-JIT_CONVOLUTIONS") as session:
+        assert session.run(sample(x=X))["y"].shape == (2, 4)
+    with (
+        pytest.raises(ParityError, match="no tactic source CUDNN") as caught,
+        opened(model, "11.1", "trt?tactics=-CUDNN"),
+    ):
+        pass
+    assert caught.value.fix == "use some of EDGE_MASK_CONVOLUTIONS, JIT_CONVOLUTIONS"
+
+
+def test_a_gpu_by_its_number_is_the_only_one_that_is_seen(
+    model: Model, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with opened(model, "10.13.0.35", "trt?device=1"):
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "5"
 
 
 def test_each_fact_has_its_source() -> None:
-    held = [*FACTS["versions"].values(), *FACTS["members"].values(), *FACTS["behaviour"]]
+    held = [FACTS["releases"], {"source": FACTS["members_source"]}, *FACTS["behaviour"]]
     for words in FACTS["words"].values():
         held += words if isinstance(words, list) else [words]
-    assert len(held) > 50
+    assert len(held) > 25
     for one in held:
         assert re.match(r"https://|made: |the docstring of ", one["source"]), one
 
@@ -148,7 +184,9 @@ def test_the_real_binding_of_rtx_agrees() -> None:
     for member in FACTS["members"]:
         owner, _, name = member.partition(".")
         if hasattr(trt, owner) and owner not in {"ILayer", "IBuilderConfig", "Runtime", "ParserError"}:
-            assert (not name or hasattr(getattr(trt, owner), name)) == has(member, "1.7.1.116", "rtx"), member
+            assert (not name or hasattr(getattr(trt, owner), name)) == has(member, FACTS["releases"]["rtx"], "rtx"), (
+                member
+            )
 
 
 @pytest.mark.parametrize("version", FAMILIES)
@@ -175,9 +213,9 @@ def test_a_parser_may_take_another_name(model: Model, opened: Opener) -> None:
 def test_obeyed_precisions_change_the_engine(version: str, model: Model, opened: Opener) -> None:
     """Weak typing with and without constraints where the version has it, strong typing where it has that."""
     honest, found = onnx.load(model.path), {}
-    product = "rtx" if version == "rtx" else "tensorrt"
-    targets = {"coarse": "trt:f16", "fine": "trt:f16?layers=*:f32"} if has("BuilderFlag.FP16", version, product) else {}
-    if has("NetworkDefinitionCreationFlag.STRONGLY_TYPED", version, product):
+    product, number = product_of(version)
+    targets = {"coarse": "trt:f16", "fine": "trt:f16?layers=*:f32"} if has("BuilderFlag.FP16", number, product) else {}
+    if has("NetworkDefinitionCreationFlag.STRONGLY_TYPED", number, product):
         targets["strong"] = "trt"
     for name, target in targets.items():
         with opened(model, version, target, honest=honest) as session:
@@ -245,37 +283,38 @@ def test_a_version_compatible_engine_is_made_and_read(version: str, model: Model
         assert session.run(sample(x=X))["y"].shape == (2, 4)
 
 
-BOXED = {
-    "workspace=1GiB": lambda _version: True,
-    "level=2": lambda _version: True,
-    "tactics=-CUDNN,%2BCUBLAS": lambda version: version != "rtx",
-    "dla=0": lambda version: version != "rtx",
-    "dla=1&fallback=off": lambda version: version != "rtx",
-    "hardware=ampere_plus": lambda version: version != "rtx",
-    "build_route=-conv_use_long_w=off": lambda version: version.startswith("11"),
+# The option -> what the builder was told then, and which versions have it.
+BOXED: dict[str, tuple[dict[str, Any], Callable[[str], bool]]] = {
+    "workspace=1GiB": ({"pools": {"WORKSPACE": 1 << 30}}, lambda _version: True),
+    "level=2": ({"level": 2}, lambda _version: True),
+    "tactics=-CUDNN,%2BCUBLAS": (
+        {"sources": ["CUBLAS", "CUBLAS_LT", "EDGE_MASK_CONVOLUTIONS", "JIT_CONVOLUTIONS"]},
+        lambda version: version != "rtx" and not version.startswith("11"),
+    ),
+    "dla=0": ({"dla": 0, "fallback": True}, lambda version: version != "rtx"),
+    "dla=1&fallback=off": ({"dla": 1, "fallback": False}, lambda version: version != "rtx"),
+    "hardware=ampere_plus": ({"hardware": "AMPERE_PLUS"}, lambda version: version != "rtx"),
+    "build_route=-conv_use_long_w=off": ({"route": "-conv_use_long_w=off"}, lambda version: version.startswith("11")),
 }
 
 
-@pytest.mark.parametrize(
-    ("option", "version"),
-    # Whether 11 still has tactic sources no document at hand says.
-    [
-        (option, version)
-        for option in BOXED
-        for version in FAMILIES
-        if ("tactics" in option, version[:2]) != (True, "11")
-    ],
-)
-def test_each_option_of_the_builder_is_met_or_refused(option: str, version: str, model: Model, opened: Opener) -> None:
+@pytest.mark.parametrize("version", FAMILIES)
+def test_each_option_of_the_builder_is_met_or_refused(
+    version: str, model: Model, opened: Opener, tmp_path: Path
+) -> None:
     routes = {"tuner_options": [{"option": "-conv_use_long_w", "allowed_values": "[on|off]"}]}
-    target = f"{plain(version=version)}?{option}"
-    if BOXED[option](version):
-        with opened(model, version, target, build_routes=routes) as session:
-            assert session.run(sample(x=X))["y"].shape == (2, 4)
-        return
-    with pytest.raises(ParityError) as caught, opened(model, version, target, build_routes=routes):
-        pass
-    assert caught.value.fix
+    for option, (told, has_it) in BOXED.items():
+        target = f"{plain(version=version)}?{option}"
+        if not has_it(version):
+            with pytest.raises(ParityError) as caught, opened(model, version, target, build_routes=routes):
+                pass
+            assert caught.value.fix
+            continue
+        with opened(model, version, target, build_routes=routes):
+            newest = max((tmp_path / "cache").rglob("*.plan"), key=lambda path: path.stat().st_mtime_ns)
+        facts = json.loads(newest.read_bytes()[28:])  # the stand-in's engine: a header, and what its builder was told
+        found = {**facts["told"], "fallback": "GPU_FALLBACK" in facts["flags"]}
+        assert found == {**found, **told}, option
 
 
 def test_engines_between_versions(model: Model, opened: Opener, tmp_path: Path) -> None:
@@ -291,6 +330,50 @@ def test_engines_between_versions(model: Model, opened: Opener, tmp_path: Path) 
         pass
     with opened(model, "10.13.0.35", f"{compatible}&version_compatible=on") as session:
         assert session.run(sample(x=X))["y"].shape == (2, 4)
+
+
+def test_an_engine_with_the_weights_of_another_file(model: Model, opened: Opener, tmp_path: Path) -> None:
+    """The engine of an older checkpoint: its own outputs, and with the model's weights in its kernels, the model's."""
+    trained = onnx.load(model.path)
+    trained.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32) / 2, "W"))
+    onnx.save(trained, tmp_path / "trained.onnx")
+    newer = load_model(tmp_path / "trained.onnx")
+    hidden = np.exp(np.maximum(X / 2, 0))
+    right = np.exp(hidden / hidden.sum(-1, keepdims=True))
+    for version in ("10.0.1.6", "10.13.0.35", "11.4.0.106", "rtx"):
+        with opened(model, version, "trt?refit=on"):
+            plan = max((tmp_path / "cache").rglob("*.plan"), key=lambda path: path.stat().st_mtime_ns)
+        found = {}
+        for refit in ("off", "on"):
+            with opened(newer, version, f"trt?engine={plan}&refit={refit}", scene_of=model) as session:
+                found[refit] = float(np.abs(session.run(sample(x=X))["y"] - right).max())
+        assert found["on"] < 1e-2 < found["off"], version
+
+
+@pytest.mark.parametrize(
+    ("version", "built", "facts", "says"),
+    [
+        ("8.6.1.6", "&refit=on", {}, "does not refit from an ONNX file"),
+        ("10.13.0.35", "", {}, "its weights are fixed"),
+        ("10.13.0.35", "&refit=on", {"faults": {"refit": True}}, "TensorRT does not say why"),
+        ("10.13.0.35", "&refit=on", {"renamed weights": True}, "needs weights that renamed.onnx does not have: W"),
+    ],
+)
+def test_an_engine_that_cannot_be_refitted(
+    version: str, built: str, facts: dict[str, Any], says: str, model: Model, opened: Opener, tmp_path: Path
+) -> None:
+    with opened(model, version, f"trt?level=3{built}"):
+        (plan,) = (tmp_path / "cache").rglob("*.plan")
+    given = model
+    if facts.pop("renamed weights", False):
+        onnx.save(parser.parse_model(TEXT.replace(" W", " V").replace("W)", "V)")), tmp_path / "renamed.onnx")
+        given = load_model(tmp_path / "renamed.onnx")
+    with (
+        pytest.raises(ParityError, match=says) as caught,
+        opened(given, version, f"trt?engine={plan}&refit=on", scene_of=model, **facts),
+    ):
+        pass
+    assert caught.value.fix
 
 
 def test_standard_plug_ins_are_registered_first(model: Model, opened: Opener) -> None:

@@ -45,22 +45,17 @@ sys.modules[__name__] = open_replay({!r})
 """
 
 
-def make_box(folder, scene):
-    """Writes the box of the scene in folder `scene`; the module is called as the scene's product is."""
+def make_box(folder, scene, name="tensorrt"):
+    """Writes the box of the scene in folder `scene`, whose module goes by `name`."""
     os.makedirs(folder, exist_ok=True)
     source, library = os.path.join(folder, "cuda.c"), os.path.join(folder, "libcuda.so.1")
     with open(source, "w") as file:
         file.write(_CUDA)
     subprocess.check_call(["gcc", "-shared", "-fPIC", "-w", "-o", library, source])
     os.symlink("libcuda.so.1", os.path.join(folder, "libcudart.so"))
-    put_scene(folder, scene)
-    return folder
-
-
-def put_scene(folder, scene, name="tensorrt"):
-    """Makes a scene the box's TensorRT."""
     with open(os.path.join(folder, name + ".py"), "w") as file:
         file.write(_MODULE.format(os.path.abspath(scene)))
+    return folder
 
 
 def variables_of(folder):

@@ -167,9 +167,11 @@ def building_classes(module, scene):
             self._logger, self.flags, self.profiles, self._cache = logger, set(), [], None
             self.profiling_verbosity = module.ProfilingVerbosity.LAYER_NAMES_ONLY
             self.hardware_compatibility_level, self.builder_optimization_level = None, 3
+            self.default_device_type, self.DLA_core = module.DeviceType.GPU, -1
             self.pools, self.sources = {}, 31
             self.flags.add("TF32")  # on unless it is switched off, as in every version
-            self.all_build_routes, self.build_route = json.dumps(scene.data.get("build_routes", "")), ""
+            if scene.has("IBuilderConfig.build_route"):
+                self.all_build_routes, self.build_route = json.dumps(scene.data.get("build_routes", "")), ""
 
         def set_flag(self, flag):
             self.flags.add(flag.name)
@@ -190,6 +192,20 @@ def building_classes(module, scene):
         def set_tactic_sources(self, sources):
             self.sources = sources
             return True
+
+        def told(self):
+            """What the builder was told of the box, as far as it is not TensorRT's default."""
+            level, hardware = self.builder_optimization_level, self.hardware_compatibility_level
+            found = {
+                "pools": self.pools,
+                "route": getattr(self, "build_route", ""),
+                "level": level if level != 3 else "",
+            }
+            found["hardware"] = hardware.name if hardware is not None else ""
+            found["dla"] = self.DLA_core if self.default_device_type.name == "DLA" else ""
+            if hasattr(module, "TacticSource"):
+                found["sources"] = [one.name for one in module.TacticSource if self.sources >> int(one) & 1]
+            return {name: value for name, value in found.items() if value != ""}
 
         def create_timing_cache(self, content):
             if content and not bytes(content).startswith(b"timings:"):
@@ -274,6 +290,7 @@ def building_classes(module, scene):
                     "strong": bool(strong),
                     "detailed": config.profiling_verbosity.name == "DETAILED",
                     "version_compatible": "VERSION_COMPATIBLE" in config.flags,
+                    "told": config.told(),
                 },
             )
 

@@ -8,7 +8,7 @@ import numpy as np
 from proving.tensorrt_replay.building import MAGIC
 from proving.tensorrt_replay.facts import numbers, said
 from proving.tensorrt_replay.inspecting import inspected, layers_of
-from proving.tensorrt_replay.values import answers
+from proving.tensorrt_replay.values import answers, weights_of
 
 __all__ = ["running_classes"]
 
@@ -81,6 +81,7 @@ def running_classes(module, scene):
             made = {one["name"]: one for layer in told["layers"] for one in layer["outputs"]}
             self.io = [(dict(one), "INPUT") for one in told["inputs"]]
             self.io += [(dict(made[name]), "OUTPUT") for name in told["outputs"] + facts["outputs"]]
+            self.weights = {}  # what it was refitted with
             self._by_name = {one["name"]: (one, mode) for one, mode in self.io}
 
         num_io_tensors = property(lambda self: len(self.io))
@@ -125,6 +126,34 @@ def running_classes(module, scene):
 
         def create_execution_context(self):
             return None if "context" in scene.faults else IExecutionContext(self)
+
+        @property
+        def refittable(self):
+            return "REFIT" in self.facts["flags"]
+
+    class Refitter:
+        def __init__(self, engine, logger):
+            self.engine, self.logger, self.given = engine, logger, {}
+
+        def get_missing_weights(self):
+            return sorted(set(scene.data["network"]["weights"]) - set(self.given))
+
+        def refit_cuda_engine(self):
+            scene.enter("refit")
+            if "refit" in scene.faults:
+                return False
+            self.engine.weights = self.given
+            return True
+
+    class OnnxParserRefitter:
+        num_errors = 0  # made: what is missing is told by the refitter alone
+
+        def __init__(self, refitter, logger):
+            self._refitter = refitter
+
+        def refit_from_file(self, path):
+            self._refitter.given = weights_of(path, scene.data["network"]["weights"])
+            return not self._refitter.get_missing_weights()
 
     class EngineInspector:
         def __init__(self, engine):
@@ -206,7 +235,13 @@ def running_classes(module, scene):
             model = scene.data.get("marked") if by_name else None
             if self._engine.facts["asked"] or self._engine.facts["strong"]:
                 model = scene.data.get("honest") or model
-            return answers(scene.folder, model or scene.data["engine"], inputs, scene.data["network"]["outputs"])
+            return answers(
+                scene.folder,
+                model or scene.data["engine"],
+                inputs,
+                scene.data["network"]["outputs"],
+                self._engine.weights,
+            )
 
         def execute_async_v3(self, stream_handle):
             scene.enter("execute")
@@ -259,6 +294,8 @@ def running_classes(module, scene):
         IProfiler,
         Runtime,
         ICudaEngine,
+        Refitter,
+        OnnxParserRefitter,
         EngineInspector,
         IExecutionContext,
     ]

@@ -182,6 +182,7 @@ def _network(message: onnx.ModelProto, told: _Told) -> dict[str, Any]:
     return {
         "inputs": [told.tensor(value.name) for value in message.graph.input if value.name not in weights],
         "outputs": [value.name for value in message.graph.output],
+        "weights": sorted(weights),
         "layers": [
             {
                 "name": node.name,

@@ -1,13 +1,17 @@
-"""Holds the adapter's calls (`tensorrt/api.py`) and the stand-in's facts against type stubs of three versions of TensorRT 10.
+"""Holds the adapter's calls (`tensorrt/api.py`) and the stand-in's facts against what TensorRT's Python interface really has.
 
-`python -m proving.tensorrt_replay.stubs` (`make stubs`) fetches the packages of `stubs.txt`, pinned by hash, with pip into a
-scratch folder and checks each; where they cannot be fetched it says why, and nothing is checked. They are no dependency: they
-want TensorRT itself, and without it their folder `tensorrt` is an empty package to `import`.
+`python -m proving.tensorrt_replay.stubs` (`make stubs`) fetches the packages of `stubs.txt`, type stubs of three versions of
+TensorRT 10 pinned by hash, with pip into a scratch folder and checks each; where they cannot be fetched it says why, and nothing
+is checked. They are no dependency: without TensorRT their folder `tensorrt` is an empty package to `import`.
+
+`python -m proving.tensorrt_replay.stubs CLONE` reads the binding's own source (pybind11, python/src) at the tag of every release
+from 8.6 to 11.1 in a clone of github.com/NVIDIA/TensorRT: members by name, without their types.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,12 +19,13 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parityscope.backends.tensorrt import api
 from proving.tensorrt_replay.facts import FACTS, has
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["PINNED", "conforms", "disagreements", "main"]
+__all__ = ["PINNED", "conforms", "disagreements", "main", "members_of_binding", "members_of_stub"]
 
 PINNED = Path(__file__).with_name("stubs.txt")
 _PAIRS = {
@@ -64,8 +69,27 @@ def conforms(texts: Mapping[str, str], folder: Path) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def disagreements(text: str, version: str) -> list[str]:
-    """The members of `facts.json` that the stub has and the facts deny its version, or the other way round."""
+def disagreements(members: Mapping[str, set[str]], version: str) -> list[str]:
+    """The members of `facts.json` that a binding (`members` of each class) has and the facts deny its version, or the other
+    way round; and what the adapter calls without asking that the binding has not."""
+    found = []
+    for member in FACTS["members"]:
+        owner, _, name = member.partition(".")
+        held = owner in members and (not name or name in members[owner])
+        if held != has(member, version, "tensorrt"):
+            found.append(f"{member} is {'there' if held else 'not there'}")
+    for ours, theirs in _PAIRS.items():
+        called = getattr(api, ours)
+        names = {*vars(called), *vars(called).get("__annotations__", {})}
+        lacks = {name for name in names if not name.startswith("_")} - members[theirs]
+        found += [
+            f"{theirs}.{name} is called" for name in sorted(lacks) if has(f"{theirs}.{name}", version, "tensorrt")
+        ]
+    return found
+
+
+def members_of_stub(text: str) -> dict[str, set[str]]:
+    """The members of each class in a type stub."""
     members: dict[str, set[str]] = {}
     for each in ast.parse(_mended(text)).body:
         if isinstance(each, ast.ClassDef):
@@ -76,13 +100,25 @@ def disagreements(text: str, version: str) -> list[str]:
                 if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
             }
             members[each.name] = names
-    found = []
-    for member in FACTS["members"]:
-        owner, _, name = member.partition(".")
-        held = owner in members and (not name or name in members[owner])
-        if held != has(member, version, "tensorrt"):
-            found.append(f"{member} is {'there' if held else 'not there'}")
-    return found
+    return members
+
+
+def members_of_binding(clone: Path, tag: str) -> dict[str, set[str]]:
+    """The members of each class and enumeration that the binding's source declares at a tag of the clone."""
+    members: dict[str, set[str]] = {}
+    for path in _git(clone, "ls-tree", "-r", "--name-only", tag, "python/src/").split():
+        if not path.endswith(".cpp"):
+            continue
+        text = re.sub(r"//[^\n]*", "", _git(clone, "show", f"{tag}:{path}"))
+        for part in re.split(r"(?=py::(?:class_|enum_)\s*<)", text):
+            title = re.match(r'py::(?:class_|enum_)\s*<.*?>\s*\w*\s*[({]\s*[\w:]+\s*,\s*"(\w+)"', part, re.DOTALL)
+            if title:
+                members.setdefault(title[1], set()).update(re.findall(r'\.(?:def\w*|value)\s*\(\s*"(\w+)"', part))
+    return members
+
+
+def _git(clone: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True, text=True).stdout
 
 
 def _mended(text: str) -> str:
@@ -91,8 +127,15 @@ def _mended(text: str) -> str:
     return text
 
 
-def main() -> int:
-    """Checks every version of `stubs.txt`; 1 if the adapter or the facts do not conform to one."""
+def main(words: Sequence[str]) -> int:
+    """Checks every version of `stubs.txt`, or every release in a clone; 1 if the adapter or the facts do not conform to one."""
+    if words:
+        wrong = {
+            tag: disagreements(members_of_binding(Path(words[0]), tag), tag[1:]) for tag in FACTS["releases"]["tags"]
+        }
+        for tag, told in wrong.items():
+            print(f"{tag}: {'; '.join(told) or 'the facts agree'}")
+        return int(any(wrong.values()))
     with tempfile.TemporaryDirectory() as scratch:
         try:
             texts = _fetched(Path(scratch))
@@ -101,10 +144,10 @@ def main() -> int:
             other = said.startswith("Got ")  # what came is not what was pinned
             print(f"{'refused' if other else 'skipped'}: tensorrt-stubs cannot be fetched: {said}")
             return int(other)
-        found = {version: disagreements(text, version) for version, text in texts.items()}
+        found = {version: disagreements(members_of_stub(text), version) for version, text in texts.items()}
         problem = conforms(texts, Path(scratch))
-    for version, wrong in found.items():
-        print(f"tensorrt-stubs {version}: {'; '.join(wrong) or 'the facts agree'}")
+    for version, told in found.items():
+        print(f"tensorrt-stubs {version}: {'; '.join(told) or 'the facts agree'}")
     print(problem or f"the adapter conforms to {', '.join(texts)}")
     return int(bool(problem) or any(found.values()))
 
@@ -125,4 +168,4 @@ def _fetched(folder: Path) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -8,18 +8,18 @@ import os
 
 import numpy as np
 
-__all__ = ["answers"]
+__all__ = ["answers", "weights_of"]
 
 
-def answers(folder, model, inputs, wanted):
-    """The values `wanted` of `model` (a file of the scene's folder) for `inputs`, by name."""
-    path = os.path.join(folder, "answers", _key(model, inputs) + ".npz")
+def answers(folder, model, inputs, wanted, weights=()):
+    """The values `wanted` of `model` (a file of the scene's folder) for `inputs`, by name; `weights` stand for its own."""
+    path = os.path.join(folder, "answers", _key(model, dict(inputs, **dict(weights))) + ".npz")
     if os.path.exists(path):
         with np.load(path, allow_pickle=False) as held:
             kept = {name: held["v%d" % place] for place, name in enumerate(held["names"].tolist())}
         if all(name in kept for name in wanted):
             return kept
-    found = _run(os.path.join(folder, model), inputs)
+    found = _run(os.path.join(folder, model), inputs, dict(weights))
     os.makedirs(os.path.dirname(path), exist_ok=True)
     arrays = {"v%d" % place: array for place, array in enumerate(found.values())}
     np.savez(path, names=np.array(list(found)), **arrays)
@@ -35,7 +35,15 @@ def _key(model, inputs):
     return digest.hexdigest()[:32]
 
 
-def _run(path, inputs):
+def weights_of(path, names):
+    """The constants of those names in an ONNX file."""
+    import onnx
+
+    held = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
+    return {name: held[name] for name in names if name in held}
+
+
+def _run(path, inputs, weights):
     """Every value of the model by name: each node in a session of its own, so that its result is really of its type.
 
     In one session ONNX Runtime computes halves in FP32 and leaves the roundings between them out.
@@ -45,6 +53,7 @@ def _run(path, inputs):
 
     model = onnx.load(path)
     held = {one.name: onnx.numpy_helper.to_array(one) for one in model.graph.initializer}
+    held.update(weights)
     held.update(inputs)
     kept = []
     options = ort.SessionOptions()

@@ -221,10 +221,11 @@ BACKEND = Backend(
         "build_route": "the compiler's knobs (11.1 and newer), as trtexec --setBuildRoute takes them",
         "level": "0 to 5: the builder's optimization level",
         "workspace": "4GiB: the most memory that a kernel may take",
-        "tactics": "-CUDNN,+CUBLAS: libraries that kernels may come from (up to 10)",
+        "tactics": "-CUDNN,+CUBLAS: libraries that kernels may come from (11: only EDGE_MASK_CONVOLUTIONS and JIT_CONVOLUTIONS)",
         "dla": "0: the DLA core that layers go to",
         "fallback": "off: refuse layers that the DLA lacks, instead of running them on the GPU",
         "device": "1: the GPU, by its number",
+        "refit": "on: an engine whose weights can be replaced; with engine= they are, by the model's (10.0 and newer)",
         "observe": "unfused (default), debug or outputs: how tensors inside are shown; all: debug, before 10 outputs",
         "narrow": "on or off: int64 inputs are given as int32 where the engine wants them so (default: on before 10)",
         "summary": "a .json file for the ranges of all tensors that the engine shows, over all samples",
@@ -240,7 +241,7 @@ BACKEND = Backend(
         {
             *("product", "build", "shapes", "fix", "settle", "tf32", "typing", "layers", "constraints"),
             *("version_compatible", "hardware", "capability", "level", "observe", "narrow", "cache"),
-            *("workspace", "tactics", "dla", "fallback", "device"),
+            *("workspace", "tactics", "dla", "fallback", "device", "refit"),
         }
     ),
     words="TensorRT",

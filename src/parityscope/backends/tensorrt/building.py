@@ -185,7 +185,7 @@ def _make_engine(wanted: _Wanted, renamed: Renamed, logger: Any, log: Path) -> _
         inputs=inputs,
         outputs=engine.outputs if engine else _network_outputs(parsed.network),
         layers=layers,
-        refused=tuple(_nodes_refused(parsed.parser)),
+        refused=tuple(_nodes_refused(parsed.parser, renamed.message.graph.node)),
         engine=engine,
         problem=problem,
     )
@@ -252,16 +252,18 @@ def _network_outputs(network: NetworkDefinition) -> tuple[NetworkTensor, ...]:
     return tuple(network_tensor(network.get_output(index)) for index in range(network.num_outputs))
 
 
-def _nodes_refused(parser: Any) -> list[Unparsed]:
-    """The nodes that the parser refused, by its own error records (8.6 and newer have the node's name in them)."""
+def _nodes_refused(parser: Any, nodes: Sequence[Any]) -> list[Unparsed]:
+    """The nodes that the parser refused, by its own error records; before 9 they have the node's place in the file alone."""
     found = []
     for index in range(parser.num_errors):
         error = parser.get_error(index)
+        place = error.node()
+        named = nodes[place] if 0 <= place < len(nodes) else None
         name, operator = (getattr(error, part, None) for part in ("node_name", "node_operator"))
         found.append(
             Unparsed(
-                node=(name() if name else "") or f"node {error.node()}",
-                operator=(operator() if operator else ""),
+                node=(name() if name else named.name if named is not None else "") or f"node {place}",
+                operator=operator() if operator else named.op_type if named is not None else "",
                 reason=" ".join(error.desc().split()),
             )
         )

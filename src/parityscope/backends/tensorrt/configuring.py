@@ -59,6 +59,8 @@ def configure_builder(
             config.set_flag(getattr(trt.BuilderFlag, _CONSTRAINTS[options.constraints]))
     if options.version_compatible:
         config.set_flag(trt.BuilderFlag.VERSION_COMPATIBLE)
+    if options.refit:
+        config.set_flag(trt.BuilderFlag.REFIT)
     if options.hardware:
         config.hardware_compatibility_level = getattr(trt.HardwareCompatibilityLevel, _HARDWARE[options.hardware])
     if options.level is not None:

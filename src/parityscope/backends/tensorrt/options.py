@@ -12,10 +12,11 @@
 * `build_route=...` (11.1 on Linux): the compiler's knobs, as `trtexec --setBuildRoute` takes them;
 * `level=0` to `5`: the builder's optimization level;
 * `workspace=4GiB`: the most memory that a kernel may take (`trtexec --memPoolSize=workspace:4096`);
-* `tactics=-CUDNN,+CUBLAS` (up to 10): libraries that kernels may come from, as `trtexec --tacticSources` takes them;
+* `tactics=-CUDNN,+CUBLAS` (not RTX): libraries that kernels may come from, as `trtexec --tacticSources` takes them;
 * `dla=0` (not RTX): the DLA core that layers go to; `fallback=off` refuses layers that it does not have instead of running
   them on the GPU;
 * `device=1`: the GPU, as `trtexec --device` numbers it;
+* `refit=on`: an engine whose weights can be replaced; of one that exists (10.0) they are replaced by the model's;
 * `shapes=`, `fix=`, `settle=on`: see `profiles.py` and `settling.py`.
 
 Source: NVIDIA's Python API reference of 8.6, 10.13 and 11.4, and "Migrating from TensorRT 10.x to 11.x".
@@ -79,6 +80,7 @@ class TensorrtOptions:
     dla: int | None = None
     fallback: bool = True
     device: int = 0
+    refit: bool = False
 
 
 def options_of(target: Target, package: Package) -> TensorrtOptions:
@@ -113,6 +115,7 @@ def options_of(target: Target, package: Package) -> TensorrtOptions:
         dla=_parse_device_number(target, "dla"),
         fallback=target.option("fallback") != "off",
         device=_parse_device_number(target, "device") or 0,
+        refit=target.option("refit") == "on",
     )
     _check_version(found, package)
     return found
@@ -131,6 +134,7 @@ def _check_words(target: Target) -> None:
         "cache": ("on", "off"),
         "narrow": ("on", "off"),
         "fallback": ("on", "off"),
+        "refit": ("on", "off"),
     }
     for name, values in known.items():
         if (given := target.option(name)) and given not in values:

@@ -58,6 +58,11 @@ _REASONS: tuple[tuple[str, str, str], ...] = (
         "a strongly typed network takes no flag {0}: its types are the file's",
         f"leave the precision out; {_WRITE_TYPES}",
     ),
+    (  # TensorRT-RTX 1.7.1, run without a GPU with BuilderFlag.REFIT
+        r"graph_jit\.cpp:\d+: CHECK\(status == CUDA_SUCCESS\) failed",
+        "it takes a GPU to build this, as engines that can be refitted do",
+        "build it on a machine with one, or leave refit=on out",
+    ),
     (  # onnx/onnx-tensorrt 400, 563
         r"Unsupported ONNX data type: (\w+)|[Uu]nsupported datatype \(\d+\) when importing",
         "this TensorRT does not have a type that the file has",

@@ -22,6 +22,7 @@ from parityscope.backends.tensorrt.naming import name_all_nodes
 from parityscope.backends.tensorrt.network import described_by, executed_graph
 from parityscope.backends.tensorrt.plan_cache import KeptEngine, cache_folder, find_engine, keep_engine, key_of
 from parityscope.backends.tensorrt.profiles import ranges_of_samples
+from parityscope.backends.tensorrt.refitting import refit_engine
 from parityscope.backends.tensorrt.running import EngineQuestion, open_engine
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -66,6 +67,8 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
         ParityError: TensorRT refuses it, or it is not the model's.
     """
     loaded = _load_or_explain(content, wish, engine)
+    if wish.options.refit:
+        refit_engine(loaded.engine, wish.package, wish.model.path, engine)
     asked = EngineQuestion(
         describe=lambda layers: executed_graph(layers, wish.options.precision or "f32"),
         tensors=wish.capture.tensors,
