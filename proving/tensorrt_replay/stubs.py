@@ -4,8 +4,8 @@
 TensorRT 10 pinned by hash, with pip into a scratch folder and checks each; where they cannot be fetched it says why, and nothing
 is checked. They are no dependency: without TensorRT their folder `tensorrt` is an empty package to `import`.
 
-`python -m proving.tensorrt_replay.stubs CLONE` reads the binding's own source (pybind11, python/src) at the tag of every release
-from 8.6 to 11.1 in a clone of github.com/NVIDIA/TensorRT: members by name, without their types.
+`python -m proving.tensorrt_replay.stubs CLONE` reads the binding's own source (pybind11, python/src) and trtexec's at the tag of
+every release from 8.6 to 11.1 in a clone of github.com/NVIDIA/TensorRT: members and options by name, without their types.
 """
 
 from __future__ import annotations
@@ -21,11 +21,20 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends.tensorrt import api
 from proving.tensorrt_replay.facts import FACTS, has
+from proving.tensorrt_replay.trtexec import OPTIONS, is_known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["PINNED", "conforms", "disagreements", "main", "members_of_binding", "members_of_stub"]
+__all__ = [
+    "PINNED",
+    "conforms",
+    "disagreements",
+    "disagreements_of_trtexec",
+    "main",
+    "members_of_binding",
+    "members_of_stub",
+]
 
 PINNED = Path(__file__).with_name("stubs.txt")
 _PAIRS = {
@@ -39,6 +48,8 @@ _PAIRS = {
     "Registry": "IPluginRegistry",
     "Runtime": "Runtime",
 }
+# 11 still has it for the safety runtime, whose lines are not ours.
+_NOT_OURS = {"--int8"}
 # Slips of syntax in the stubs, mended in a copy.
 _SLIPS = (
     (" in: list", " given: list"),
@@ -117,6 +128,17 @@ def members_of_binding(clone: Path, tag: str) -> dict[str, set[str]]:
     return members
 
 
+def disagreements_of_trtexec(clone: Path, tag: str) -> list[str]:
+    """The options of `trtexec.py` that its source parses at a tag and the table denies that version, or the other way round."""
+    text = _git(clone, "show", f"{tag}:samples/common/sampleOptions.cpp")
+    held = {name: f'"{name}"' in text for name in {one[0] for one in OPTIONS} - _NOT_OURS}
+    return [
+        f"trtexec {'has' if has_it else 'has no'} {name}"
+        for name, has_it in held.items()
+        if has_it != is_known(name, tag[1:])
+    ]
+
+
 def _git(clone: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True, text=True).stdout
 
@@ -130,8 +152,10 @@ def _mended(text: str) -> str:
 def main(words: Sequence[str]) -> int:
     """Checks every version of `stubs.txt`, or every release in a clone; 1 if the adapter or the facts do not conform to one."""
     if words:
+        clone = Path(words[0])
         wrong = {
-            tag: disagreements(members_of_binding(Path(words[0]), tag), tag[1:]) for tag in FACTS["releases"]["tags"]
+            tag: disagreements(members_of_binding(clone, tag), tag[1:]) + disagreements_of_trtexec(clone, tag)
+            for tag in FACTS["releases"]["tags"]
         }
         for tag, told in wrong.items():
             print(f"{tag}: {'; '.join(told) or 'the facts agree'}")

@@ -1,9 +1,8 @@
 """Whether trtexec of a version takes a command line: its documented options, and the grammar of their values.
 
-Sources: `trtexec --help` of TensorRT 8.6 (samples/common/sampleOptions.cpp of that release) and of 10.5 (v100500); for what came
-later the same file of 10.12 and samples/trtexec/README.md of 11; for what 11 removed NVIDIA's "Migrating from 10.x to 11.x" of
-trtexec. Only the options that this project's lines use are listed: an option that is not here is refused, so that a new one is
-looked up first.
+Sources: samples/common/sampleOptions.cpp of each release from 8.6.1 to 11.1 (`python -m proving.tensorrt_replay.stubs CLONE`
+holds versions of options against them), and for patterns of names setLayerPrecisions in sampleEngines.cpp. Only the options that
+this project's lines use are listed: an option that is not here is refused, so that a new one is looked up first.
 """
 
 import re
@@ -11,7 +10,7 @@ import shlex
 
 from proving.tensorrt_replay.facts import numbers
 
-__all__ = ["refusals", "trtexec_lines"]
+__all__ = ["OPTIONS", "is_known", "refusals", "trtexec_lines"]
 
 _FILE = r".+"
 _NAME = r"[^,]+"
@@ -28,7 +27,7 @@ def _listed(item):
 
 
 # (option, first version, last version, grammar of its value; None where it takes none)
-_OPTIONS = (
+OPTIONS = (
     ("--onnx", "8.6", "", _FILE),
     ("--minShapes", "8.6", "", _SHAPES),
     ("--optShapes", "8.6", "", _SHAPES),
@@ -54,13 +53,15 @@ _OPTIONS = (
     ("--calib", "8.6", "10", _FILE),
     ("--saveEngine", "8.6", "", _FILE),
     ("--loadEngine", "8.6", "", _FILE),
-    ("--getPlanVersionOnly", "8.6", "", _FLAG),
+    ("--getPlanVersionOnly", "9.0", "", _FLAG),
     (
         "--tacticSources",
         "8.6",
         "10",
         _listed(r"[+-](?:CUBLAS|CUBLAS_LT|CUDNN|EDGE_MASK_CONVOLUTIONS|JIT_CONVOLUTIONS)"),
     ),
+    ("--tacticSources", "11.0", "", _listed(r"[+-](?:EDGE_MASK_CONVOLUTIONS|JIT_CONVOLUTIONS)")),
+    ("--refit", "8.6", "", _FLAG),
     ("--timingCacheFile", "8.6", "", _FILE),
     ("--hardwareCompatibilityLevel", "8.6", "", r"(?:none|ampere\+)"),
     ("--markDebug", "10.0", "", _listed(_NAME)),
@@ -72,7 +73,7 @@ _OPTIONS = (
     ("--warmUp", "8.6", "", r"\d+"),
     ("--duration", "8.6", "", r"-?\d+"),
     ("--separateProfileRun", "8.6", "", _FLAG),
-    ("--useProfile", "8.6", "", r"\d+"),
+    ("--useProfile", "9.0", "", r"\d+"),
     ("--verbose", "8.6", "", _FLAG),
     ("--dumpOutput", "8.6", "", _FLAG),
     ("--dumpRawBindingsToFile", "8.6", "", _FLAG),
@@ -116,13 +117,8 @@ def refusals(line, version):
 
 
 def _refused(name, equals, value, version):
-    ours = numbers(version)
-    known = [one for one in _OPTIONS if one[0] == name]
-    fitting = [
-        one
-        for one in known
-        if ours >= numbers(one[1]) and (not one[2] or ours[: len(numbers(one[2]))] <= numbers(one[2]))
-    ]
+    known = [one for one in OPTIONS if one[0] == name]
+    fitting = [one for one in known if _spans(one, version)]
     if not fitting:
         return "{} has no {}".format(version, name) if known else "{} is not known here".format(name)
     grammar = fitting[0][3]
@@ -130,9 +126,23 @@ def _refused(name, equals, value, version):
         return "{} takes no value".format(name) if equals else ""
     if not re.fullmatch(grammar, value):
         return "{} does not take {!r}".format(name, value)
-    if name in ("--layerPrecisions", "--layerOutputTypes") and any(item.count("*") > 1 for item in value.split(",")):
-        return "{} takes at most one * in a name".format(name)
+    if name in ("--layerPrecisions", "--layerOutputTypes"):
+        named = [item.rpartition(":")[0] for item in value.split(",")]
+        if any(one.count("*") > 1 for one in named):
+            return "{} takes at most one * in a name".format(name)
+        if numbers(version) < (9,) and any("*" in one and one != "*" for one in named):
+            return "{} of {} takes * alone, and no patterns".format(name, version)
     return ""
+
+
+def is_known(name, version):
+    """Whether trtexec of a version has an option."""
+    return any(one[0] == name and _spans(one, version) for one in OPTIONS)
+
+
+def _spans(option, version):
+    ours, last = numbers(version), numbers(option[2] or "99")
+    return ours >= numbers(option[1]) and ours[: len(last)] <= last
 
 
 def trtexec_lines(text):

@@ -46,6 +46,11 @@ class _NvidiaQuestion(NamedTuple):
     tf32: bool
     repair: str  # the command that writes the repaired model, "" where there is none
 
+    @property
+    def weak(self) -> str:
+        """The versions that have the format's flag (sampleOptions.cpp of 8.6.1 has no --bf16, that of 9.1.0 has)."""
+        return "9 to 10" if self.flag == "--bf16" else _BEFORE_11
+
 
 def view_nvidia_commands(document: Mapping[str, Any]) -> list[dict[str, str]]:
     """The rows, causes first; empty where the candidate is another runtime or nothing was found."""
@@ -116,7 +121,7 @@ def _lines_that_confirm(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> I
         yield does, "polygraphy", _ALL, f"polygraphy inspect model {asked.model}  # the order of inputs in the file"
     if code == "RNG001":
         log = f"trtexec --onnx={asked.model} {asked.flag or '--fp16'} --verbose > build.log; parityscope log build.log"
-        yield does, "trtexec", _BEFORE_11, log
+        yield does, "trtexec", asked.weak, log
     if code.startswith(_INSIDE) and tensor and can_be_named(tensor):
         yield from _looking_inside(tensor, asked)
         return
@@ -127,7 +132,7 @@ def _lines_that_confirm(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> I
     # What is outside of the network vanishes when the engine is given the reference's own inputs by name.
     plain = "--exportOutput=exported.json"
     if asked.flag:
-        yield does, "trtexec", _BEFORE_11, _trtexec_on_first_sample(asked, f"{asked.flag} {plain}")
+        yield does, "trtexec", asked.weak, _trtexec_on_first_sample(asked, f"{asked.flag} {plain}")
         yield does, "trtexec", _FROM_11, _trtexec_on_first_sample(asked, plain, typed=True)
     else:
         yield does, "trtexec", _ALL, _trtexec_on_first_sample(asked, plain)
@@ -147,7 +152,7 @@ def _looking_inside(tensor: str, asked: _NvidiaQuestion) -> Iterator[tuple[str, 
     outputs = " ".join(shlex.quote(one) for one in dict.fromkeys((tensor, *asked.outputs)))
     flag = asked.flag or ("--tf32" if asked.tf32 else "")
     both = _polygraphy_with_onnxruntime(asked, f"{flag} --onnx-outputs {outputs} --trt-outputs {outputs}".strip())
-    yield "confirms", "polygraphy", _BEFORE_11, both
+    yield "confirms", "polygraphy", asked.weak, both
 
 
 def _polygraphy_with_onnxruntime(asked: _NvidiaQuestion, options: str) -> str:
@@ -168,17 +173,17 @@ def _lines_that_repair(finding: Mapping[str, Any], asked: _NvidiaQuestion) -> It
         name = clean(repair.get("repair", ""))
         if name == "runtime_settings":
             if "tf32" in clean((finding.get("details") or {}).get("change") or ""):
-                built = f"trtexec --onnx={asked.model} --noTF32 --saveEngine={asked.stem}.plan"
+                built = f"trtexec --onnx={asked.model} --noTF32 --saveEngine={shlex.quote(f'{asked.stem}.plan')}"
                 yield "applies", "trtexec", _ALL, built
         elif name == "keep_in_fp32" and node and asked.flag and can_be_named(node):
             kept = shlex.join(layer_options([(node, "f32", 1)]))
             built = f"trtexec --onnx={asked.model} {asked.flag} {kept} --saveEngine=fixed.plan"
-            yield "applies", "trtexec", _BEFORE_11, built
+            yield "applies", "trtexec", asked.weak, built
             kept = f"--precision-constraints obey --layer-precisions {shlex.quote(f'{node}:float32')}"
             yield (
                 "applies",
                 "polygraphy",
-                _BEFORE_11,
+                asked.weak,
                 f"polygraphy convert {asked.model} {asked.flag} {kept} -o fixed.plan",
             )
             yield from _typed_file(asked, fixed)

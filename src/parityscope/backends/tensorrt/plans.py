@@ -3,7 +3,7 @@
 * bytes 0 to 3: `ftrt` (TensorRT from 8 on), `ptrt` (before) or `vtrt` (TensorRT-RTX);
 * bytes 16 to 23: the length of the whole file, little-endian (seen in engines of TensorRT-RTX 1.7);
 * bytes 24 to 27: major, minor, patch and build of the version. Source: printPlanVersion in trtexec's sampleEngines.cpp
-  (--getPlanVersionOnly, 8.6 and newer); engines of TensorRT-RTX 1.7 have theirs in the same place.
+  (--getPlanVersionOnly, 9 and newer); engines of TensorRT-RTX 1.7 have theirs in the same place.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _choose_profile(
         raise ParityError(
             f"TensorRT refuses optimization profile {number} of the engine",
             where=where,
-            fix="trtexec --loadEngine=model.plan --useProfile=N tells whether the profile works by itself",
+            fix="build the engine with that profile alone: trtexec --minShapes=... --optShapes=... --maxShapes=...",
         )
     return profiles[number]
 
