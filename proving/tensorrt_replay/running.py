@@ -267,7 +267,11 @@ def running_classes(module, scene):
             name, address = one["name"], self._addresses.get(one["name"])
             if name in self._allocators:
                 keeper = self._allocators[name]
-                address = keeper.reallocate_output_async(name, 0, len(content) + 3, 256, 0)
+                # pyCore.cpp of v8.6.1 calls the one, of v10.0.1 and later the other.
+                if scene.product == "rtx" or numbers(scene.version) >= (10,):
+                    address = keeper.reallocate_output_async(name, 0, len(content) + 3, 256, 0)
+                else:
+                    address = keeper.reallocate_output(name, 0, len(content) + 3, 256)
                 keeper.notify_shape(name, tuple(array.shape))
             ctypes.memmove(address, content, len(content))
 
