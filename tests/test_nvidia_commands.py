@@ -117,3 +117,21 @@ def test_a_terminal_shows_them_where_tensorrt_is_deployed() -> None:
         "recording": "trtexec --exportOutput (text of 6 significant digits), f.json"
     }
     assert deploys_with_tensorrt(recorded)
+
+
+@pytest.mark.parametrize(
+    ("told", "absent", "present"),
+    [
+        ("tensorrt 8.6.1.6", {"10", "11", "10 and 11"}, {"8.6 to 10"}),
+        ("tensorrt 10.16.1.11", {"11"}, {"10", "8.6 to 10", "10 and 11"}),
+        ("11.4.0.106", {"10", "8.6 to 10"}, {"11", "10 and 11"}),
+        ("tensorrt_rtx 1.7.1.116", set(), {"10", "11"}),
+        ("", set(), {"10", "11"}),
+    ],
+)
+def test_lines_are_those_of_the_version_that_is_there(told: str, absent: set[str], present: set[str]) -> None:
+    asked = document("RNG001", repairs=[FOLDED, KEPT])
+    asked["candidate"]["environment"] = {"tensorrt": told}
+    versions = {row["versions"] for row in view_nvidia_commands(asked)}
+    assert not versions & absent
+    assert versions >= present

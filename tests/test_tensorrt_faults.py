@@ -18,7 +18,7 @@ from onnx import parser
 
 from command_line import exit_status
 from proving.tensorrt_replay.box import make_box, variables_of
-from proving.tensorrt_replay.scenes import make_scene
+from proving.tensorrt_replay.scenes import Region, make_scene
 from test_tensorrt_replay import FUSED, TEXT, product_of
 
 # The oldest, the usual one, the newest, and the other product; tests/test_tensorrt_replay.py takes every release.
@@ -46,7 +46,9 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         command: str, target: str, faults: dict[str, Any], version: str = "10.13.0.35"
     ) -> tuple[int, dict[str, Any], str]:
         product, number = product_of(version)
-        scene = make_scene(tmp_path / "scene", tmp_path / "model.onnx", number, FUSED, product=product, **faults)
+        scene = make_scene(
+            tmp_path / "scene", tmp_path / "model.onnx", number, faults.pop("regions", FUSED), product=product, **faults
+        )
         name = "tensorrt_rtx" if product == "rtx" else product
         box = make_box(str(tmp_path / "box"), str(scene), name)
         for name, value in variables_of(box).items():
@@ -118,6 +120,23 @@ def test_a_gpu_without_memory_is_one_error(version: str, judge: Judge, monkeypat
     assert (code, study) == (2, {})
     assert "the GPU has no memory left for a tensor of 16 bytes" in said
     assert "fix:" in said
+
+
+def test_a_check_of_what_the_engine_does_not_show_is_no_failure(judge: Judge, tmp_path: Path) -> None:
+    """The constant that keeps a root from zero is added inside of a kernel, behind squares that overflow before it."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4] x) => (float[N,1] y)
+      <float much = {300.0}, float small = {1e-5}> {
+      [wide] w = Mul(x, much) [square] p = Mul(w, w) [mean] v = ReduceMean<axes = [-1]>(p) [guard] g = Add(v, small)
+      [root] r = Sqrt(g) [part] q = Div(v, r) [last] y = Tanh(q) }"""
+    onnx.save(parser.parse_model(text), tmp_path / "model.onnx")
+    regions = [
+        Region(nodes=nodes, type="HALF")
+        for nodes in (("wide",), ("square",), ("mean", "guard", "root", "part", "last"))
+    ]
+    code, study, _ = judge("diagnose", "trt:f16", {"regions": regions})
+    assert code == 1
+    assert study["findings"][0]["code"] in {"RNG002", "RNG004"}
+    assert not [skip for skip in study["skipped"] if "the check itself failed" in skip["reason"]]
 
 
 def test_a_builder_that_dies_of_unfused_tensors_is_asked_by_name(judge: Judge) -> None:

@@ -147,7 +147,9 @@ class _LetThrough:
 
 
 def _find_let_through(known: Examination, lab: Lab, tensor: str) -> _LetThrough | None:
-    """Zeros of the candidate at `tensor` where its own inputs and the constant give a number; None if there are none."""
+    """Zeros of the candidate at `tensor` where its own inputs and the constant give a number; None if it does not show any."""
+    if tensor not in known.tensors:
+        return None
     kept = lab.replay(tensor, {})
     found = lab.candidate(tensor)
     if kept.shape != found.shape:

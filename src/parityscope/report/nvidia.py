@@ -12,11 +12,13 @@ Sources: trtexec --help of TensorRT 10.16 and 11.4; NVIDIA's migration guide fro
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from parityscope.backends import known_backend
+from parityscope.environment import numbers_of
 from parityscope.repairs.settings.trtexec import can_be_named, layer_options
 from parityscope.report._for_tools import FORMAT_FLAGS
 from parityscope.report.offered import repair_command
@@ -68,6 +70,7 @@ def view_nvidia_commands(document: Mapping[str, Any]) -> list[dict[str, str]]:
         tf32=declared == "tf32",
         repair=repair_command(document),
     )
+    installed = _installed_version(candidate)
     rows: list[dict[str, str]] = []
     for finding in sorted(document.get("findings", ()), key=lambda one: one.get("role") != "cause"):
         if finding.get("role") == "information":
@@ -80,7 +83,7 @@ def view_nvidia_commands(document: Mapping[str, Any]) -> list[dict[str, str]]:
                 "versions": versions,
                 "line": line,
             }
-            if all(row["line"] != other["line"] for other in rows):
+            if _is_for(versions, installed) and all(line != other["line"] for other in rows):
                 rows.append(row)
     made = [
         {
@@ -107,6 +110,18 @@ def _is_tensorrt(candidate: Mapping[str, Any]) -> Certainty:
     """Whether that side is TensorRT; of a runtime that is not installed here nobody knows."""
     found = known_backend(str(candidate.get("backend") or ""))
     return "perhaps" if found is None else found.tensorrt
+
+
+def _installed_version(candidate: Mapping[str, Any]) -> tuple[int, ...]:
+    """TensorRT's version on the candidate's side, up to the minor number; () where nobody knows, and for TensorRT-RTX."""
+    told = str((candidate.get("environment") or {}).get("tensorrt") or "")
+    return () if "rtx" in told.lower() else numbers_of(told)[:2]
+
+
+def _is_for(versions: str, installed: tuple[int, ...]) -> bool:
+    """Whether a line for these versions ("8.6 to 10", "10 and 11", "11") is of use where `installed` is."""
+    named = [tuple(int(part) for part in each.split(".")) for each in re.findall(r"[\d.]+", versions)]
+    return not named or not installed or (installed >= named[0] and installed[:1] <= named[-1][:1])
 
 
 def _inputs_option(document: Mapping[str, Any]) -> str:
