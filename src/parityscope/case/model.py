@@ -1,8 +1,8 @@
 """An ONNX file as data: what it declares, its digest, and a fresh graph to edit whenever one is needed.
 
 In: the path of an ONNX file (weights inside, or beside it as external data of any size).
-Out: a `Model` record that holds no weights; `Model.graph()` reads the file again and gives an `onnx_ir` graph whose
-external weights stay on disk (memory-mapped), so that models over 2 GB cost nothing until they run.
+Out: a `Model` record that holds no weights; `Model.graph()` gives a fresh `onnx_ir` graph whose external weights stay on disk
+(memory-mapped), so that models over 2 GB cost nothing until they run. Graphs of a small file share the message that it holds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import onnx
     import onnx_ir as ir
 
     from parityscope.records import Site, ValueInfo
@@ -116,7 +117,7 @@ def _mark_of_file(path: Path) -> tuple[int, ...]:
 
 def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
     """What the file declares, and the files that hold weights of it."""
-    message = read_message(path)
+    message = _message_to_read(path)
     graph = message.graph
     places = message_sites(graph)
     digest = hashlib.sha256()
@@ -154,7 +155,9 @@ def read_graph(path: Path) -> ir.Model:
     """
     import onnx_ir as ir
 
-    message = read_message(path)
+    from parityscope.case._own_names import leave_message_alone
+
+    message = _message_to_read(path)
     try:
         model = ir.serde.deserialize_model(message)
     except MemoryError:
@@ -166,7 +169,26 @@ def read_graph(path: Path) -> ir.Model:
             fix="export the model again; `python -m onnx.checker` on the file says more",
         ) from error
     ir.external_data.set_base_dir(model.graph, path.parent)
+    leave_message_alone(model)
     return model
+
+
+def _message_to_read(path: Path) -> onnx.ModelProto:
+    """The message in a file, for those who do not change it: of a small file that is not being written one for all of them."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return read_message(path)  # which says what is wrong
+    is_settled = facts.st_mtime_ns < time.time_ns() - _SETTLED_NS
+    return (_kept_message if is_settled and facts.st_size <= _SMALL else _kept_message.__wrapped__)(
+        path.absolute(), str(path), (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    )
+
+
+# Of each two: the model, and what it is compared with.
+@functools.lru_cache(maxsize=2)
+def _kept_message(_whole: Path, path: str, _facts: tuple[int, ...]) -> onnx.ModelProto:
+    return read_message(Path(path))
 
 
 def _innermost_message(error: BaseException) -> str:
