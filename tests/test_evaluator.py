@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
-from onnx import numpy_helper, parser
+from onnx import helper, numpy_helper, parser
 
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case.model import load_model
@@ -396,6 +397,47 @@ def test_ten_thousand_kinds_of_nodes_keep_few_sessions_threads_and_bytes() -> No
     assert len(sessions) == LIMIT
     assert _threads() <= threads + 2
     assert resident_memory() - nbytes < LIMIT * 300_000  # what is kept; all kinds of 60 kB would be five times that
+
+
+_OF_ALL_TYPES = {
+    "sequences": "s = SplitToSequence<axis = 1, keepdims = 1>(x, three) f = ConcatFromSequence<axis = 0>(s) y = Tanh(f)",
+    "strings": "u = Identity(w) v = Concat<axis = 0>(u, w) k = Shape(v) f = Cast<to = 1>(k) y = Add(x, f)",
+    "bfloat16": "b = Cast<to = 16>(x) r = Reshape(b, flat) f = Cast<to = 1>(r) y = Tanh(f)",
+    "float8": "b = Cast<to = 17>(x) r = Reshape(b, flat) f = Cast<to = 1>(r) y = Tanh(f)",
+    "int4": "f = DequantizeLinear(q, scale) y = Add(x, f)",
+    "optionals": "o = Optional(x) h = OptionalHasElement(o) g = OptionalGetElement(o) y = Where(h, g, x)",
+    "a function of the model": "y = local.Twice(x)",
+    "an operator of the runtime's own": "g = com.microsoft.Gelu(x) y = Tanh(g)",
+}
+
+
+@pytest.mark.parametrize("name", _OF_ALL_TYPES)
+def test_values_of_every_type_pass_through_and_a_world_that_rounds_before_them_is_followed(
+    name: str, tmp_path: Path
+) -> None:
+    text = f"""<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1, "local" : 1]>
+    g (float[2,6] z) => (float[a,b] y) <float scale = {{0.5}}> {{ x = Sin(z) {_OF_ALL_TYPES[name]} }}
+    <domain: "local", opset_import: ["" : 21]> Twice (a) => (c) {{ b = Add(a, a) c = Tanh(b) }}"""
+    message = parser.parse_model(text)
+    message.graph.initializer.extend(
+        [
+            numpy_helper.from_array(np.int64(3), "three"),
+            numpy_helper.from_array(np.array([12]), "flat"),
+            numpy_helper.from_array(np.array(["a", "b"], object), "w"),
+            helper.make_tensor("q", onnx.TensorProto.INT4, [2, 6], [3, -4, 5, 0, 7, -8, 1, 2, -3, 4, -5, 6]),
+        ]
+    )
+    inputs = {"z": _RANDOM.standard_normal((2, 6)).astype(np.float32)}
+    whole = ort.InferenceSession(message.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)[0]
+    onnx.save(message, tmp_path / "model.onnx")
+    program = program_of(load_model(tmp_path / "model.onnx"))
+    plain = World(name="plain", program=program)
+    low = World(name="low", program=program, stored={"x": FloatRounding("f16")})
+    first, second = run_worlds([plain, low], inputs, ["y"], Sessions())
+    np.testing.assert_allclose(first["y"], whole, rtol=1e-6)
+    assert first["y"].shape == second["y"].shape == whole.shape
+    coarse = name in {"float8", "bfloat16"}  # what a finer type has lost before, a coarser one may not see
+    assert coarse or 0 < np.abs(second["y"] - first["y"]).max() < 0.01
 
 
 @pytest.mark.parametrize("rows", [96, 4096])  # a table of 24 KiB, and of one MiB that no message holds
