@@ -103,6 +103,25 @@ def test_where_nan_begins_and_why(what: str, alone: bool, tmp_path: Path, capfd:
         assert document["suspects"][0]["site"]["tensor"] == tensor
 
 
+@pytest.mark.parametrize("declared", ["", ":f16"], ids=["declared in FP32", "declared in FP16"])
+def test_zeros_everywhere_behind_a_range_that_is_left_are_no_input_of_zeros(
+    declared: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = desk(
+        tmp_path,
+        """g (float[1,8,6] x) => (float[1,8,6] y) {
+            k = Constant<value_float = 300.0>()
+            a = Mul(x, k)  b = Mul(a, a)  n = ReduceSum<keepdims = 1>(b)  c = Div(a, n)  y = Mul(c, k) }""",
+    )
+    candidate = recorded(folder).replace("saved", f"saved{declared}")
+    assert not any(np.load(path)["y"].any() for path in (folder / "outputs").iterdir())
+    document, _ = diagnosed(folder, candidate, capfd)
+    first, *others = document["findings"]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("RNG002", "cause", "b"), first["claim"]
+    assert "whose outputs are the same number everywhere" in first["claim"]
+    assert not any(one["role"] == "cause" for one in others)
+
+
 def test_nan_that_no_format_makes_is_blamed_on_none(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = desk(tmp_path, MODELS["an epsilon before a logarithm"][0])
     for number, array in enumerate(arrays()):

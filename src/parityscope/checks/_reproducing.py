@@ -37,6 +37,7 @@ __all__ = [
     "bad_samples",
     "changed_run",
     "grain_of",
+    "is_same_throughout",
     "limit_of",
     "measure_misfit",
     "nonsense_fits",
@@ -193,6 +194,14 @@ def nonsense_fits(known: Examination, bench: Bench, index: int) -> bool:
         if found is not None and measure_misfit(known, found, candidate).explains(before):
             return True
     return False
+
+
+def is_same_throughout(known: Examination, bench: Bench, output: str) -> bool:
+    """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
+    limit = limit_of(known, output)
+    first, *others = (bench.candidate(index)[output] for index in bench.samples)
+    wrong = distance_between(bench.reference(bench.samples[0])[output], first) > limit
+    return wrong and all(distance_between(first, other) <= limit for other in others)
 
 
 def _nonsense_for(arrays: Arrays) -> Iterator[Arrays]:

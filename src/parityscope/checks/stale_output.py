@@ -32,6 +32,7 @@ from parityscope.checks._correcting import correct_old_output
 from parityscope.checks._reproducing import (
     Misfit,
     bad_samples,
+    is_same_throughout,
     limit_of,
     nonsense_fits,
     show_refuted,
@@ -98,7 +99,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     told = found[-1]
     if why := _why_written(known, output):
         return show_refuted(before, why)
-    if told.kind == "before" and _is_same_throughout(bench, output, limit):
+    if told.kind == "before" and is_same_throughout(known, bench, output):
         return show_refuted(before, "the answer is the same from the first sample on, before which there was none")
     if told.kind == "before" and not bad_samples(known, bench):
         return show_refuted(None, "so few values are equal by chance")
@@ -116,13 +117,6 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         bench.candidate(bench.samples[-1])[output],
     )
     return replace(finding, correction=correct_old_output(output, told.start))
-
-
-def _is_same_throughout(bench: Bench, output: str, limit: float) -> bool:
-    """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
-    first, *others = (bench.candidate(index)[output] for index in bench.samples)
-    wrong = distance_between(bench.reference(bench.samples[0])[output], first) > limit
-    return wrong and all(distance_between(first, other) <= limit for other in others)
 
 
 def _why_written(known: Examination, output: str) -> str:

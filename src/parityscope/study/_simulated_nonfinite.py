@@ -1,7 +1,8 @@
-"""A recording of outputs alone that holds NaN or Inf: the model simulated in a format of a small range tells where they begin.
+"""A recording of outputs that hold NaN or Inf, or one number everywhere: a simulated format of a small range tells why.
 
-The simulation is believed where its NaN and Inf stand where the recording's stand. It is then examined in the recording's place,
-layer by layer, and what is found there is told of the recording, with how far the two agree.
+The simulation is believed where its NaN and Inf stand where the recording's stand, and where it gives the same number everywhere.
+It is then examined in the recording's place, layer by layer, and what is found there is told of the recording, with how far the
+two agree.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["add_simulated"]
 
 _FORMATS = ("f16", "bf16")  # in which deployments give NaN where FP32 gives numbers; the smaller range first
-_STANDS = 0.9  # of the elements that are NaN or Inf on either side: from there on the simulation is believed; chosen
+_STANDS = 0.9  # of the elements that are lost on either side: from there on the simulation is believed; chosen
+_SAME = 1e-2  # relative: two numbers that outputs are everywhere, and that formats round otherwise; chosen
 _ABOUT = ("RNG",)  # codes of what is found about ranges and NaN
 _SAMPLES = 4
-_BY_OUTPUTS = (
-    "FUS014"  # one change or two that give the outputs: a whole format gives them too, and is the simpler answer
-)
+# What gives such outputs too, and is not the simpler answer: changes of the network, an output that was not written.
+_OTHERS = frozenset({"FUS014", "BND003"})
 
 
 def add_simulated(known: Examination) -> Diagnosis:
@@ -45,10 +46,11 @@ def add_simulated(known: Examination) -> Diagnosis:
     if (
         known.layers is not None
         or known.verdict != "beyond"
-        or any(one.role == "cause" and one.code != _BY_OUTPUTS for one in diagnosis.findings)
+        or any(one.role == "cause" and one.code not in _OTHERS for one in diagnosis.findings)
     ):
         return diagnosis
-    if not any(pair.nonfinite_candidate for pair in known.outputs):
+    broken = any(pair.nonfinite_candidate for pair in known.outputs)
+    if not broken and not _gives_one_number(known):
         return diagnosis
     tried: list[str] = []
     for name in dict.fromkeys((known.case.policy.declared, *_FORMATS)):
@@ -64,11 +66,13 @@ def add_simulated(known: Examination) -> Diagnosis:
         except ParityError as error:
             skip = Skip(what=f"NaN and Inf in a simulation of {name}", reason=error.problem, fix=error.fix)
             return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
-        told = tuple(_tell_finding(one, name, both, either) for one in found if one.code.startswith(_ABOUT))
+        told = tuple(
+            _tell_finding(one, name, both, either, broken=broken) for one in found if one.code.startswith(_ABOUT)
+        )
         if told:
             rest = (replace(one, role="contributing") if one.role == "cause" else one for one in diagnosis.findings)
             return replace(diagnosis, findings=(*told, *rest))
-    if any(one.role == "cause" for one in diagnosis.findings):
+    if not broken or any(one.role == "cause" for one in diagnosis.findings):
         return diagnosis
     skip = Skip(
         what="where NaN and Inf begin",
@@ -79,8 +83,32 @@ def add_simulated(known: Examination) -> Diagnosis:
     return replace(diagnosis, skipped=(*diagnosis.skipped, skip))
 
 
+def _gives_one_number(known: Examination) -> bool:
+    """Whether an output that is wrong is one number everywhere, and the reference's is not."""
+    wrong = {pair.site.tensor for pair in known.beyond}
+    with open_bench(known) as bench:
+        for index in bench.samples[:_SAMPLES]:
+            reference, candidate = bench.reference(index), bench.candidate(index)
+            if any(
+                _is_one_number(candidate[name]) and not _is_one_number(reference[name]) for name in wrong & {*candidate}
+            ):
+                return True
+    return False
+
+
+def _is_one_number(array: np.ndarray) -> bool:
+    return bool(
+        array.dtype.kind == "f" and array.size > 1 and np.isfinite(array).all() and (array == array.flat[0]).all()
+    )
+
+
+def _lost_elements(array: np.ndarray) -> np.ndarray:
+    """Of which elements nothing is left: what is NaN or Inf, and all where they are one number."""
+    return np.full(array.shape, True) if _is_one_number(array) else ~np.isfinite(np.asarray(array, np.float64))
+
+
 def _count_standing(known: Examination, target: Target) -> tuple[int, int]:
-    """Elements of the outputs that are NaN or Inf, and not in the reference: on both sides, and on either."""
+    """Elements of the outputs that are lost, and not in the reference: in the same way on both sides, and on either."""
     case, both, either = known.case, 0, 0
     with (
         open_bench(known) as bench,
@@ -92,9 +120,10 @@ def _count_standing(known: Examination, target: Target) -> tuple[int, int]:
             for name, array in candidate.items():
                 if array.dtype.kind != "f" or name not in simulated or simulated[name].shape != array.shape:
                     continue
-                right = np.isfinite(np.asarray(reference[name], np.float64))
-                mine, its = (~np.isfinite(np.asarray(one, np.float64)) & right for one in (simulated[name], array))
-                both, either = both + int((mine & its).sum()), either + int((mine | its).sum())
+                right = ~_lost_elements(reference[name])
+                mine, its = (_lost_elements(one) & right for one in (simulated[name], array))
+                alike = np.isclose(simulated[name], array, rtol=_SAME) | ~np.isfinite(array)
+                both, either = both + int((mine & its & alike).sum()), either + int((mine | its).sum())
     return both, either
 
 
@@ -128,14 +157,17 @@ def _examine_simulation(known: Examination, target: Target) -> Sequence[Finding]
         return run_experiments(replace(known, bench=bench, lab=open_lab(known), end=math.inf)).diagnosis.findings
 
 
-def _tell_finding(finding: Finding, name: str, both: int, either: int) -> Finding:
+def _tell_finding(finding: Finding, name: str, both: int, either: int, *, broken: bool) -> Finding:
     """A finding about the simulation as one about the recording."""
     title = {"f16": "FP16", "bf16": "BF16"}[name]
     where = f"{both:,} of {either:,} elements" if both < either else f"all {both:,} elements"
+    stand = (
+        "whose NaN and Inf stand where the recording's do" if broken else "whose outputs are the same number everywhere"
+    )
     return replace(
         finding,
-        claim=f"{finding.claim} So it is in {title} simulated, whose NaN and Inf stand where the recording's do ({where}).",
+        claim=f"{finding.claim} So it is in {title} simulated, {stand} ({where}).",
         confidence=finding.confidence * both / either,
-        confidence_from=f"{finding.confidence_from}; times the part of the NaN and Inf that the simulation shares",
-        details={**finding.details, "simulated": name, "nonfinite_both": both, "nonfinite_either": either},
+        confidence_from=f"{finding.confidence_from}; times the part of what is lost that the simulation shares",
+        details={**finding.details, "simulated": name, "lost_both": both, "lost_either": either},
     )
