@@ -16,17 +16,24 @@ from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.opening import open_target
 from parityscope.case import Sample, load_model
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.from_outputs.families import filters_of, index_family
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
+from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
+from parityscope.hypotheses.searching import generated_kinds
 from parityscope.records import Target
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    import onnx
     import pytest
+
+    from parityscope.hypotheses.stretch import ComputedStretch
 
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,12] scores, float[6,5] box) {
   a = Gemm(x, w1, b1)
@@ -36,6 +43,11 @@ NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (floa
   u = Tanh(t)
   scores = Gemm(u, w3)
   box = Gemm(s, w4, b4)
+}"""
+NORMALIZED = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,14] y) {
+  a = Gemm(x, w1, b1)
+  n = LayerNormalization<axis = 1>(a, gain, b1)
+  y = Tanh(n)
 }"""
 DRAW = np.random.default_rng(4)
 WEIGHTS = {
@@ -81,9 +93,10 @@ def search_of(
     folder: Path,
     samples: list[dict[str, np.ndarray]] = SAMPLES,
     weights: dict[str, np.ndarray] | None = None,
+    network: str = NETWORK,
 ) -> OutputsSearchResult:
     """The search alone, of the outputs of another network."""
-    model = write_network(folder / "model.onnx", NETWORK.replace("float[6", "float[n"), WEIGHTS)
+    model = write_network(folder / "model.onnx", network.replace("float[6", "float[n"), WEIGHTS)
     other = write_network(folder / "deployed.onnx", deployed.replace("float[6", "float[n"), WEIGHTS | (weights or {}))
     run = open_session(load_model(other).graph())
     given = [run(arrays) for arrays in samples]
@@ -150,6 +163,62 @@ def test_where_nothing_is_proved_the_answer_says_what_is_known(
     assert "no cause" in answer["claim"]
     printed = capsys.readouterr().out
     assert "No cause is proved; the error comes in at one or more of 3 of" in " ".join(printed.split())
+
+
+def test_what_crashes_is_named_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(
+        stretch: ComputedStretch, nodes: list[tuple[int, onnx.NodeProto]]
+    ) -> Iterator[tuple[str, Iterator[StretchEdit]]]:
+        for kind, edits in generated_kinds(stretch, nodes):
+            yield kind, _stumble(edits) if kind == "neighbours" and nodes[0][1].op_type == "Mul" else edits
+
+    monkeypatch.setattr("parityscope.hypotheses.from_outputs.sites.generated_kinds", broken)
+    study = json.loads(diagnose(tmp_path, NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu")))
+    assert (study["findings"][0]["code"], study["findings"][0]["site"]["tensor"]) == ("FUS014", "h")
+    (told,) = (one for one in study["skipped"] if one["what"].endswith("neighbours of s"))
+    assert "ZeroDivisionError: a bug" in told["reason"]
+
+
+def _stumble(edits: Iterator[StretchEdit]) -> Iterator[StretchEdit]:
+    yield next(edits)
+    raise ZeroDivisionError("a bug")
+
+
+def test_no_kind_of_edit_crashes_at_a_normalization_in_whose_body_not_all_outputs_are_made(tmp_path: Path) -> None:
+    found = search_of(NORMALIZED.replace("Tanh", "Sigmoid"), tmp_path, network=NORMALIZED)
+    for site in found.sites:
+        assert list(site.edits((*EARLY, *LATE)))
+        assert not site.crashed
+    assert any("inside LayerNormalization" in edit.words for site in found.sites for _, edit in site.edits(LATE))
+
+
+def test_an_index_of_a_result_is_scaled_or_shifted_and_nothing_beside_it(tmp_path: Path) -> None:
+    (site,) = (
+        one for one in search_of(NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu"), tmp_path).sites if one.output == "s"
+    )
+    for scales, changed in ((True, lambda column: 1.25 * column), (False, lambda column: column + 0.25)):
+        edit = index_family(1, 3, site.result.shape, 1.0, scales=scales).make(0.25)
+        (given,) = site.results(0, edit) or ()
+        expected = site.result.copy()
+        expected[:, 3] = changed(expected[:, 3])
+        np.testing.assert_allclose(given, expected, rtol=1e-6)
+        # What is put behind the node in a graph does the same.
+        ((operator, (constant,)),) = edit.behind
+        behind = {"Mul": np.multiply, "Add": np.add}[operator](site.result, constant)
+        np.testing.assert_allclose(behind, expected, rtol=1e-6)
+
+
+def test_a_filter_of_three_taps_is_a_sum_of_neighbours(tmp_path: Path) -> None:
+    (site,) = (
+        one for one in search_of(NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu"), tmp_path).sites if one.output == "s"
+    )
+    along, *others = filters_of(site)
+    assert (along.count, others) == (3, [])  # six rows are too few to be places
+    (same,) = site.results(0, along.make(0.0, 0.0, 0.0)) or ()
+    np.testing.assert_array_equal(same, site.result)
+    (given,) = site.results(0, along.make(0.5, 0.0, 0.25)) or ()
+    wide = np.pad(site.result, [(0, 0), (1, 1)], mode="edge")
+    np.testing.assert_allclose(given, 0.5 * wide[:, :-2] + wide[:, 1:-1] + 0.25 * wide[:, 2:], rtol=1e-5, atol=1e-6)
 
 
 def test_two_faults_at_once_are_both_named(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
         result = _test_proposal(proposal, name, skipped)
         if result is None:
             continue
+        skipped += result.skipped
         if result.finding is None:
             refuted.append(result.evidence)
             if result.nearest is not None:

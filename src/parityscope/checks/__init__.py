@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.records import Budget, ExecutedGraph, OfferedRepair, Outcome, Role, Runs, Site
+    from parityscope.records import Budget, ExecutedGraph, OfferedRepair, Outcome, Role, Runs, Site, Skip
 
     # A repair that is offered: its name, what it says, and a command where one exists; a record where it was tried.
     Offer = tuple[str, str] | tuple[str, str, str] | OfferedRepair
@@ -113,7 +113,8 @@ class Shown:
     meaning), and its confidence (in [0, 1]) where no other is given. `site`, `title`: others than the claim's and the check's.
 
     `correction` is how it is put right in a copy, None where that cannot be done. `further` are other causes that were proved
-    together with it, each a finding of its own, all put right by that correction. `nearest` comes with what refutes.
+    together with it, each a finding of its own, all put right by that correction. `nearest` comes with what refutes. `skipped` is
+    what the test itself had to leave out.
     """
 
     because: str
@@ -132,6 +133,7 @@ class Shown:
     correction: Correction | None = None
     further: tuple[Shown, ...] = ()
     nearest: NearMiss | None = None
+    skipped: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from parityscope.checks import Check, Correction
+    from parityscope.records import Skip
 
 __all__ = [
     "Nearest",
@@ -48,6 +49,7 @@ class TestResult:
     further: tuple[Finding, ...] = ()
     correction: Correction | None = None
     nearest: Nearest | None = None
+    skipped: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,7 @@ def _make_proposal(check: Check, claim: Claim, experiment: Experiment) -> Propos
             further=tuple(findings[1:]),
             correction=shown.correction,
             nearest=nearest,
+            skipped=shown.skipped,
         )
 
     return Proposal(experiment=experiment, test=test)

@@ -36,7 +36,7 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
-from parityscope.hypotheses.worker import Worker
+from parityscope.hypotheses.worker import Worker, skips_of_search
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,6 +105,12 @@ def _search_one_change(known: Examination, bench: Bench) -> Shown:
     told = Worker().search_outputs(outputs)
     if told.problem:
         raise ParityError(told.problem, fix="record layers too, so that they can be compared")
+    left_out = skips_of_search(", ".join(pair.site.tensor for pair in known.beyond), told)
+    return replace(_show_answer(known, told, len(bench.samples)), skipped=tuple(left_out))
+
+
+def _show_answer(known: Examination, told: OutputsAnswer, samples: int) -> Shown:
+    """The change, the pair of changes, or what is known where none is proved."""
     # Of what is done to inputs beside another fault, checks of bindings and of preprocessing know more.
     if told.pair and not any(one.output.endswith(READ) for one in told.pair):
         return _show_pair(known, told)
@@ -112,8 +118,7 @@ def _search_one_change(known: Examination, bench: Bench) -> Shown:
         return _show_unproved(known, told)
     first = told.members[0]
     because = (
-        f"{format_percent(first.share)} of the squared error explained on {len(bench.samples)} samples, "
-        f"{_describe_tried(told)}"
+        f"{format_percent(first.share)} of the squared error explained on {samples} samples, {_describe_tried(told)}"
     )
     because += "" if told.exact else f"; {_NEAR}"
     # What may stand in for another change is not put right: what it leaves is no error of its own.

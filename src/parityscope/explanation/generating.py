@@ -18,7 +18,7 @@ from parityscope.explanation.weighing import weigh_claim
 from parityscope.hypotheses.arithmetic import Hypothesis, Variant
 from parityscope.hypotheses.searching import pattern_of
 from parityscope.hypotheses.stretch import StretchContext
-from parityscope.hypotheses.worker import EditCandidate, StretchTask
+from parityscope.hypotheses.worker import EditCandidate, StretchTask, skips_of_search
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.explanation.weighed import Weighed
-    from parityscope.hypotheses.worker import Worker
+    from parityscope.hypotheses.worker import StretchAnswer, Worker
     from parityscope.localization import Sides
 
 __all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate_hypotheses"]
@@ -101,7 +101,7 @@ def generate_hypotheses(
         if task.among is not None and not task.among:
             continue
         answer = worker.search(task)
-        skipped += _skips_of_search(weighed.tensor, answer.problem, answer.untried, answer.fatal)
+        skipped += _skips_of_stretch(weighed.tensor, answer)
         for candidate in answer.candidates:
             outcome = _outcome_of_candidate(weighed, candidate, name, variant)
             if outcome is not None and _is_cause(outcome, candidate):
@@ -118,14 +118,13 @@ def generate_hypotheses(
     return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped))
 
 
-def _skips_of_search(tensor: str, problem: str, untried: int, fatal: Sequence[str]) -> Iterator[Skip]:
+def _skips_of_stretch(tensor: str, answer: StretchAnswer) -> Iterator[Skip]:
     what = f"generated hypotheses of {tensor}"
-    if problem:
-        yield Skip(what=what, reason=problem)
-    if untried:
-        yield Skip(what=what, reason=f"the budget of this region was spent before {untried} of them")
-    for words in fatal:
-        yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
+    if answer.problem:
+        yield Skip(what=what, reason=answer.problem)
+    if answer.untried:
+        yield Skip(what=what, reason=f"the budget of this region was spent before {answer.untried} of them")
+    yield from skips_of_search(tensor, answer)
 
 
 def _outcome_of_candidate(

@@ -169,7 +169,10 @@ class _Expansion:
             o for one in graph.node for o in one.output
         }
         graph.input.extend(onnx.ValueInfoProto(name=name) for name in sorted(names))
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in body.output)
+        made_there = {
+            name for one in graph.node for name in one.output
+        }  # outputs that nobody asks for are not all made
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in body.output if name in made_there)
         opsets = [onnx.OperatorSetIdProto(domain="", version=version)]
         made = ir.from_proto(onnx.ModelProto(ir_version=10, graph=graph, opset_import=opsets))
         self.program = compile_program(made)

@@ -210,8 +210,8 @@ def _draw_edits(state: _EditSearch, kind: str, edits: Iterator[StretchEdit]) -> 
             edit = next(edits, None)
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - a generator that a strange node trips ends alone
-            state.stretch.failed += 1
+        except Exception as error:  # noqa: BLE001 - a generator that a strange node trips ends alone, and is told
+            state.stretch.crashed[kind] = f"{type(error).__name__}: {error}"
             return
         if edit is None:
             return

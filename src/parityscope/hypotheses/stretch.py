@@ -74,7 +74,8 @@ class StretchContext:
 class ComputedStretch:
     """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on.
 
-    `given` are the results as the model says, by sample, where they are known.
+    `given` are the results as the model says, by sample, where they are known. `crashed` says of kinds of edits why what
+    generates them could not go on.
     """
 
     context: StretchContext
@@ -89,6 +90,7 @@ class ComputedStretch:
     given: Sequence[np.ndarray] = ()
     tried: int = 0
     failed: int = 0
+    crashed: dict[str, str] = field(default_factory=dict)
     measured: _Measures = field(init=False)
 
     def __post_init__(self) -> None:

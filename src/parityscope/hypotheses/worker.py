@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 from parityscope.errors import ParityError
 from parityscope.forking import fork_child
 from parityscope.hypotheses.edits import form_of
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy as np
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
     from parityscope.hypotheses.stretch import StretchContext
 
-__all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker"]
+__all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker", "skips_of_search"]
 
 _PAGE = 4096
 _PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
@@ -84,13 +85,17 @@ class EditCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StretchAnswer:
-    """The best candidates, and how many edits were tried, failed, left for want of budget, or ended the worker."""
+    """The best candidates, and how many edits were tried, failed, left for want of budget, or ended the worker.
+
+    `crashed` says of kinds of edits why what generates them could not go on.
+    """
 
     candidates: tuple[EditCandidate, ...] = ()
     tried: int = 0
     failed: int = 0
     untried: int = 0
     fatal: tuple[str, ...] = ()
+    crashed: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -142,6 +147,18 @@ class Worker:
                 self._banned.add(form_of(noted))
                 fatal.append(noted)
         return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
+
+
+def skips_of_search(tensor: str, answer: StretchAnswer | OutputsAnswer) -> Iterator[Skip]:
+    """What a search about a tensor had to leave out: kinds of edits that could not be generated, edits that ended it."""
+    for kind, why in answer.crashed.items():
+        yield Skip(
+            what=f"generated hypotheses of {tensor}: {kind}",
+            reason=f"what generates them failed: {why}",
+            fix="this is a bug: report it with this line",
+        )
+    for words in answer.fatal:
+        yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
 
 
 def _import_first() -> None:
@@ -261,4 +278,6 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
         )
         for one in ranked[:8]
     )
-    return StretchAnswer(candidates=found, tried=stretch.tried, failed=stretch.failed, untried=untried)
+    return StretchAnswer(
+        candidates=found, tried=stretch.tried, failed=stretch.failed, untried=untried, crashed=stretch.crashed
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.families import (
     bounds_of,
     exchange_edit,
@@ -67,7 +68,7 @@ class SiteGuesses:
                 predictor.trying(f"{kind} of {self.site.output}")
                 found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
             found.sort(key=lambda one: one[1].bits)
-        except Exception:  # noqa: BLE001 - a step that cannot be run alone has no edits, as any that is refused
+        except ParityError:  # a step that cannot be run alone has no edits
             return seconds
         guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
         if fitted:

@@ -43,7 +43,7 @@ class EditSite:
     """Where an edit can stand. `output` is the tensor that edits of the result are about.
 
     With `whole_step` the node itself may be another one too; a further output of a step, and one whose other outputs are right,
-    have edits of their result alone.
+    have edits of their result alone. `crashed` says of kinds of edits why what generates them could not go on.
     """
 
     reference: Reference
@@ -51,6 +51,7 @@ class EditSite:
     output: str
     whole_step: bool = True
     inner: Inner | None = None
+    crashed: dict[str, str] = field(default_factory=dict)
     _stretch: ComputedStretch | None = None
     _edits: dict[str, list[StretchEdit]] = field(default_factory=dict)
 
@@ -102,19 +103,24 @@ class EditSite:
             yield from ((kind, edit) for edit in self._edits[kind])
 
     def _generated(self, kind: str) -> Iterator[StretchEdit]:
-        stretch = self.stretch
-        node = next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
-        made = next(edits for name, edits in generated_kinds(stretch, [(0, node)]) if name == kind)
+        made: Iterator[StretchEdit] | None = None
         while True:
             try:
+                made = made or self._generator_of(kind)
                 edit = next(made, None)
-            except MemoryError:
+            except (MemoryError, ParityError):
                 raise
-            except Exception:  # noqa: BLE001 - a strange node trips one generator, and the others go on
+            except Exception as error:  # noqa: BLE001 - a strange node trips one generator; it is told, and the others go on
+                self.crashed[kind] = f"{type(error).__name__}: {error}"
                 return
             if edit is None:
                 return
             yield edit
+
+    def _generator_of(self, kind: str) -> Iterator[StretchEdit]:
+        stretch = self.stretch
+        node = next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
+        return next(edits for name, edits in generated_kinds(stretch, [(0, node)]) if name == kind)
 
     def results(
         self, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray] | None = None

@@ -66,7 +66,8 @@ class OutputsAnswer:
     `pair` are two that hold together where none holds alone, each with its share. `nearest` is the best description, `sites` the
     nodes at which the error may come in (by what they give first), in order, of `live` that can matter. `predicted` edits were
     judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a
-    derivative. `record` are the tensors to record next, the one that decides most first.
+    derivative, `crashed` kinds of edits with their place and why generating them failed, `fatal` edits that ended the
+    search. `record` are the tensors to record next, the one that decides most first.
     """
 
     members: tuple[EquivalentEdit, ...] = ()
@@ -82,6 +83,7 @@ class OutputsAnswer:
     refused: Mapping[str, str] = field(default_factory=dict)
     record: tuple[str, ...] = ()
     fatal: tuple[str, ...] = ()
+    crashed: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -101,6 +103,7 @@ def told_of(found: OutputsSearchResult) -> OutputsAnswer:
         evaluations=found.trials.evaluations,
         untried=found.predictor.left_out,
         refused=dict(found.predictor.refused),
+        crashed={f"{kind} of {site.output}": why for site in found.sites for kind, why in site.crashed.items()},
         record=_tensors_that_divide(found) if members else _tensor_that_halves(found),
     )
 
