@@ -138,6 +138,47 @@ def test_rows_whose_scores_tie_may_come_in_any_order(
     assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
 
 
+KEPT = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,40,4] boxes, float[1,40,1] raw) => (int64[M,3] kept, float[M,1] score, float[M,4] box) {
+  scores = Transpose<perm = [0, 2, 1]>(raw)
+  kept = NonMaxSuppression(boxes, scores, most, iou, least)
+  score_at = Gather<axis = 1>(kept, two)
+  flat = Reshape(raw, column)
+  score = Gather(flat, score_at)
+  table = Reshape(boxes, corners)
+  box = Gather(table, score_at)
+}"""
+
+
+@pytest.mark.parametrize(("apart", "status"), [(0.0, 0), (0.25, 1)])
+def test_what_a_suppression_kept_may_come_in_any_order_where_scores_tie(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], apart: float, status: int
+) -> None:
+    constants = {
+        "most": np.array([8]),
+        "iou": np.array([0.5], np.float32),
+        "least": np.array([0.0], np.float32),
+        "two": np.array(2),
+        "column": np.array([-1, 1]),
+        "corners": np.array([-1, 4]),
+    }
+    model = write_network(tmp_path / "kept.onnx", KEPT, constants)
+    starts = np.arange(40, dtype=np.float32)[:, None] * 20 * np.ones(4, np.float32)
+    boxes = (starts + np.array([0, 0, 10, 10], np.float32))[None]
+    raw = np.repeat(np.linspace(0.9, 0.5, 20), 2).astype(np.float32)
+    raw[1::2] -= np.float32(apart / 20)
+    write_npz(tmp_path / "x.npz", {"boxes": boxes, "raw": raw[None, :, None]})
+    # Each second box comes before its neighbour; of the scores only the order by place is told.
+    turned = np.array([1, 0, 3, 2, 5, 4, 7, 6])
+    kept = np.stack([0 * turned, 0 * turned, turned], 1)
+    write_npz(tmp_path / "y.npz", {"kept": kept, "score": raw[:8, None], "box": boxes[0, turned]})
+    command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet", "--format", "json"]
+    assert exit_status(*command, "--candidate", f"saved?path={tmp_path / 'y.npz'}") == status
+    found = json.loads(capfd.readouterr().out)
+    told = "rows that stand in another order have the same scores"
+    assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
+
+
 def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('match = ["logits", "boxes"]\n', encoding="utf-8")

@@ -1,14 +1,14 @@
 """Rows that a sort gave in another order because their scores tie: they are paired before they are judged.
 
-Which of two rows with one score comes first is nobody's mistake. A tie is proved where the scores that TopK gives are, place by
-place, what the arithmetic allows, and where, row by row, every output is.
+Which of two rows with one score comes first is nobody's mistake. A tie is proved where the scores that TopK gives, or that
+are read where a suppression says, are, place by place, what the arithmetic allows, and where, row by row, every output is.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.operators import with_trait
+from parityscope.operators import operators_that_move, role_of, with_trait
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["pair_tied_rows"]
 
-_SORT = "TopK"
-_HANDS_ON = with_trait("passes on")
+_SORT, _SUPPRESSION = "TopK", "NonMaxSuppression"
+_IN_ORDER = with_trait("passes on") | operators_that_move("in order")
+_LAYS_OUT = _IN_ORDER | operators_that_move("permuted")
+_PICKS = operators_that_move("picked")
 
 
 def pair_tied_rows(judged: Examination, judge_paired: Callable[[tuple[str, ...]], Examination]) -> Examination:
@@ -52,8 +54,22 @@ def pair_tied_rows(judged: Examination, judge_paired: Callable[[tuple[str, ...]]
 def _scores_of_sorts(model: ir.Model) -> set[str]:
     """The values that hold what a sort of the main graph sorted by, in its order."""
     found: set[str] = set()
+    origin: dict[str, str] = {}  # what a value lays out otherwise
+    suppressed: set[str] = set()  # what suppressions sort by
+    chosen: set[str] = set()  # what depends on what they choose
     for node in model.graph:
-        read = node.inputs[0].name if node.inputs and node.inputs[0] is not None else ""
-        if node.op_type == _SORT or (node.op_type in _HANDS_ON and read in found):
-            found.add(str(node.outputs[0].name))
+        given = ["" if value is None else str(value.name) for value in node.inputs]
+        made = [str(value.name) for value in node.outputs]
+        read = given[0] if given else ""
+        if node.op_type == _SORT or (node.op_type in _IN_ORDER and read in found):
+            found.add(made[0])
+        if node.op_type in _LAYS_OUT:
+            origin[made[0]] = origin.get(read, read)
+        if node.op_type == _SUPPRESSION:
+            suppressed.add(origin.get(given[1], given[1]))
+        picks = node.op_type in _PICKS and role_of(node.op_type, 1) == "indices"
+        if picks and given[1] in chosen and origin.get(read, read) in suppressed:
+            found.add(made[0])
+        if node.op_type == _SUPPRESSION or chosen & set(given):
+            chosen.update(made)
     return found
