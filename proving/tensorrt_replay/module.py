@@ -8,7 +8,7 @@ import sys
 import types
 
 from proving.tensorrt_replay.building import building_classes
-from proving.tensorrt_replay.facts import FACTS, has
+from proving.tensorrt_replay.facts import has
 from proving.tensorrt_replay.running import running_classes
 
 __all__ = ["Scene", "open_replay"]
@@ -85,7 +85,7 @@ def open_replay(folder):
     module.Dims = tuple
 
     def init_libnvinfer_plugins(logger, namespace):
-        scene.plugins.update(FACTS.get("standard_plugins", ["InstanceNormalization_TRT"]))
+        scene.plugins.add("InstanceNormalization_TRT")
         return True
 
     module.init_libnvinfer_plugins = init_libnvinfer_plugins
