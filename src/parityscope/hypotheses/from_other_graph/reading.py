@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
+_PIECE = 1 << 24  # bytes, chosen: of a weight that is read from its file
 _RANDOM = of_kind("random")
 Values = dict[str, "np.ndarray"]
 
@@ -82,9 +83,13 @@ def content_of(array: np.ndarray) -> bytes:
     if array.dtype == object:
         return repr(array.tolist()).encode()
     head = f"{array.dtype} {array.shape}".encode()
-    note_read(array.nbytes)
     whole = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return hashlib.blake2b(whole.data, digest_size=16).digest() + head
+    digest = hashlib.blake2b(digest_size=16)
+    for start in range(0, whole.size, _PIECE):  # so that the pages of a large weight go before its last one comes
+        piece = whole[start : start + _PIECE]
+        note_read(piece.nbytes)
+        digest.update(piece.data)
+    return digest.digest() + head
 
 
 def read_graph(model: Model, sessions: Sessions) -> ReadGraph:
