@@ -6,6 +6,8 @@ three times (`--rounds`); of all but the first the median is shown (the page cac
 Polygraphy compares the same two ONNX Runtime runs with all tensors marked. `plain` is one inference of ONNX Runtime with its
 imports: what no tool that uses it can go below.
 
+`doctor --prepare` runs before all of them and is timed, so that no line waits for loops that are compiled once.
+
 The broken deployment is a copy of the network in which a tenth was added to the weights of its middle product.
 
 Prints the table of bench/README.md with the goals and how many are met; nothing is asserted. First runs are in `--json`. What
@@ -129,13 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", help="only this network; repeatable")
     parser.add_argument("--what", action="append", help="only this line; repeatable")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each line, two at least")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each line; of one alone the files are cold")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which a process is ended")
     parser.add_argument("--minutes", type=float, default=MINUTES, help="after which nothing runs any more")
     parser.add_argument("--json", help="a file for all figures")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
     costs: list[Cost] = []
+    status, wall, cpu, _ = run([sys.executable, "-m", "parityscope", "doctor", "--prepare"], asked.limit)
+    print(f"doctor --prepare: exit {status}, {wall:.1f} s, {cpu:.1f} s of processors")
     for name in asked.model or SIX:
         if time.monotonic() > end:
             print(f"{name}: left out: the time is spent", file=sys.stderr)
