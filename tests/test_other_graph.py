@@ -447,6 +447,18 @@ def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.Cap
     assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
 
 
+def test_a_change_that_makes_little_beside_another_contributes(
+    reference: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    candidate = _edited(reference, _constant("b3", lambda array: -array), _constant("b2", lambda array: 1.004 * array))
+    document = _diagnosed(reference, f"ort?model={candidate}", capfd)
+    first, second = (one for one in document["findings"] if one["code"] == "EXP005")
+    assert (first["role"], second["role"]) == ("cause", "contributing")
+    assert "b3" in first["claim"]
+    assert "b2" in second["claim"]
+    assert 0 < second["share"] < 0.01
+
+
 def test_an_arithmetic_behind_two_changes_of_the_file_is_a_cause_of_its_own(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -192,6 +192,16 @@ def test_no_kind_of_edit_crashes_at_a_normalization_in_whose_body_not_all_output
     assert any("inside LayerNormalization" in edit.words for site in found.sites for _, edit in site.edits(LATE))
 
 
+def test_outputs_that_are_one_answer_to_all_samples_prove_no_change(tmp_path: Path) -> None:
+    # A gain of nought leaves nothing of the samples; so does any layer around it that hands nothing on.
+    found = findings(diagnose(tmp_path, NETWORK, {"gain": 0 * WEIGHTS["gain"]}))
+    assert not [one for one in found if one["role"] == "cause"]
+    (told,) = (one for one in found if one["code"] == "FUS014")
+    assert told["role"] == "contributing"
+    assert told["site"]["tensor"] in {"a", "h", "s"}
+    assert "the outputs are the same on every sample" in told["claim"]
+
+
 def test_an_index_of_a_result_is_scaled_or_shifted_and_nothing_beside_it(tmp_path: Path) -> None:
     (site,) = (
         one for one in search_of(NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu"), tmp_path).sites if one.output == "s"

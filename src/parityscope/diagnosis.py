@@ -280,7 +280,7 @@ def _give_role(finding: Finding, known: Examination) -> Finding:
     alone = finding.code != _VARIES and "together" not in finding.details
     if role == "cause" and finding.share is not None and finding.share < _CAUSE and alone:
         role = "contributing"
-    if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES:
+    if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES and alone:
         role = "information"
     if known.verdict == "within":
         role = "information"

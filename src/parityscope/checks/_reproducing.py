@@ -7,7 +7,7 @@ can be strict: what is left of the error must be what the candidate's arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,11 +37,13 @@ __all__ = [
     "bad_samples",
     "changed_run",
     "grain_of",
+    "is_one_answer",
     "is_same_throughout",
     "limit_of",
     "measure_misfit",
     "nonsense_fits",
     "odds_of_accident",
+    "show_as_dead",
     "show_refuted",
     "show_supported",
     "tell_trial",
@@ -202,6 +204,26 @@ def is_same_throughout(known: Examination, bench: Bench, output: str) -> bool:
     first, *others = (bench.candidate(index)[output] for index in bench.samples)
     wrong = distance_between(bench.reference(bench.samples[0])[output], first) > limit
     return wrong and all(distance_between(first, other) <= limit for other in others)
+
+
+def is_one_answer(known: Examination, bench: Bench) -> bool:
+    """Whether all that is wrong is one answer to several samples: what the inputs tell ends somewhere, and nobody sees where."""
+    beyond = [pair.site.tensor for pair in known.beyond]
+    return len(bench.samples) > 1 and all(is_same_throughout(known, bench, one) for one in beyond)
+
+
+def show_as_dead(shown: Shown) -> Shown:
+    """What gives one answer to all samples, as one possibility among others."""
+    return replace(
+        shown,
+        role="contributing",
+        share=None,
+        sentence=f"{shown.sentence} It is one possibility: the outputs are the same on every sample, and any layer that gives "
+        "nothing on leaves them so.",
+        confidence=0.5 * (1.0 if shown.confidence is None else shown.confidence),
+        confidence_from="half: what ends all that the inputs tell leaves the same outputs, wherever it stands",
+        correction=None,
+    )
 
 
 def _nonsense_for(arrays: Arrays) -> Iterator[Arrays]:

@@ -13,7 +13,8 @@ more than 20 bounds, else those with a bound that takes a part of the error away
 bounds are inputs.
 
 What it is confused with: where tensors were captured the layer is looked at itself (FUS002), and this is not tried, unless
-looking ended the fusion and the error with it (RUN002); a bound that no value of these samples reaches leaves no trace.
+looking ended the fusion and the error with it (RUN002); a bound that no value of these samples reaches leaves no trace. Outputs
+that are one answer to all samples are left so by any layer that hands nothing on: then it is one possibility.
 
 How to repair: write the bound as Min and Max, keep the Clip out of the fusion, or update the runtime.
 
@@ -38,8 +39,9 @@ from parityscope.checks._reproducing import (
     RUN_S,
     Misfit,
     bad_samples,
-    is_same_throughout,
+    is_one_answer,
     measure_misfit,
+    show_as_dead,
     show_refuted,
     show_supported,
 )
@@ -154,7 +156,9 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
         if after is not None:
             because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)} on {many}"
             shown = _show_finding(trial.known, lost, after.share(before), show_supported(before, after, because))
-            return _show_as_possible(shown) if _is_dead(trial) else replace(shown, correction=_make_correction(lost))
+            if is_one_answer(trial.known, trial.bench):
+                return show_as_dead(shown)
+            return replace(shown, correction=_make_correction(lost))
     first = trial.before[trial.samples[0]]
     lost = min(trial.left, key=lambda one: trial.left[one].error)
     least = min(trial.left[lost], first, key=lambda one: one.error)
@@ -170,25 +174,6 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
     shown = _show_finding(trial.known, lost, least.share(first), left)
     return replace(
         result, nearest=NearMiss(shown=replace(shown, correction=_make_correction(lost)), tried=len(trial.left))
-    )
-
-
-def _is_dead(trial: _BoundsTrial) -> bool:
-    """Whether what is wrong is one answer to all samples, of which there are several: all before the last constants is lost."""
-    beyond = [pair.site.tensor for pair in trial.known.beyond]
-    return len(trial.bench.samples) > 1 and all(is_same_throughout(trial.known, trial.bench, one) for one in beyond)
-
-
-def _show_as_possible(shown: Shown) -> Shown:
-    """The finding as one among other possibilities."""
-    return replace(
-        shown,
-        role="contributing",
-        share=None,
-        sentence=f"{shown.sentence} It is one possibility: the outputs are the same on every sample, and any layer that gives "
-        "nothing on leaves them so.",
-        confidence=0.5,
-        confidence_from="half: what ends all that the inputs tell leaves the same outputs, wherever it stands",
     )
 
 

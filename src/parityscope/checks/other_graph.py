@@ -52,7 +52,7 @@ _CODE = "EXP005"
 _RETRAINED = "retrained"
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
 _TOLD = 3  # places and harmless differences that are named
-_LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less is told, and is no cause beside those that make the rest
+_LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less contributes, beside those that make the rest
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
@@ -144,7 +144,7 @@ def _show_difference(
     return replace(
         seen,
         title=_VERSION if version else "",
-        role="information" if unit.declared or share < _LEAST else "cause",
+        role="information" if unit.declared else "contributing" if share < _LEAST else "cause",
         sentence=f"{_describe_unit(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",

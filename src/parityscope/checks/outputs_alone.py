@@ -31,7 +31,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent
 from parityscope.checks._correcting import correct_layers
-from parityscope.checks._reproducing import nonsense_fits, wrong_samples
+from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
@@ -74,8 +74,12 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
 
 def _test_claim(known: Examination, bench: Bench) -> Shown:
     shown = _search_one_change(known, bench)
+    if shown.role != "cause":
+        return shown
+    if is_one_answer(known, bench):
+        return replace(show_as_dead(shown), further=tuple(map(show_as_dead, shown.further)))
     wrong = wrong_samples(known, bench)
-    if shown.correction is None or not wrong or not all(nonsense_fits(known, bench, index) for index in wrong):
+    if not wrong or not all(nonsense_fits(known, bench, index) for index in wrong):
         return shown
     # Outputs that any nonsense gives too (NaN everywhere, one saturated answer) are reproduced by countless edits.
     return replace(_show_as_possible(shown), further=tuple(map(_show_as_possible, shown.further)), correction=None)
