@@ -202,6 +202,14 @@ def test_outputs_that_are_one_answer_to_all_samples_prove_no_change(tmp_path: Pa
     assert "the outputs are the same on every sample" in told["claim"]
 
 
+def test_one_answer_to_one_sample_given_twice_is_no_dead_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_outputs_alone.SAMPLES", [SAMPLES[0], SAMPLES[0]])
+    first = findings(diagnose(tmp_path, NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu")))[0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("FUS014", "cause", "h")
+
+
 def test_an_index_of_a_result_is_scaled_or_shifted_and_nothing_beside_it(tmp_path: Path) -> None:
     (site,) = (
         one for one in search_of(NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu"), tmp_path).sites if one.output == "s"

@@ -207,9 +207,17 @@ def is_same_throughout(known: Examination, bench: Bench, output: str) -> bool:
 
 
 def is_one_answer(known: Examination, bench: Bench) -> bool:
-    """Whether all that is wrong is one answer to several samples: what the inputs tell ends somewhere, and nobody sees where."""
+    """Whether all that is wrong is one answer to samples that differ: what they tell ends somewhere, and nobody sees where."""
     beyond = [pair.site.tensor for pair in known.beyond]
-    return len(bench.samples) > 1 and all(is_same_throughout(known, bench, one) for one in beyond)
+    return bool(beyond) and all(
+        _differs_by_sample(known, bench, one) and is_same_throughout(known, bench, one) for one in beyond
+    )
+
+
+def _differs_by_sample(known: Examination, bench: Bench, output: str) -> bool:
+    """Whether the reference's answers to samples differ."""
+    first, *others = (bench.reference(index)[output] for index in bench.samples)
+    return any(distance_between(first, other) > limit_of(known, output) for other in others)
 
 
 def show_as_dead(shown: Shown) -> Shown:
