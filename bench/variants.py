@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import numpy as np
 import onnx_ir as ir
@@ -21,7 +20,6 @@ from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, Q
 
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.typed import typed_model
-from parityscope.backends.tensorrt.configuring import configure_builder
 from parityscope.backends.tensorrt.network import network_view
 from parityscope.backends.tensorrt.options import TensorrtOptions
 from parityscope.backends.tensorrt.packages import find_package
@@ -66,8 +64,7 @@ def print_rows(identity: str, folder: Path) -> None:
     print_row(f"{identity}, FP16", half, [shapes], model)
     batches = [{name: (size, *shape[1:]) for name, shape in shapes.items()} for size in (1, 8)]
     print_row(f"{identity}, FP16, batch 1 to 8", half, batches, model)
-    with patch("parityscope.backends.tensorrt.building.configure_builder", _refittable):
-        print_row(f"{identity}, FP16, refit", half, [shapes], model)
+    print_row(f"{identity}, FP16, refit", half, [shapes], model, refit=True)
     for title, kind in (("INT8", QuantType.QInt8), ("FP8", QuantType.QFLOAT8E4M3FN)):
         file = folder / f"{title}.onnx"
         for place, outputs in (("", True), (", at inputs only", False)):
@@ -96,9 +93,9 @@ def quantize(path: Path, file: Path, shapes: Shapes, kind: QuantType, *, outputs
     )
 
 
-def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model) -> None:
+def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model, *, refit: bool = False) -> None:
     """`model` is the graph, of an FP16 file that in FP32: what the fusion profile says of it is held against the engine."""
-    view = network_view(path, find_package("rtx"), TensorrtOptions(shapes=ranges_of_samples(shapes)))
+    view = network_view(path, find_package("rtx"), TensorrtOptions(shapes=ranges_of_samples(shapes), refit=refit))
     if view.problem:
         print(f"| {title} | refused: {view.problem.rpartition('[')[0] or view.problem} | | | |", flush=True)
         return
@@ -114,12 +111,6 @@ def print_row(title: str, path: Path, shapes: Sequence[Shapes], model: ir.Model)
         found = foretold(model, fusion, view.engine_layers)
         cells.append(f"{found.exact} of {found.regions} ({agreement(model, fusion, view.engine_layers).share:.3f})")
     print(f"| {' | '.join(str(cell) for cell in cells)} |", flush=True)
-
-
-def _refittable(*asked: Any) -> Any:
-    config: Any = configure_builder(*asked)
-    config.set_flag(find_package("rtx").module.BuilderFlag.REFIT)
-    return config
 
 
 if __name__ == "__main__":
