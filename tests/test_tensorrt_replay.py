@@ -429,6 +429,13 @@ def test_what_a_version_lacks_is_refused_with_what_to_do(version: str, model: Mo
     assert "model=" in caught.value.fix or "repair" in caught.value.fix
 
 
+@pytest.mark.parametrize("version", ["8.6.1.6", "10.16.1.11"])
+def test_eight_bits_without_scales_are_refused(version: str, model: Model, opened: Opener) -> None:
+    with pytest.raises(ParityError, match="needs scales") as caught, opened(model, version, "trt:int8"):
+        pass
+    assert "quantize the model first" in caught.value.fix
+
+
 def test_words_of_the_versions_are_known_to_the_reader() -> None:
     from parityscope.backends.tensorrt.loading import reason_of
 
