@@ -125,6 +125,25 @@ def test_saved_tells_what_the_engine_did(version: str, model: Path, tmp_path: Pa
     assert (environment["tensorrt"], environment["cuda"]) == (version, "12.6")
 
 
+@pytest.mark.parametrize(("product", "version"), [("tensorrt", "11.4.0.106"), ("rtx", "1.7.1.116")])
+def test_a_box_that_has_strong_typing_alone(
+    product: str, version: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = make_scene(tmp_path / "scene", model, version, FUSED, product=product)
+    assert recorded(scene, model, "--fp16", "--times", "0", "--product", product) == 2
+    assert "\n  fix: " in capsys.readouterr().err
+    shutil.rmtree(scene / "recording")
+    assert recorded(scene, model, "--times", "0", "--product", product) == 0
+    assert told(scene)["typing"] == "strong"
+    case = load_model(model)
+    inputs = load_inputs(case, scene / "recording" / "inputs", spool=tmp_path)
+    target = parse_target(f"saved?path={scene / 'recording'}")
+    with open_target(case, target, Capture(tensors=("a", "b", "c"))) as session:
+        assert sorted(session.run(inputs.sample(0))) == ["b", "y"]
+        assert session.executed is not None
+        assert [layer.stored for layer in session.executed.layers] == ["f16", "f32"]
+
+
 def test_what_looking_changed_is_measured(model: Path, tmp_path: Path) -> None:
     """An engine whose tensors are marked computes in FP32 here: its outputs are other ones, and the study says how far off."""
     plain = onnx.load(model)
