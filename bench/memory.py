@@ -96,7 +96,7 @@ def measure(name: str, model: Path, broken: Path, folder: Path, chosen: list[str
             "--budget",
             "rel_l2=0.01",
             *SHORT,
-            *rest[:3],
+            *rest,
             "-o",
             str(mended),
         ],
