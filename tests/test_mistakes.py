@@ -118,6 +118,11 @@ MISTAKES = [
     (f"{ASKED} --match nope", "the model has no such output", "use some of: y"),
     (f"{ASKED} --state a=b", "the model has no input 'b'", "x"),
     ("doctr", "No such command 'doctr'", "parityscope doctor"),
+    (
+        "compare m.onnx --candidate rec/again --inputs x.npz",
+        "no file or folder 'rec/again'",
+        "parityscope list backends",
+    ),
     # where it is written
     (f"{ASKED} --study study", "a study is never overwritten", "choose another --study"),
     (f"{ASKED} --study text.onnx/s", "the study cannot be written: Not a directory", "choose another --study"),
