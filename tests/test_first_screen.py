@@ -38,10 +38,41 @@ def test_the_five_questions_are_answered_in_their_order_and_few_lines() -> None:
     assert len(lines) <= LINES
     assert lines[0].startswith("✕ ch_PP-OCRv4_det_infer in FP16 (OpenVINO): cannot be used as it is; 'sigmoid_0")
     labels = [line.split()[0] for line in lines if line[:2] == "  " and line[2] not in {" ", "1"}]
-    assert labels == ["Why", "Where", "Fix", "or", "Sure"]
+    assert labels == ["Why", "Where", "Fix", "or", "Then", "Sure"]
     assert "[RNG001, proved]" in text
     assert "tried: 74.0 % -> 0.460 %, within" in text
     assert "study/report.html  (--all" in lines[-1]
+
+
+def test_what_was_tried_stands_before_the_search_however_much_of_the_model_it_keeps() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (kept, *_) = document["findings"][0]["repairs"]
+    kept |= {"repair": "keep_in_fp32", "text": "keep it in FP32", "command": ""}
+    kept["trial"] |= {"note": "nodes in FP32: 109, in FP16: 5", "file": "repaired.onnx"}
+    document["findings"][0]["repairs"] = [kept]
+    told = [row for row in view_study(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
+    assert [row["label"] for row in told] == ["Fix", "or"]
+    assert told[0]["command"].startswith("parityscope verify ")
+    assert "nodes in FP32: 109, in FP16: 5" in told[0]["note"]
+    assert told[1]["command"].startswith("parityscope repair ")
+
+
+def test_sureness_says_what_is_left_and_holds_it_against_rounding() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    assert (
+        rows(document)["Sure"] == "proved; without it, both sides differ by 2.11 %; that is 5.28 times FP16's rounding"
+    )
+    for one in document["findings"][0]["evidence"]:
+        one["after"] = 0.003
+    assert rows(document)["Sure"] == "proved; without it, both sides differ by 0.300 %"
+    document["findings"][0]["confidence"] = 0.4
+    assert rows(document)["Sure"] == "likely: 40.0 %; without it, both sides differ by 0.300 %"
+
+
+def test_a_node_without_a_name_has_its_number_too() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    document["findings"][0]["site"] |= {"node": "Pow#2", "index": 2, "op_type": "Pow"}
+    assert rows(document)["Where"].startswith("node 3 of 672, Pow#2 (Pow)")
 
 
 def test_a_command_is_never_wrapped() -> None:

@@ -105,7 +105,7 @@ def test_the_top_says_what_was_predicted_what_was_tried_and_what_was_left_out() 
     assert shown["Where"]["value"] == "node 3 of 672"
     assert shown["Fix, tried"]["value"] == "74.0 % \N{RIGHTWARDS ARROW} 0.460 %"
     reproduced = {one["label"]: one["value"] for one in view_study(wrong_channels())["tiles"]}
-    assert reproduced["Cause, planted in the reference"] == "45.1 % \N{RIGHTWARDS ARROW} 0 %"
+    assert reproduced["Cause, put into the reference"] == "45.1 % \N{RIGHTWARDS ARROW} 0 %"
 
 
 def test_a_cause_stands_with_its_prediction_and_its_measurement() -> None:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
+from parityscope.backends import is_recording
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
 from parityscope.checks._common import format_percent
@@ -224,7 +225,12 @@ def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> 
                 "min_and_max",
                 f"write the Clip or Relu that gives {lost[0].tensor!r} as Max and Min",
             ),
-            ("update_runtime", "run it in another version of the runtime"),
+            *(
+                # Of what made a recording nobody knows that there is another version.
+                []
+                if is_recording(known.candidate)
+                else [("update_runtime", "run it in another version of the runtime")]
+            ),
         ),
         details={
             "bounds": [{"tensor": one.tensor, "upper": one.upper, "value": one.value} for one in lost],

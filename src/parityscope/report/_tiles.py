@@ -99,9 +99,7 @@ def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
     for repair in offered:
         if cause := repair["cause"]:
             note = "between both sides, once the reference has the same fault; the repair itself was not tried"
-            return [
-                _make_tile("Cause, planted in the reference", f"{cause['before']} {_BECOMES} {cause['after']}", note)
-            ]
+            return [_make_tile("Cause, put into the reference", f"{cause['before']} {_BECOMES} {cause['after']}", note)]
     if document.get("verdict") == "beyond":
         said = "what is offered was not tried" if offered else "no repair is known for this"
         return [_make_tile("Fix", "not tried" if offered else "none", said)]

@@ -51,7 +51,6 @@ _ALL = 0.995  # of the error, which three digits call all of it
 _CLAUSES, _WORDS = 0.6, 0.7
 # A name that a converter made of two equal ones: "a/add;a/add".
 _DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
-_KEPT = re.compile(r"nodes \D*32: ([\d,]+), \D+\d+: ([\d,]+)")  # what the trial of keeping in FP32 notes
 _PARTS = (", ", " (", "，")  # noqa: RUF001 - as Chinese has them
 _WHOLE = ("; ", ": ", "；", "：")  # noqa: RUF001 - as Chinese has them; what stands before is a whole statement
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
@@ -62,7 +61,6 @@ _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _KEEP = "keep_in_fp32"
 _HALF = frozenset({"f16", "bf16"})
-_MOST_KEPT = 0.9  # of the nodes: what keeps more in FP32 keeps nearly all of the model; chosen
 _SEARCHED = "search for the smallest change that meets a budget:"
 # What is not examined: in other words, and what is a test more or less, which has no name outside of the report.
 _INSIDE = {"localization": "layers inside the network"}
@@ -72,19 +70,19 @@ _SAME = "Both sides are the same target and model."
 _SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {
-    "DAT006": "in the budget, not in one layer",
-    "DAT007": "in a few elements of an output, not in one layer",
-    "DAT008": "in elements that are nearly zero, not in one layer",
+    "DAT006": "no single layer, but the budget",
+    "DAT007": "no single layer, but a few elements of an output",
+    "DAT008": "no single layer, but elements that are nearly zero",
     "DAT009": "in the reference, not in the candidate",
-    "DAT010": "in the order of an output's rows, not in one layer",
-    "DAT": "in the data, before the network",
-    "PRE": "in the preprocessing, before the network",
-    "BND": "at the network's outputs",
-    "ENV": "in the settings of the runtime, not in one layer",
-    "ACC": "in every layer alike",
-    "RUN": "in the run itself, not in one layer",
-    "SHP": "between the rows of a batch",
-    "SEQ": "from call to call",
+    "DAT010": "no single layer, but the order of an output's rows",
+    "DAT": "before the network, in the data",
+    "PRE": "before the network, in how the inputs are prepared",
+    "BND": "behind the network, in how the outputs are bound",
+    "ENV": "no single layer, but the settings of the runtime",
+    "ACC": "no single layer: all of them round",
+    "RUN": "no single layer, but the run itself",
+    "SHP": "no single layer, but between the rows of a batch",
+    "SEQ": "no single layer, but from call to call",
 }
 
 
@@ -243,8 +241,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     nodes = as_number((document.get("model") or {}).get("nodes"))
     place = (
         f"node {format_count(index + 1)} of {format_count(nodes)}, "
-        # A node without a name is called after its place, counted from 0: one count is enough.
-        if index is not None and nodes and 0 <= index < nodes and not node.endswith(f"#{int(index)}")
+        if index is not None and nodes and 0 <= index < nodes
         else ""
     )
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
@@ -259,7 +256,7 @@ def place_outside(finding: Mapping[str, Any]) -> str:
     code = str(finding.get("code", ""))
     details = finding.get("details") or {}
     if code[:3] == "BND" and (code == "BND002" or set(details.get("order") or ()) & {*details.get("inputs", ())}):
-        return "at the network's inputs"
+        return "before the network, in how the inputs are bound"
     return _PLACES.get(code) or _PLACES.get(code[:3], "")
 
 
@@ -329,17 +326,6 @@ def _rows_of_repairs(
             continue
         file = (repair["trial"] or {}).get("file", "")
         used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-        kept, nodes = _count_kept(repair)
-        if kept > _MOST_KEPT * nodes and searching:
-            # What keeps nearly all of a model in FP32 is no fix that anybody deploys: the search finds less.
-            yield make_row("Fix", _SEARCHED, command=searching)
-            text = (
-                f"keep {format_count(kept)} of its {format_count(nodes)} nodes in FP32: that is nearly all of the model"
-            )
-            left = f"tried: {repair['trial']['change']}, {_describe_trial(repair['trial'], document)}"
-            yield make_row("or", f"{used}{text}", command=command, note=left)
-            told |= {searching, command or repair["text"]}
-            continue
         yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, document))
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
@@ -349,23 +335,21 @@ def _rows_of_repairs(
     if len(told) == 1 and searching and searching not in told:
         yield make_row("or", _SEARCHED, command=searching)
         return
-    if offered and not offered[0]["trial"] and not offered[0]["command"].startswith("parityscope"):
+    if offered and not offered[0]["command"].startswith("parityscope"):
         command = proof_command(document)
         done = "record it again" if " --after " in command else "do it"
-        yield make_row("Then", f"none was tried here: {done}, and this tells whether it helped:", command=command)
+        words = (
+            f"{done}, and this tells whether it helped:"
+            if offered[0]["trial"]
+            else f"none was tried here: {done}, and this tells whether it helped:"
+        )
+        yield make_row("Then", words, command=command)
 
 
 def _one_line(written: Mapping[str, str]) -> str:
     """What an advice wrote, where that is one line: the setting that switches something off."""
     lines = [line for line in written.get("lines", "").splitlines() if not line.startswith("#")]
     return lines[0] if len(lines) == 1 else ""
-
-
-def _count_kept(repair: Mapping[str, Any]) -> tuple[int, int]:
-    """How many nodes of how many a trial kept in FP32; zeros where it noted none."""
-    found = _KEPT.match((repair["trial"] or {}).get("note", "")) if repair["repair"] == _KEEP else None
-    kept, low = (0, 0) if found is None else (int(each.replace(",", "")) for each in found.groups())
-    return kept, kept + low
 
 
 def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
@@ -393,21 +377,37 @@ def _rows_of_sureness(document: Mapping[str, Any], causes: Sequence[Mapping[str,
 
 
 def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
-    """What a cause rests on: how near the reference comes that has it too, else what its confidence is the share of."""
+    """How sure a cause is, in the words that stand behind it, and what that rests on: what is left of the error without it.
+
+    What the error was is told above, and not once more: an experiment measures it on other samples or outputs.
+    """
+    sure = _describe_sureness(finding).partition(";")[0]  # what more it says stands with the cause
     sequence = document.get("sequence") or {}
     steps = [one for one in sequence.get("steps", ()) if one.get("code") == finding.get("code")]
     if len(steps) == 1 and _is_proved(finding):
-        with_it, without = (format_percent(steps[0].get(key)) for key in ("after", "before"))
-        return f"with this fault in the reference, both sides differ by {with_it} instead of {without}"
+        left = format_percent(steps[0].get("after"))
+        told = f"{sure}; with this fault in the reference, both sides differ by {left}"
+        return _hold_against_rounding(told, document, steps[0].get("after"))
     for one in finding.get("evidence", ()):
         measure = str((one.get("experiment") or {}).get("measure") or "")
         before, after = (as_number(one.get(key)) for key in ("before", "after"))
         if one.get("outcome") == "supports" and "relative L2" in measure and before and after is not None:
             left = format_percent(after, exact=True)
-            return f"once it is accounted for, the error falls from {format_percent(before)} to {left}"
+            told = f"{sure}; without it, both sides differ by {left}"
+            return _hold_against_rounding(told, document, after)
     source = clean(finding.get("confidence_from") or "")
-    sure = format_percent(as_number(finding.get("confidence")) or 0.0)
-    return f"{sure}: {source}" if source else sure
+    share = f"{format_percent(as_number(finding.get('confidence')) or 0.0)}: " if _is_proved(finding) else ""
+    return f"{sure}; {share}{source}" if source else sure
+
+
+def _hold_against_rounding(told: str, document: Mapping[str, Any], left: object) -> str:
+    """What is told of the error that a cause leaves, with how much more than the rounding of what is declared that is."""
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in document.get("outputs", ())]
+    most, error = max(expected, default=0.0), as_number(left) or 0.0
+    if not most or error <= margin_of(declared) * most:
+        return told
+    return f"{told}; that is {format_figure(error / most)} times {GRADES[declared]}'s rounding"
 
 
 def _describe_rest_of_error(finding: Mapping[str, Any]) -> str:
