@@ -49,13 +49,13 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         scene = make_scene(
             tmp_path / "scene", tmp_path / "model.onnx", number, faults.pop("regions", FUSED), product=product, **faults
         )
-        name = "tensorrt_rtx" if product == "rtx" else product
-        box = make_box(str(tmp_path / "box"), str(scene), name)
+        package = "tensorrt_rtx" if product == "rtx" else product
+        box = make_box(str(tmp_path / "box"), str(scene), package)
         for name, value in variables_of(box).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.syspath_prepend(box)
-        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delitem(sys.modules, package, raising=False)
         words = [
             *command.split(),
             str(tmp_path / "model.onnx"),
@@ -67,7 +67,7 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         code = exit_status(*words, "--declared", "f32", "--quiet", "--study", str(tmp_path / "study"))
         document = tmp_path / "study" / "study.json"
         study = json.loads(document.read_text(encoding="utf-8")) if document.exists() else {}
-        sys.modules.pop(name, None)  # the stand-in, which monkeypatch would bring back for the tests that follow
+        sys.modules.pop(package, None)  # the stand-in, which the tests that follow would find; the real one comes back
         return code, study, capfd.readouterr().err
 
     return judging
