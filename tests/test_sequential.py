@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
+from parityscope.case import load_inputs, load_model
+from parityscope.case.originals import with_originals
 from parityscope.comparison.sequential import decide_rate, evidence_of_rate
 from parityscope.records import Budget, Policy
 from parityscope.study.answering import Failure
@@ -160,6 +162,20 @@ def test_a_sample_is_read_when_it_is_drawn(tmp_path: Path) -> None:
     (folder / f"{taken[3]:03}.npz").write_bytes(b"damaged")
     lost = document("--allow-skipped", "5%")
     assert any(f"{taken[3]:03}.npz" in one["what"] for one in lost["skipped"])
+
+
+def test_a_damaged_sample_that_may_be_drawn_hinders_no_images(tmp_path: Path) -> None:
+    network(tmp_path, 0.0)
+    samples, images = tmp_path / "files", tmp_path / "images"
+    for folder in (samples, images):
+        folder.mkdir()
+    for number in range(4):
+        np.savez(samples / f"{number}.npz", x=np.zeros((1, 4), np.float32))
+        (images / f"{number}.png").write_bytes(b"")
+    (samples / "2.npz").write_bytes(b"damaged")
+    inputs = load_inputs(load_model(tmp_path / "m.onnx"), samples, spool=tmp_path / "spool", draw=lambda found: found)
+    shown = [sample.original for sample in with_originals(inputs, images)]
+    assert shown == [images / f"{number}.png" for number in (0, 1, 3)]
 
 
 def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,17 +68,17 @@ def _open_there(path: str, shared: SharedTargets, places: Mapping[str, Path]) ->
     targets = tuple(locate_target(one, places) for one in shared.targets)
     with (
         library_in_use(targets[0].option("custom_ops")),
-        _open_tasks(load_model(places[path]), shared, targets) as do,
+        _open_tasks(load_model(places[path]), replace(shared, targets=targets)) as do,
     ):
         yield do
 
 
 @contextlib.contextmanager
-def _open_tasks(model: Model, shared: SharedTargets, targets: tuple[Target, ...] = ()) -> Iterator[Do]:
+def _open_tasks(model: Model, shared: SharedTargets) -> Iterator[Do]:
     """A worker's sessions, and what does a task with them."""
     if shared.prepare is not None:
         shared.prepare()
-    with _open_sessions(model, targets or shared.targets, Capture(shapes=shared.shapes)) as sessions:
+    with _open_sessions(model, shared.targets, Capture(shapes=shared.shapes)) as sessions:
         yield lambda number, samples: pack_record(shared.asked(*sessions, number, samples))
 
 

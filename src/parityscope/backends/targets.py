@@ -84,7 +84,7 @@ def parse_target(text: str) -> Target:
     if not colon and format_word(name) == "f32":
         name, precision = _PLAIN, name
     known = _backend_known_as(name)
-    if "/" in name and _is_unknown(known) and not Path(name).exists():
+    if "/" in name and not Path(name).exists():  # which is in no backend's name
         raise ParityError(
             f"there is no file or folder {name!r}",
             fix="give the path of what was recorded, of an ONNX file or of an engine, or a target: parityscope list backends",
@@ -103,12 +103,6 @@ def _backend_known_as(name: str) -> str:
     if name in _OURS or find_plugin("parityscope.backends", "BACKEND", Backend, name) is not None:
         return name
     return next((one.name for one in known_backends().values() if small in {one.name, *one.called}), name)
-
-
-def _is_unknown(name: str) -> bool:
-    from parityscope.backends import known_backends
-
-    return name not in known_backends()
 
 
 def _may_be_folder(text: str, name: str) -> bool:

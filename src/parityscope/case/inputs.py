@@ -191,12 +191,11 @@ def load_inputs(
     reading = _FirstReading(
         source=source, conform=_Conforming(model=model, shapes=shapes), spool=Spool(spool), allowed=allow_skipped
     )
-    drawn = draw is not None and isinstance(source, Indexed)
-    if drawn and isinstance(source, Indexed):
+    if draw is not None and isinstance(source, Indexed):
         reading.digests = {}
         count = _first_of(source, samples)
         if not count:
-            raise _no_samples(source.origin, source.lost, (), ())
+            raise _no_samples(source.origin, source.lost, ())
         reading.check(range(1))  # what it is called and what it lacks is told before a side is opened
         # Nothing that was found before is taken for what these samples give: they may be others.
         found = DrawnSamples(indices=tuple(range(count)), sha256=uuid.uuid4().hex, skipped=(), damaged=())
@@ -215,7 +214,7 @@ def load_inputs(
         damaged=found.damaged,
         count=count,
         truths=reading.truths,
-        drawn=reading if drawn else None,
+        drawn=None if reading.digests is None else reading,
     )
 
 
@@ -271,9 +270,10 @@ class _FirstReading:
         damaged = [self.damaged[index] for index in taken if index in self.damaged]
         skipped = [self.skipped[index] for index in taken if index in self.skipped]
         lost, shards = (self.source.lost, self.source.shards) if isinstance(self.source, Indexed) else ((), 0)
-        indices = tuple(index for index in taken if index not in self.damaged and index not in self.skipped)
+        left = {**self.damaged, **self.skipped}
+        indices = tuple(index for index in taken if index not in left)
         if not indices:
-            raise _no_samples(self.source.origin, lost, damaged, skipped)
+            raise _no_samples(self.source.origin, lost, [left[index] for index in taken], nan=bool(skipped))
         asked = max((len(taken) - len(indices)) / len(taken), len(lost) / max(1, shards)) > self.allowed
         digest = self.digest
         if self.digests is not None:
@@ -345,13 +345,13 @@ def _first_of(source: Indexed, most: int | None) -> int:
     return len(source.labels) if most is None else min(most, len(source.labels))
 
 
-def _no_samples(origin: str, lost: Sequence[Skip], damaged: Sequence[Skip], skipped: Sequence[Skip]) -> ParityError:
-    """The error where no sample can be judged."""
-    first = next(iter((*damaged, *skipped)), None)
-    if first is None:
+def _no_samples(origin: str, lost: Sequence[Skip], left: Sequence[Skip], *, nan: bool = False) -> ParityError:
+    """The error where no sample can be judged: `left` are those that are there, of which some hold a NaN or none does."""
+    if not left:
         told = f": {lost[0].what}: {lost[0].reason}" if lost else ""
         return ParityError(f"there are no samples{told}", where=origin, fix="give data with at least one sample")
-    every = "every sample has a NaN" if skipped else "no sample can be read"
+    first = left[0]
+    every = "every sample has a NaN" if nan else "no sample can be read"
     return ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix)
 
 

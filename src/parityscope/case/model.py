@@ -95,11 +95,11 @@ def load_model(path: str | Path) -> Model:
         if all(_mark_of_file(one) == mark for one, mark in marks.items()):
             _loaded[key] = marks, model
             return model
-    settled = time.time_ns() - _SETTLED_NS
+    began = time.time_ns()
     before = _mark_of_file(path)
     model, outside = _read_model(path)
     marks = {path: before, **{one: _mark_of_file(one) for one in outside}}
-    if all(len(mark) > 1 and mark[1] < settled for mark in marks.values()):  # nothing was written while it was read
+    if all(_is_settled(mark, began) for mark in marks.values()):  # nothing was written while it was read
         while len(_loaded) >= _KEPT:
             _loaded.popitem(last=False)
         _loaded[key] = marks, model
@@ -113,6 +113,11 @@ def _mark_of_file(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+
+
+def _is_settled(mark: tuple[int, ...], at: int) -> bool:
+    """Whether a file was written well before a time (ns): one that is written later has another mark."""
+    return len(mark) > 1 and mark[1] < at - _SETTLED_NS
 
 
 def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
@@ -175,19 +180,14 @@ def read_graph(path: Path) -> ir.Model:
 
 def _message_to_read(path: Path) -> onnx.ModelProto:
     """The message in a file, for those who do not change it: of a small file that is not being written one for all of them."""
-    try:
-        facts = path.stat()
-    except OSError:
-        return read_message(path)  # which says what is wrong
-    is_settled = facts.st_mtime_ns < time.time_ns() - _SETTLED_NS
-    return (_kept_message if is_settled and facts.st_size <= _SMALL else _kept_message.__wrapped__)(
-        path.absolute(), str(path), (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    )
+    mark = _mark_of_file(path)
+    is_kept = _is_settled(mark, time.time_ns()) and mark[0] <= _SMALL
+    return (_kept_message if is_kept else _kept_message.__wrapped__)(path.absolute(), str(path), mark)
 
 
 # Of each two: the model, and what it is compared with.
 @functools.lru_cache(maxsize=2)
-def _kept_message(_whole: Path, path: str, _facts: tuple[int, ...]) -> onnx.ModelProto:
+def _kept_message(_whole: Path, path: str, _mark: tuple[int, ...]) -> onnx.ModelProto:
     return read_message(Path(path))
 
 

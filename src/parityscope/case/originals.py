@@ -33,11 +33,11 @@ def with_originals(inputs: Inputs, folder: Path) -> Inputs:
             f"{folder.name} holds {found.kind}, not images", where=str(folder), fix="give a folder of images"
         )
     stems = {path.stem: path for path in found.files}
-    names = {index: PurePath(inputs.sample(index).name).stem for index in inputs.indices}
+    names = {sample.index: PurePath(sample.name).stem for sample in inputs}
     if all(name in stems for name in names.values()):
         paths = {index: stems[name] for index, name in names.items()}
-    elif max(inputs.indices) < len(found.files) and not any(name in stems for name in names.values()):
-        paths = {index: found.files[index] for index in inputs.indices}
+    elif max(names) < len(found.files) and not any(name in stems for name in names.values()):
+        paths = {index: found.files[index] for index in names}
     else:
         index = next(index for index, name in names.items() if name not in stems)
         raise ParityError(
