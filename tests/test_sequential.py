@@ -178,6 +178,17 @@ def test_a_damaged_sample_that_may_be_drawn_hinders_no_images(tmp_path: Path) ->
     assert shown == [images / f"{number}.png" for number in (0, 1, 3)]
 
 
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_where_no_drawn_sample_can_be_judged_the_reason_is_the_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: tuple[str, ...]
+) -> None:
+    words = network(tmp_path, 0.0)
+    np.savez(tmp_path / "x.npz", x=np.full((5, 4), np.nan, np.float32))
+    assert exit_status(*words, *workers) == 2
+    assert "every sample has a NaN" in capsys.readouterr().err
+    assert not (tmp_path / "study" / "study.json").exists()
+
+
 def test_what_is_not_sure_when_the_samples_end_is_incomplete(tmp_path: Path) -> None:
     assert exit_status(*network(tmp_path, 0.0, count=40)) == 3
     document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))

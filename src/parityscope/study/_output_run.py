@@ -72,6 +72,8 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
     """
     if not found.compared and found.failed:
         raise found.failed[0].as_error()
+    if not found.compared:  # none of the samples that were drawn can be judged: this says why
+        examination.case.inputs.settle(sorted(examination.case.inputs.indices))
     if not found.statistics:
         raise ParityError(
             "no output could be compared: " + "; ".join(f"{name}: {why}" for name, why in found.problems.items()),
