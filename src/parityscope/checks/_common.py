@@ -27,6 +27,7 @@ __all__ = [
     "constants_of",
     "format_number",
     "format_percent",
+    "is_mostly_variation",
     "leading_suspects",
 ]
 
@@ -48,6 +49,11 @@ class RegionConstant:
     node: str
     op_type: str
     role: str
+
+
+# Runs d apart and e from the reference have d^2 / (2 e^2) of the squared error changing: 1/8 where d = e / 2. Below that, what
+# stays the same from run to run is nearly the whole error.
+_CHANGES = 0.125
 
 
 def leading_suspects(known: Examination) -> list[Suspect]:
@@ -77,6 +83,11 @@ def constants_of(known: Examination, nodes: Container[str], *, most: float = mat
                     op_type=node.op_type,
                     role=role_of(node.op_type, position),
                 )
+
+
+def is_mostly_variation(known: Examination) -> bool:
+    """Whether the candidate's own spread is enough to be the cause of its error."""
+    return known.compared.changing >= _CHANGES
 
 
 def format_number(value: float) -> str:

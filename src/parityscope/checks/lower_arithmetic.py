@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Correction, Example, Prediction, Shown
-from parityscope.checks._common import format_number, leading_suspects
+from parityscope.checks._common import format_number, is_mostly_variation, leading_suspects
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
@@ -87,7 +87,11 @@ def _claim_coarser_format(known: Examination) -> Iterator[Claim]:
             if_false="it does not",
         ),
         cost_s=RUN_S * len(known.bench.samples) if blind and known.bench is not None else 0.0,
-        test=lambda: replace(_show_finding(known, worst, named, Shown(because=because)), correction=granted),
+        test=lambda: (
+            _show_variation(known, worst)
+            if is_mostly_variation(known)
+            else replace(_show_finding(known, worst, named, Shown(because=because)), correction=granted)
+        ),
     )
 
 
@@ -150,6 +154,16 @@ def _claims_refuted(known: Examination) -> Iterator[Claim]:
                 ),
                 test=functools.partial(_show_unchanged, shown),
             )
+
+
+def _show_variation(known: Examination, worst: Pair) -> Shown:
+    """Rounding is the same in every run."""
+    measured = _measured_error(worst)
+    because = (
+        f"measured {format_number(measured)}, most of which changes from run to run: two runs of the candidate differ by "
+        f"{format_number(known.compared.spread)}"
+    )
+    return Shown(because=because, outcome="refutes", before=measured, after=measured)
 
 
 def _show_unchanged(shown: Shown) -> Shown:

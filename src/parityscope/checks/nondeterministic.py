@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import format_number
+from parityscope.checks._common import format_number, is_mostly_variation
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["CHECK"]
-
-
-# Runs d apart and e from the reference have d^2 / (2 e^2) of the squared error changing: 1/8 where d = e / 2. Below that, what
-# stays the same from run to run is nearly the whole error.
-_EXPLAINS = 0.125
 
 
 def _propose_claims(known: Examination) -> Iterator[Claim]:
@@ -63,7 +58,7 @@ def _show_finding(known: Examination, because: str) -> Shown:
     worst = max((error for error in errors if not np.isnan(error)), default=0.0)
     return Shown(
         because=because,
-        role="cause" if known.compared.changing >= _EXPLAINS else "contributing",
+        role="cause" if is_mostly_variation(known) else "contributing",
         sentence=f"Two runs of the candidate on the same sample differ by {format_number(known.compared.spread)} (relative L2); "
         f"its error against the reference is {format_number(worst)}, of whose square {known.compared.changing:.0%} changes "
         "from run to run.",

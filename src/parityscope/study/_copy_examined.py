@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from parityscope.study.outputs import run_outputs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.examination import Examination
+    from parityscope.examination import Examination, OutputRun
     from parityscope.expectation.records import Expectation
     from parityscope.study._copy import Copy
 
@@ -52,8 +53,22 @@ def compare_copy(first: Examination, copy: Copy) -> Examination:
         known = replace(known, outputs=judge_outputs(known))
     # A difference that was there from the start is no matter of this copy.
     run = replace(run, candidate_environment=told.candidate_environment, executed=told.executed, skipped=())
-    known = replace(known, run=run, expectation=first.expectation)
+    known = replace(known, run=_with_variation(first, replace(known, run=run)), expectation=first.expectation)
     return replace(known, verdict=verdict_of(known))
+
+
+def _with_variation(first: Examination, known: Examination) -> OutputRun:
+    """The copy's run with what the candidate's answers vary by: as much as ever, and of what is left a larger part."""
+    told, left = first.compared, _worst_error(known)
+    grown = (_worst_error(first) / left) ** 2 if left else 1.0
+    changing = min(1.0, told.changing * grown) if math.isfinite(grown) else told.changing
+    return replace(known.compared, spread=told.spread, changing=changing)
+
+
+def _worst_error(known: Examination) -> float:
+    return max(
+        (pair.value("rel_l2") for pair in known.outputs if math.isfinite(pair.value("rel_l2"))), default=math.inf
+    )
 
 
 def _expectation_of_copy(expectation: Expectation, copy: Copy) -> Expectation:

@@ -21,6 +21,7 @@ GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
+_VARIES = "RUN001"  # two runs of the candidate differ, whatever is put right
 _FILE = "EXP005"  # the candidate's own graph says something else
 
 
@@ -68,7 +69,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     steps.sort(key=lambda one: -(one.share or 0.0))
     if len(steps) > 1 and sequence.verdict == "within":
         refuted += [evidence for one in others for evidence in _refute_gone(one, sequence)]
-        others = [one for one in others if one.role == "information"]
+        others = [one for one in others if one.role == "information" or one.code == _VARIES]
     told = {claim_of(one) for one in (*steps, *first.findings)}
     for number, tested in enumerate(rounds, start=2):
         refuted += [one for one in tested.diagnosis.refuted if one.experiment.identity not in shares]
@@ -112,7 +113,7 @@ def _tell_step(finding: Finding, step: CauseStep) -> Finding:
 
 def _refute_gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
     """What the first round had found and is gone once the causes are put right."""
-    if finding.role == "information" or not finding.evidence:
+    if finding.role == "information" or not finding.evidence or finding.code == _VARIES:
         return
     evidence = finding.evidence[0]
     because = f"{GONE}{' and '.join(step.code for step in sequence.steps)} are put right: {evidence.because}"
