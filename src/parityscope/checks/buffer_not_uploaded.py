@@ -254,11 +254,13 @@ def _reading_explains_sample(
 
 def _show_finding(family: str, names: _Names, words: str, seen: Shown, share: float) -> Shown:
     told = ", ".join(names)
-    claim = f"Input {told} {words}" if len(names) == 1 else f"Inputs {told} {_OF_SEVERAL[words]}"
+    claim = f"Input {told} {words}: with the reference's so, {seen.because}."
+    if len(names) > 1:
+        claim = f"Inputs {told} {_OF_SEVERAL[words]}: with the reference's so, {seen.because}."
     mend = _MENDS[family] if len(names) == 1 else _MEND_SEVERAL
     return replace(
         seen,
-        sentence=f"{claim}: with the reference's so, {seen.because}.",
+        sentence=claim,
         confidence_from="the share of the error, in squares, that the reading explains with nothing fitted",
         share=share,
         repairs=(("upload", mend.format(name=told)),),
