@@ -78,7 +78,9 @@ def token_steps(tokens: Tokens) -> list[PreprocessingStep]:
             tokens, "no-special", "adds no special tokens at the beginning and the end", RAW, _without_special
         ),
         _rebuild_rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
-        *(_move_ids(tokens, by, kept=kept) for kept in (False, True) for by in _MOVED),
+        *(_move_ids(tokens, by, kept=False) for by in _MOVED),
+        # A mask hides what the padding's id is, and nothing lies below the least of them.
+        *(_move_ids(tokens, by, kept=True) for by in _MOVED if by > 0 and not mask),
         *(_pad_to_length(tokens, length) for length in _LENGTHS),
     ]
     if mask:
