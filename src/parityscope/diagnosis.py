@@ -132,7 +132,9 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
             if known.only is None and not known.request.thorough:
                 queue = _remaining_rivals(known, result.finding, queue, skipped)
     known.progress("testing causes", total, total)
-    findings = sorted(_after_description(_after_variation(_without_repeats(supported))), key=_rank_of_finding)
+    findings = sorted(
+        _after_file(_after_description(_after_variation(_without_repeats(supported)))), key=_rank_of_finding
+    )
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
     return Tested(
         diagnosis=Diagnosis(
@@ -318,6 +320,20 @@ def _after_description(findings: list[Finding]) -> list[Finding]:
         replace(one, role="contributing")
         if one.code == _BY_SIZE and one.role == "cause" and described > one.details.get("explains", 1.0)
         else one
+        for one in findings
+    ]
+
+
+def _after_file(findings: list[Finding]) -> list[Finding]:
+    """Where the candidate's own file says what makes all of the error, no size and no description of a layer is its cause.
+
+    Their repairs go with that: what is in the file is put right there.
+    """
+    if not any(one.code == _FILE and one.role == "cause" and _explained_share(one) >= _ALL for one in findings):
+        return findings
+    told = {_BY_SIZE, *DESCRIBE}
+    return [
+        replace(one, role="information", repairs=()) if one.code in told and one.role != "information" else one
         for one in findings
     ]
 
