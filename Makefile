@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+CLUSTER := $(BIN)/python -m pytest -m cluster tests/test_workers_on_ray.py
 # A lock names all that is needed, so that nothing is left to resolve.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Byte code is kept, of the tests too: hundreds of processes are started, and each would compile all that it imports.
@@ -33,16 +34,17 @@ demo: $(READY)
 	@$(BIN)/python bench/demo.py
 
 # One process a core, each with whole files, so that what a file prepares is prepared once; the slowest first (tests/conftest.py).
-test: $(DEVELOPED)
+test: test-cluster
 	$(PYTEST) --durations 30 -m "not cluster"
 
 # Without the stories of whole commands: what a change is tried with while it is made.
 test-core: $(DEVELOPED)
 	$(PYTEST) -m "not story and not cluster"
 
-# A Ray cluster of several nodes on this machine: processes that start slowly beside other tests.
+# A Ray cluster of several nodes on this machine: processes that start slowly beside other tests. Ray's head now and then cannot
+# start a process (it forks beside threads of its own): a second try tells that from a fault of ours.
 test-cluster: $(DEVELOPED)
-	$(BIN)/python -m pytest -m cluster tests/test_workers_on_ray.py
+	$(CLUSTER) || $(CLUSTER)
 
 lint: $(DEVELOPED)
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import time
@@ -9,14 +10,21 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.backends import Capture
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.opening import open_target
 from parityscope.case import Sample, load_model
+from parityscope.errors import ParityError
+from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_outputs.families import filters_of, index_family
+from parityscope.hypotheses.from_outputs.reference import Redo, Reference, open_reference
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
@@ -24,14 +32,13 @@ from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.records import Target
-from parityscope.testing.networks import write_network
+from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     import onnx
-    import pytest
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
@@ -374,3 +381,73 @@ def test_an_error_of_the_size_of_a_rounding_that_points_elsewhere_is_no_rounding
         found = findings((folder / "study" / "study.json").read_text(encoding="utf-8"))
         roles[way] = next((one["role"], "points" in one["claim"]) for one in found if one["code"] == "ACC001")
     assert roles == {"rounded": ("cause", False), "elsewhere": ("contributing", True)}
+
+
+def _long_network() -> str:
+    """Forty layers, every third with a branch around it, and two outputs of which one ends half way."""
+    lines = ["h0 = Tanh(x)"]
+    for number in range(1, 41):
+        one = f"h{number - 1}"
+        lines.append(f"m{number} = MatMul({one}, w{number % 3})")
+        lines.append(f"h{number} = Add(m{number}, {one})" if number % 3 == 0 else f"h{number} = Tanh(m{number})")
+    lines += ["half = Softmax(h20)", "whole = Sigmoid(h40)"]
+    outputs = "float[n,8] half, float[n,8] whole"
+    return f'<ir_version: 8, opset_import: ["" : 17]> g (float[n,8] x) => ({outputs}) {{ {" ".join(lines)} }}'
+
+
+@functools.cache
+def _long_reference() -> Reference:
+    weights = {f"w{number}": DRAW.normal(size=(8, 8)).astype(np.float32) / 3 for number in range(3)}
+    model = ir.from_proto(parse_network(_long_network(), weights))
+    return open_reference(compile_program(model), [{"x": DRAW.normal(size=(3, 8)).astype(np.float32)}], 1 << 30)
+
+
+@given(
+    place=st.integers(0, 60),
+    change=st.sampled_from(("scaled", "zero", "reversed", "longer", "of rank 3", "not finite", "nothing")),
+)
+@settings(max_examples=60, deadline=None)
+def test_what_lies_behind_a_change_gives_as_one_what_it_gives_step_by_step(place: int, change: str) -> None:
+    reference = _long_reference()
+    step = reference.live[place % len(reference.live)]
+    (known,) = (reference.values[0][name] for name in step.outputs)
+    made = {
+        "scaled": known * np.float32(1.5),
+        "zero": np.zeros_like(known),
+        "reversed": known[::-1].copy(),
+        "longer": np.concatenate([known, known]),
+        "of rank 3": known[None],
+        "not finite": np.where(known > 0, np.float32(np.nan), known),
+        "nothing": known.copy(),
+    }[change]
+    redone: dict[int, Redo] = {step.index: lambda *_: [made]}
+    try:
+        stepwise = {**reference.values[0], **reference.changed_with(0, redone)}
+    except ParityError:  # such as a sum with the branch around it
+        with pytest.raises(ParityError):
+            reference.respond(0, redone)
+        return
+    responses = reference.respond(0, redone)
+    for name in ("half", "whole"):
+        np.testing.assert_allclose(responses[name], stepwise[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_trial_at_an_early_layer_costs_less_than_its_steps() -> None:
+    reference = _long_reference()
+    first = reference.live[1]
+    reference.respond(0, {first.index: lambda *_: [np.zeros_like(reference.values[0][first.outputs[0]])]})
+    assert reference.cost(first) < sum(reference.seconds[one.index] for one in reference.after[first.index]) / 2
+
+
+def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(tmp_path: Path) -> None:
+    weights = {f"w{number}": DRAW.normal(size=(8, 8)).astype(np.float32) for number in range(3)}
+    samples = [{"x": DRAW.normal(size=(3, 8)).astype(np.float32)} for _ in range(2)]
+    model = write_network(tmp_path / "model.onnx", _long_network(), weights)
+    deployed = _long_network().replace("h4 = Tanh(m4)", "h4 = Identity(m4)")
+    run = open_session(load_model(write_network(tmp_path / "deployed.onnx", deployed, weights)).graph())
+    given = [run(arrays) for arrays in samples]
+    found = search_outputs(
+        KnownOutputs(model=model, feeds=samples, candidate=given, noise=dict.fromkeys(given[0], 1e-6), scale=0.1)
+    )
+    assert found.holds
+    assert {one.guess.site.output for one in found.alike} == {"h4"}

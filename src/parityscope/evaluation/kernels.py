@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["PACKED", "SessionKernel", "declare_input", "is_vector", "open_message", "tensor_message"]
 
 _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which costs 30 microseconds more to ask for
+_SHARED = 1 << 10  # bytes, chosen: what shapes and axes are stays in the message, where the runtime looks for it
 _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised too, and told once
 
 PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
@@ -45,6 +46,8 @@ class SessionKernel:
         held: Values that it holds itself, by name.
         program: Says the versions of operators.
         threads: 1 for the caller's alone.
+        copied: Whether what it holds may be copied, and brought into the order in which products read it; else it is shared
+            with all who hold it.
 
     Raises:
         Exception: the runtime refuses the graph (its own types of errors), or a value cannot be handed to it.
@@ -57,12 +60,16 @@ class SessionKernel:
         held: Mapping[str, np.ndarray],
         program: Program,
         threads: int,
+        *,
+        copied: bool = True,
     ) -> None:
         message = onnx.GraphProto()
         message.CopyFrom(graph)
         message.input.extend(declare_input(name, value) for name, value in fed.items())
         large = {
-            name: array for name, array in held.items() if array.nbytes >= _DIRECT and array.dtype.name not in PACKED
+            name: array
+            for name, array in held.items()
+            if array.nbytes >= (_DIRECT if copied else _SHARED) and array.dtype.name not in PACKED
         }
         message.initializer.extend(
             _placeholder(array, name) if name in large else tensor_message(array, name) for name, array in held.items()
@@ -70,7 +77,7 @@ class SessionKernel:
         opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in program.opsets.items()]
         model = onnx.ModelProto(ir_version=program.ir_version, graph=message, opset_import=opsets)
         self.threads = threads
-        self._session = open_message(model, threads, large)
+        self._session = open_message(model, threads, large, prepacked=copied)
         self._outputs = [value.name for value in graph.output]
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         given = [value.type for value in self._session.get_outputs()]
@@ -93,11 +100,22 @@ def _are_plain(values: Iterable[Value]) -> bool:
     return all(isinstance(value, np.ndarray) and value.dtype != object for value in values if value is not None)
 
 
-def open_message(model: onnx.ModelProto, threads: int, given: Mapping[str, np.ndarray] = MappingProxyType({})) -> Any:
-    """A session of a small model that shares its memory with all others here; `given` are initializers that lie elsewhere."""
+def open_message(
+    model: onnx.ModelProto,
+    threads: int,
+    given: Mapping[str, np.ndarray] = MappingProxyType({}),
+    *,
+    prepacked: bool = True,
+) -> Any:
+    """A session of a small model that shares its memory with all others here; `given` are initializers that lie elsewhere.
+
+    `prepacked`: products may keep their weights once more, in the order in which they read them.
+    """
     import onnxruntime as ort
 
     options = _session_options(threads)
+    if not prepacked:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if given:
         options.add_external_initializers([*given], [to_runtime(array, "") for array in given.values()])
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -242,15 +242,13 @@ def _responses_together(
     for guess, edit in made:
         redone |= _redo_steps(guess, edit)
     trials.evaluations += 1
-    found = {}
+    found: dict[int, Mapping[str, np.ndarray]] = {}
     for sample in samples:
         try:
             with np.errstate(all="ignore"):
-                changed = reference.changed_with(sample, redone)
+                found[sample] = reference.respond(sample, redone)
         except ParityError:
             return None
-        known = reference.values[sample]
-        found[sample] = {name: changed.get(name, known[name]) for name in reference.program.outputs if name in known}
     return found
 
 

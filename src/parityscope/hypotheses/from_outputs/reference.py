@@ -7,8 +7,9 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,12 +21,14 @@ from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.hypotheses.from_outputs.spending import WorkMeter
+from parityscope.hypotheses.from_outputs.suffixes import Suffixes
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from parityscope.evaluation.program import Program, ProgramStep
+    from parityscope.hypotheses.from_outputs.suffixes import Suffix
 
 __all__ = ["READ", "Inner", "Redo", "Reference", "open_reference", "read_first"]
 
@@ -34,9 +37,10 @@ READ = "::read"  # behind the name of an input: what the network reads of it
 # cannot.
 Redo = Callable[[int, Mapping[str, np.ndarray]], "Sequence[np.ndarray | None]"]
 
-# Seconds of one core of a slow server, as in `explanation.budget`, rounded down to what they are without its rounding up:
-# a call of a session, one element read or given, and one multiplication with its addition.
-_CALL_S, _ELEMENT_S, _PRODUCT_S = 1e-4, 2e-9, 1e-10
+# Seconds of one core of a server: a call of a session, one element read or given, and one multiplication with its addition.
+# Measured on eight networks of 30 to 404 nodes that take 2 to 1,050 ms; from half to twice of what they take.
+_CALL_S, _ELEMENT_S, _PRODUCT_S = 1.2e-4, 1e-9, 6e-11
+_INSIDE_CALL_S, _INSIDE_ELEMENT_S, _INSIDE_PRODUCT_S = 1e-5, 3e-10, 4e-11  # of a step of many in one session
 _LOOKED_AT = 64  # elements that are compared before all are; chosen
 _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
 _SHAPES = of_kind("shape")
@@ -64,6 +68,7 @@ class Reference:
     `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
     each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone` are steps that are computed
     otherwise than the model says, by index: `values` are then what comes of that. `meter` is charged for all that is computed.
+    `suffixes` are the places from which on it is run at once.
     """
 
     program: Program
@@ -75,6 +80,7 @@ class Reference:
     redone: Mapping[int, Redo] = field(default_factory=dict)
     feeds: Sequence[Mapping[str, np.ndarray]] = ()
     meter: WorkMeter = field(default_factory=WorkMeter)
+    suffixes: Suffixes | None = None
 
     def value(self, sample: int, site: str) -> np.ndarray | None:
         """A tensor of the reference, or a constant."""
@@ -106,40 +112,55 @@ class Reference:
         return {site: arrays[-1] for site, arrays in found.items()}
 
     def cost(self, step: ProgramStep) -> float:
-        """Estimated seconds of computing a step and all that lies behind it."""
-        return self.seconds[step.index] + sum(self.seconds[one.index] for one in self.after[step.index])
+        """Estimated seconds of the outputs when a step gives something else."""
+        suffix = self._suffix_behind((step.index,))
+        before = (one for one in self.after[step.index] if suffix is None or one.index < suffix.start)
+        behind = 0.0 if suffix is None else suffix.seconds
+        return self.seconds[step.index] + sum(self.seconds[one.index] for one in before) + behind
 
-    def respond(self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None]) -> Mapping[str, np.ndarray]:
-        """The outputs on a sample when `step` gives `results`.
+    def respond(self, sample: int, redone: Mapping[int, Redo]) -> Mapping[str, np.ndarray]:
+        """The outputs on a sample when some steps are computed otherwise: what lies well behind them is run as one.
 
         Raises:
-            ParityError: the runtime refuses a step behind it.
+            ParityError: the runtime refuses a step behind them.
         """
         known = self.values[sample]
-        changed = self.changed(sample, step, results)
+        suffix = self._suffix_behind(redone)
+        if suffix is not None and not suffix.opened(partial(self.value, sample), self.meter):
+            suffix = None
+        changed = self._changed_until(sample, redone, suffix)
+        if suffix is not None and changed:
+            ends = suffix.respond(changed, partial(self.value, sample))
+            if ends is None:
+                changed = self._changed_until(sample, redone, None)
+            else:
+                self.meter.charge(suffix.seconds if ends else 0.0)
+                changed |= ends
         return {name: changed.get(name, known[name]) for name in self.program.outputs if name in known}
 
-    def changed(self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None]) -> dict[str, np.ndarray]:
-        """All tensors that are other ones when `step` gives `results`.
-
-        Raises:
-            ParityError: the runtime refuses a step behind it.
-        """
-        changed: dict[str, np.ndarray] = {}
-        self._note_changed(sample, step, results, changed)
-        for other in self.after[step.index] if changed else ():
-            self._compute_again(sample, other, changed)
-        return changed
+    def _suffix_behind(self, indices: Iterable[int]) -> Suffix | None:
+        """What lies behind steps, and behind all that is computed otherwise already; None where it costs less step by step."""
+        indices = tuple(indices)
+        suffix = self.suffixes and self.suffixes.behind(max((*indices, *self.redone)))
+        if not suffix or suffix.refused:
+            return None
+        after = {one.index for index in indices for one in self.after[index] if one.index >= suffix.start}
+        return suffix if suffix.seconds < sum(self.seconds[index] for index in after) else None
 
     def changed_with(self, sample: int, redone: Mapping[int, Redo]) -> dict[str, np.ndarray]:
-        """All tensors that are other ones when several steps are computed otherwise.
+        """All tensors that are other ones when some steps are computed otherwise.
 
         Raises:
-            ParityError: as `changed`.
+            ParityError: the runtime refuses a step behind them.
         """
+        return self._changed_until(sample, redone, None)
+
+    def _changed_until(self, sample: int, redone: Mapping[int, Redo], suffix: Suffix | None) -> dict[str, np.ndarray]:
         changed: dict[str, np.ndarray] = {}
         reached = {index for first in redone for index in (first, *(one.index for one in self.after[first]))}
         for index in sorted(reached):
+            if suffix is not None and index >= suffix.start:
+                break
             step = self.program.steps[index]
             if index in redone:
                 self._note_changed(sample, step, redone[index](sample, changed), changed)
@@ -239,6 +260,7 @@ def _find_live(reference: Reference) -> None:
             wanted.update(step.reads)
             live.append(step)
     reference.live = tuple(reversed(live))
+    inside: dict[int, float] = {}
     behind: dict[str, int] = {}
     for place in reversed(range(len(reference.live))):
         step, bits = reference.live[place], 0
@@ -247,23 +269,27 @@ def _find_live(reference: Reference) -> None:
         for name in step.reads:
             behind[name] = behind.get(name, 0) | bits | 1 << place
         reference.after[step.index] = tuple(reference.live[other] for other in _bit_places(bits))
-        reference.seconds[step.index] = _estimate_seconds(reference, step)
+        elements, products = _count_work(reference, step)
+        reference.seconds[step.index] = _CALL_S + _ELEMENT_S * elements + _PRODUCT_S * products
+        inside[step.index] = _INSIDE_CALL_S + _INSIDE_ELEMENT_S * elements + _INSIDE_PRODUCT_S * products
+    reference.suffixes = Suffixes(program, reference.live, inside)
 
 
 def _bit_places(bits: int) -> list[int]:
     return [place for place in range(bits.bit_length()) if bits >> place & 1]
 
 
-def _estimate_seconds(reference: Reference, step: ProgramStep) -> float:
+def _count_work(reference: Reference, step: ProgramStep) -> tuple[float, float]:
+    """Elements read and given, and multiplications."""
     read = [array for name in step.reads if (array := reference.value(0, name)) is not None]
     made = [array for name in step.outputs if (array := reference.values[0].get(name)) is not None]
-    elements = sum(array.size for array in (*read, *made))
+    elements = float(sum(array.size for array in (*read, *made)))
     products = 0.0
     if step.op_type in PRODUCTS and len(read) > 1 and made:
         weights = max(read[1].size, 1)
         length = weights / max(1, read[1].shape[0]) if "Conv" in step.op_type else max(read[0].shape[-1:] or (1,))
         products = float(made[0].size) * length
-    return _CALL_S + _ELEMENT_S * elements + _PRODUCT_S * products
+    return elements, products
 
 
 def _are_same(one: np.ndarray | None, other: np.ndarray) -> bool:

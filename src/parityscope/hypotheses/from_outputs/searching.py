@@ -22,7 +22,7 @@ from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, sear
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, EditSite, sites_of
+from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess
 
 if TYPE_CHECKING:
@@ -39,6 +39,11 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
+_NEAR, _NEAR_SITES = 0.8, 3  # of the error, and places where that much is explained; chosen
+_PLAIN = 0.4  # of all, at most, for edits in few words at all places; chosen
+_PLAIN_BITS = (
+    6.0  # of such an edit; chosen: a node left out, another input read, one left out or zero, an attribute's default
+)
 _EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
 _PATIENCE = (
     500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
@@ -125,7 +130,6 @@ def search_outputs(
         samples=samples,
         trying=trying,
         banned=banned,
-        until=meter.share_of(until, 1 - _TRIED),
     )
     trials = Trials(
         reference=reference,
@@ -138,12 +142,21 @@ def search_outputs(
         sites=sites,
     )
     found = OutputsSearchResult(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
+    plain = [one for one in _guesses_unpredicted(sites, PLAIN) if one.made().bits <= _PLAIN_BITS]
+    trials.until = meter.share_of(until, _PLAIN)
+    trials.run_plain(plain)
+    trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
+    predictor.until = meter.share_of(until, 1 - _TRIED)
     found.guesses += predictor.guess(sites, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
+    reached = {one.site.output for one in found.guesses}
+    found.guesses += [one for one in plain if one.site.output not in reached]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
     until = max(until, meter.spent + until - predictor.until)
     trials.until = meter.share_of(until, _EARLY)
     trials.run(found.guesses, patience=_PATIENCE)
     trials.until = until
+    if not trials.explains:
+        _try_operators(found)
     if not trials.explains:
         _filter_inputs(found)
     if not trials.explains:
@@ -171,6 +184,26 @@ def search_outputs(
         trials.run(late)
     _class_of(found)
     return found
+
+
+def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
+    """All edits of some kinds: they are tried whatever a derivative says, which is not made for a large change."""
+    found = []
+    for site in sites:
+        try:
+            found += [Guess(site=site, kind=kind, edit=edit) for kind, edit in site.edits(kinds)]
+        except ParityError:  # a step that cannot be run alone has no edits
+            continue
+    return found
+
+
+def _try_operators(found: OutputsSearchResult) -> None:
+    """Every other operator where something explains most of the error: what comes near may stand in for one."""
+    trials = found.trials
+    worth = {key: value for key, value in trials.by_site.items() if value > _NEAR}
+    best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])
+    trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
+    trials.run_plain(_guesses_unpredicted(best[:_NEAR_SITES], ("operators",)))
 
 
 def _filter_inputs(found: OutputsSearchResult) -> None:
@@ -230,7 +263,7 @@ def _class_of(found: OutputsSearchResult) -> None:
     if best is None or not _is_claim(found, best):
         return
     trials.seconds = max(trials.seconds, _TRY_S[0])
-    near = [one for one in found.guesses if id(one) not in trials.seen and _is_near(one, best.guess)]
+    near = [one for one in found.guesses if not trials.was_tried(one) and _is_near(one, best.guess)]
     near.sort(key=lambda one: -(one.score or 0.0))
     for guess in (*near[:_CLASS], *_shorter_above(found, best)[:_CLASS]):
         if not trials.is_spent:
@@ -253,7 +286,7 @@ def _shorter_above(found: OutputsSearchResult, best: TriedGuess) -> list[Guess]:
     shorter = [
         (one.edit.bits, hops[one.site.step.index], number, one)
         for number, one in enumerate(found.guesses)
-        if one.edit is not None and not one.others and id(one) not in found.trials.seen
+        if one.edit is not None and not one.others and not found.trials.was_tried(one)
         if one.site.step.index in hops and one.edit.bits < best.edit.bits
     ]
     return [one for *_, one in sorted(shorter, key=lambda entry: entry[:3])]

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.reference import Inner, Redo, Reference
 
-__all__ = ["EARLY", "LATE", "EditSite", "sites_of"]
+__all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 EARLY = ("neighbours", "inputs", "attributes", "operands", "values", "constants", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
+PLAIN = ("neighbours", "inputs", "attributes", "operands")  # whose short ones are tried at every site
 _OF_RESULT = "values"
 UNCHANGED = StretchEdit(words="", bits=0)
 _BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen

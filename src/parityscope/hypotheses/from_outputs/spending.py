@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 # Estimated seconds of one core of a server.
-APPLY_S, ELEMENT_S = 1e-4, 1.2e-8  # applying an edit, and one element of what it gives
+APPLY_S, ELEMENT_S = 1e-4, 3e-9  # applying an edit, and one element of what it gives
 MADE_S = 5e-5  # writing down an edit
 LOOKED_UP_S = 2e-5  # an elementwise function where the adjoints are gathered by value
 DERIVATIVE_S = 2e-2  # writing down and opening the derivative of a step
 SWEPT = 1.0  # runs of a step that one direction of a sweep costs
 PRODUCT_S = 1e-9  # one element of a change times one direction
-SITE_S = 1e-7  # one element of a sample's result, for making a site ready
+SITE_S = 2e-8  # one element of a sample's result, for making a site ready
 GATHER_S = 4e-7  # one element whose adjoints are gathered by value
 RESPONSE_S = 2e-8  # one number of a response that is held against what is wanted
 

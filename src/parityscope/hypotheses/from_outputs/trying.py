@@ -8,6 +8,7 @@ others of those that were predicted only where it is explained in part, and all 
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import math
 from collections import Counter, deque
@@ -46,9 +47,10 @@ _FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
 _WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
 # Whose turn it is. "near" is what stands at a promising site, "odd" what has no prediction.
 # "short" is what says least in the least time: far from what a derivative can see, every simple edit deserves to be run.
+# "functions" are other operators of one variable with numbers to be fitted, which are crowded out by scales and indices else.
 _TURNS = (
     "structure",
-    "short",
+    "functions",
     "fitted",
     "constants",
     "near",
@@ -57,7 +59,7 @@ _TURNS = (
     "structure",
     "odd",
     "constants",
-    "short",
+    "functions",
     "everywhere",
 )
 _GROUPS = {
@@ -65,6 +67,7 @@ _GROUPS = {
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
+_FUNCTIONS = "operator fitted"
 _SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
@@ -160,11 +163,46 @@ class Trials:
                 least = max(least, self.seconds / 2)
                 more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
+    def run_plain(self, guesses: Sequence[Guess]) -> None:
+        """Evaluates edits by their length and what they cost, whatever a derivative says of them, until one explains all.
+
+        Of those that give the same result only the first, and none that gives another shape.
+        """
+        given: set[tuple[str, bytes]] = set()
+        for guess in _plainest_first(guesses, self.reference):
+            if self.explains or self.is_spent:
+                return
+            result = self._result_of_plain(guess)
+            if result is not None and (guess.site.output, result) not in given:
+                given.add((guess.site.output, result))
+                self.attempt(guess)
+
+    def _result_of_plain(self, guess: Guess) -> bytes | None:
+        """The digest of what the step gives on the worst sample; None where that is the reference's, or of another shape."""
+        self.trying(guess.made().words)
+        results = None if guess.made().form in self.banned else guess.site.results(self.worst, guess.made())
+        known = self.reference.values[self.worst]
+        if results is None:
+            return None
+        digest, same = hashlib.blake2b(), True
+        for name, array in zip(guess.site.step.outputs, results, strict=False):
+            if array is None or name not in known:
+                continue
+            if array.shape != known[name].shape:
+                return None
+            same = same and np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return None if same else digest.digest()
+
+    def was_tried(self, guess: Guess) -> bool:
+        """Whether its edit was evaluated, with this guess or another."""
+        return _key_of(guess) in self.seen
+
     def attempt(self, guess: Guess) -> TriedGuess | None:
         """Evaluates one guess, once."""
-        if id(guess) in self.seen:
+        if self.was_tried(guess):
             return None
-        self.seen.add(id(guess))
+        self.seen.add(_key_of(guess))
         edit = guess.made()
         if self.banned and edit.form in self.banned:
             return None
@@ -195,15 +233,8 @@ class Trials:
         return found
 
     def _response(self, sample: int, guess: Guess, edit: StretchEdit) -> Mapping[str, np.ndarray]:
-        if guess.others or guess.rule:
-            redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
-            changed = self.reference.changed_with(sample, redone)
-            known = self.reference.values[sample]
-            return {name: changed.get(name, known[name]) for name in self.reference.program.outputs if name in known}
-        results = guess.site.results(sample, edit)
-        if results is None:
-            raise ParityError("it cannot be computed")
-        return self.reference.respond(sample, guess.site.step, results)
+        redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+        return self.reference.respond(sample, redone)
 
     def _edits_of_guess(self, guess: Guess, edit: StretchEdit) -> TriedGuess | None:
         responses = self._respond_first(guess, edit)
@@ -375,11 +406,14 @@ class _Queues:
         self._groups: dict[str, deque[Guess]] = {
             "odd": deque(odd),
             "short": deque(_shortest_edits((*scored, *odd), reference)),
+            "functions": deque(_plainest_first([one for one in (*scored, *odd) if one.kind == _FUNCTIONS], reference)),
         }
         ranked: dict[str, list[tuple[float, int, Guess]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
         for number, one in enumerate(scored):
             group = _group_of(one)
+            if one.kind == _FUNCTIONS:
+                continue
             behind = _CROWDED * crowd[group, one.site.output]
             crowd[group, one.site.output] += 1
             ranked.setdefault(group, []).append((behind - (one.score or 0.0), number, one))
@@ -406,7 +440,7 @@ class _Queues:
         queue = self._groups.get(group)
         while queue:
             guess = queue.popleft()
-            if id(guess) not in trials.seen:
+            if not trials.was_tried(guess):
                 return guess
         return None
 
@@ -420,10 +454,28 @@ class _Queues:
             queue = self._of_site.get(key, [])
             while queue:
                 guess = heapq.heappop(queue)[2]
-                if id(guess) not in trials.seen:
+                if not trials.was_tried(guess):
                     self._asked[key] = self._asked.get(key, 0) + 1
                     return guess
         return None
+
+
+def _key_of(guess: Guess) -> int:
+    """The same for guesses of one edit alone."""
+    return id(guess) if guess.edit is None or guess.others or guess.rule else id(guess.edit)
+
+
+def _plainest_first(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
+    """By the bits that an edit takes, and half of those of the time that it takes: what costs less is no likelier."""
+    costs: dict[int, float] = {}
+    for one in guesses:
+        step = one.site.step
+        if step.index not in costs:
+            costs[step.index] = math.log2(reference.cost(step)) / 2
+    return sorted(
+        guesses,
+        key=lambda one: one.made().bits + costs[one.site.step.index] - _SCORE_BITS * max(one.score or 0.0, 0.0),
+    )
 
 
 def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
