@@ -107,7 +107,7 @@ class Suffix:
         except (MemoryError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise ParityError(f"the runtime refuses what follows: {error}") from error
+            raise ParityError(" ".join(str(error).split())) from error
 
 
 class Suffixes:
