@@ -434,7 +434,11 @@ def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> 
 
 
 def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
-    """The error that was measured with a cause put right: in the reference's copy, by an experiment, or by its repair."""
+    """The error that was measured with a cause put right: by its repair, in the reference's copy, or by an experiment."""
+    trials = [one["trial"] for one in finding.get("repairs", ()) if one.get("trial")]
+    for one in trials:
+        if one.get("verdict") == "within":
+            return as_number(one.get("after"))
     steps = (document.get("sequence") or {}).get("steps", ())
     own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
     if len(own) == 1 and _is_proved(finding):
@@ -443,8 +447,7 @@ def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> f
         measure = str((one.get("experiment") or {}).get("measure") or "")
         if one.get("outcome") == "supports" and "relative L2" in measure and as_number(one.get("before")):
             return as_number(one.get("after"))
-    trials = [one["trial"] for one in finding.get("repairs", ()) if one.get("trial")]
-    return next((as_number(one.get("after")) for one in trials if one.get("verdict") == "within"), None)
+    return None
 
 
 def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[_Row]:
