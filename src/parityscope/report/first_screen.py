@@ -65,8 +65,8 @@ _INSIDE = {"localization": "layers inside the network"}
 _TESTS = {"experiment", "repair", "trial"}
 _NO_CHANGE = "no cause is proved: no single change of the network that was tried gives these outputs"
 _SAME = "Both sides are the same target and model."
-# Codes of what nothing but the size of the error speaks for.
-_BY_SIZE = frozenset({"ACC001"})
+# Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
+_OF_ALL = frozenset({"ACC001", "DAT009"})
 # Codes that say what is wrong with an output, and not what made it so.
 _SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
@@ -287,8 +287,9 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     kind = f", which gives '{shorten_name(tensor, _NAME)}'" if unnamed else kind
     passing = describe_handing_on(document.get("tensors", ()), index)
     lost = {as_number(one.get("index")) or 0 for one in document.get("tensors", ()) if _holds_lost(one)}
-    if index is not None and (before := sum(one < index for one in lost)):
-        passing = f"; {format_count(before)} before it hold NaN or infinity too{passing}"
+    if index is not None and (count := sum(one < index for one in lost)):
+        behind = sum(one > index for one in lost)
+        passing = f"; {format_count(count)} before it and {format_count(behind)} downstream hold NaN or infinity too"
     if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
         passing += ", and the outputs are finite again"
     yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
@@ -334,12 +335,12 @@ def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> st
     policy = document.get("policy") or {}
     declared = str(policy.get("declared") or "")
     grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
-    said = "within" if trial["verdict"] == "within" else "still beyond"
+    within = trial["verdict"] == "within"
     if policy.get("budgets"):
-        return f"{said} the budget"
-    several = len(document.get("outputs", ())) > 1 and trial["error"]
-    named = f", in '{shorten_name(trial['output'], _INNER_NAMES[0])}'" if several and trial["output"] else ""
-    return f"{said} what {grade} explains{named}"
+        return "within the budget" if within else "still beyond the budget"
+    said = f"within what {grade} explains" if within else f"still beyond what {grade} explains"
+    several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
+    return f"{said}, in '{shorten_name(trial['output'], _INNER_NAMES[0])}'" if several else said
 
 
 def _rows_of_repairs(
@@ -479,8 +480,11 @@ def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Ite
     notes += [
         f"{clean(one.get('title', ''))} [{clean(one.get('code', ''))}]"
         for one in findings
-        if (one.get("role") == "contributing" and _may_be(one) and not _is_told_by(one, causes))
-        or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
+        if not _is_told_by(one, causes)
+        and (
+            (one.get("role") == "contributing" and _may_be(one))
+            or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
+        )
     ]
     most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
     yield from (make_row("Note", cut_text(one, _SHORTER)) for one in notes[:most])
@@ -499,7 +503,7 @@ def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]])
     if tensor and any(tensor == (one.get("site") or {}).get("tensor") for one in proved):
         return True
     shares = [as_number((one.get("details") or {}).get("together")) or as_number(one.get("share")) for one in proved]
-    return bool(tensor or finding.get("code") in _BY_SIZE) and any(
+    return bool(tensor or finding.get("code") in _OF_ALL) and any(
         share is not None and share >= _PROVED for share in shares
     )
 
