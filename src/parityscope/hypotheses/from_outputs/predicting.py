@@ -94,8 +94,8 @@ class Predictor:
                 if found is not None:
                     found.look(self, place, sample, adjoint)
                     seen += 1
-                if place and seen == len(work):
-                    break  # nothing before it was looked at
+                if (seen == len(work)) if place else ahead <= 0:
+                    break  # nothing before it is looked at
         guesses = []
         for found in work.values():
             guesses += found.guesses(self)

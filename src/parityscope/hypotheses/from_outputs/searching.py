@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from parityscope.evaluation.program import ProgramStep
+
 __all__ = ["KnownOutputs", "OutputsSearchResult", "search_outputs"]
 
 _NBYTES = 3 << 30  # of the reference's tensors; chosen
@@ -147,7 +149,9 @@ def search_outputs(
     trials.run_plain(plain)
     trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
     predictor.until = meter.share_of(until, 1 - _TRIED)
-    found.guesses += predictor.guess(sites, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
+    # What is explained by so few words can only stand in for what lies near.
+    asked = _sites_around(found, trials.best.guess.site) if trials.best is not None and trials.explains else sites
+    found.guesses += predictor.guess(asked, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
     reached = {one.site.output for one in found.guesses}
     found.guesses += [one for one in plain if one.site.output not in reached]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
@@ -184,6 +188,22 @@ def search_outputs(
         trials.run(late)
     _class_of(found)
     return found
+
+
+def _sites_around(found: OutputsSearchResult, site: EditSite) -> list[EditSite]:
+    """The sites at most `_ABOVE` steps from one, before it or behind."""
+    program = found.reference.program
+    readers: dict[str, list[ProgramStep]] = {}
+    for step in found.reference.live:
+        for name in step.reads:
+            readers.setdefault(name, []).append(step)
+    known, front = {site.step.index}, [site.step]
+    for _ in range(_ABOVE):
+        beside = [program.steps_of[name] for step in front for name in step.reads if name in program.steps_of]
+        beside += [reader for step in front for name in step.outputs for reader in readers.get(name, ())]
+        front = list({step.index: step for step in beside if step.index not in known}.values())
+        known.update(step.index for step in front)
+    return [one for one in found.sites if one.step.index in known]
 
 
 def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
