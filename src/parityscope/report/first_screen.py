@@ -363,7 +363,7 @@ def _rows_of_repairs(
         file = (repair["trial"] or {}).get("file", "")
         used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
         yield make_row(
-            "Fix" if repair["cures"] else "Next",
+            "Fix" if repair["cures"] else "Then",
             f"{used}{text}",
             command=command,
             note=_shown_effect(repair, document),
