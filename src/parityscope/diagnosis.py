@@ -374,15 +374,11 @@ def _after_description(findings: list[Finding]) -> list[Finding]:
 
 
 def _after_file(findings: list[Finding]) -> list[Finding]:
-    """Where the candidate's own file says what makes all of the error, no size and no description of a layer is its cause.
-
-    Their repairs go with that: what is in the file is put right there.
-    """
+    """Where the candidate's own file says what makes all of the error, no size is its cause, and advises nothing."""
     if not any(one.code == _FILE and one.role == "cause" and _explained_share(one) >= _ALL for one in findings):
         return findings
-    told = {_BY_SIZE, *DESCRIBE}
     return [
-        replace(one, role="information", repairs=()) if one.code in told and one.role != "information" else one
+        replace(one, role="information", repairs=()) if one.code == _BY_SIZE and one.role != "information" else one
         for one in findings
     ]
 

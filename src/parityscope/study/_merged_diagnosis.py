@@ -21,7 +21,6 @@ GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
-_LIKELY = 0.5  # rather right than wrong
 _VARIES = "RUN001"  # two runs of the candidate differ, whatever is put right
 _FILE = "EXP005"  # the candidate's own graph says something else
 
@@ -110,9 +109,7 @@ def _tell_step(finding: Finding, step: CauseStep) -> Finding:
     if evidence.outcome != "supports":
         because = f"{evidence.because}; {step.proof}"
         finding = replace(finding, evidence=(replace(evidence, outcome="supports", because=because),))
-    # What nothing but its size speaks for, and that little, may let what other causes leave be within, and is no cause of that.
-    slight = finding.code == _SIZE and step.share < CONTRIBUTES and finding.confidence < _LIKELY
-    return replace(finding, role="contributing" if slight else "cause", share=step.share)
+    return replace(finding, role="cause", share=step.share)
 
 
 def _refute_gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
