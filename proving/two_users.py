@@ -2,7 +2,7 @@
 
 The second user may write the temporary folder (sticky, as /tmp is) and a cache that somebody shares (mode 777). Before a
 command he plants what one of ours would leave there: scratch folders with their marker, links to files of ours, pipes, and
-compiled code that runs his own (the index of numba's cache is a pickle). While it runs he looks without pause for everything
+compiled code that runs his own (the index of numba's cache is a pickle). While it runs he looks again and again for everything
 new there and tries to write into it, replace it, rename it and remove it. Nothing of his may run, change a verdict or reach
 a file of ours; and what is his stays as it is.
 """
@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import parityscope
 from parityscope.private_folders import MARKER  # here: the second user may not read what is imported later
 from proving.home import write_files
 
@@ -33,6 +34,7 @@ OTHER = 65534  # "nobody"
 PATIENCE_S = 600.0
 # The command, in a process where compiled loops are loaded already: on little data none are, and nothing could be poisoned.
 _WITH_LOOPS = "import parityscope.compiling; from parityscope.cli import main; main()"
+_CODE = {".nbi", ".nbc"}
 _ON = ("--inputs", "samples", "--quiet")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare", "model.onnx", "--candidate", "ort?model=deployed.onnx&isolate=on", *_ON),
@@ -93,10 +95,21 @@ class World:
         )
         return done.returncode, done.stdout + done.stderr
 
+    def lend_code(self) -> None:
+        """Compiled code that lies beside our files, copied to where an undisturbed run keeps it: it need not compile again."""
+        from numba.core.caching import _CacheLocator
+
+        for folder in Path(parityscope.__file__).parent.rglob("__pycache__"):
+            kept = [path for path in folder.iterdir() if path.suffix in _CODE]
+            place = self.root / "private" / "numba" / _CacheLocator.get_suitable_cache_subpath(str(folder.parent / "_"))
+            for path in kept:
+                place.mkdir(mode=0o700, parents=True, exist_ok=True)
+                shutil.copy2(path, place)
+
     def code_kept(self) -> list[Path]:
         """The names, relative to the cache, of compiled code that an undisturbed run kept."""
         private = self.root / "private"
-        return [path.relative_to(private) for path in private.rglob("*") if path.suffix in {".nbi", ".nbc"}]
+        return [path.relative_to(private) for path in private.rglob("*") if path.suffix in _CODE]
 
 
 def plant(world: World, kept: list[Path]) -> None:
@@ -128,6 +141,7 @@ def disturb() -> None:
     os.chdir("temporary")
     reached = Path("../his/reached")
     while True:
+        time.sleep(0.0005)  # two thousand looks a second; the core is left to the command
         for entry in list(os.scandir(".")):
             with contextlib.suppress(OSError):
                 if entry.stat(follow_symlinks=False).st_uid != OTHER:
@@ -220,6 +234,7 @@ def problems_of(name: str) -> list[str]:
     """What the second user reached while the command of this name ran."""
     with tempfile.TemporaryDirectory(prefix="two-users-") as held:
         world = World(Path(held))
+        world.lend_code()
         words = (*COMMANDS[name], "--study", "study") if name in _WITH_STUDY else COMMANDS[name]
         status, said = world.run(*words, shared=False)
         if status not in {0, 1, 3}:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["needs_bfloat16", "needs_int8_dot_products"]
+__all__ = ["needs_bfloat16", "needs_int8_dot_products", "needs_narrow_sums"]
 
 
 def needs_bfloat16() -> None:
@@ -17,6 +17,13 @@ def needs_bfloat16() -> None:
 def needs_int8_dot_products() -> None:
     """Skips the test where ONNX Runtime's sums of two products of 8 bits saturate at 16, which is an error of its own."""
     _needs({"avx512_vnni", "avx_vnni", "asimddp"}, "dot products of 8 bits: ONNX Runtime saturates sums here")
+
+
+def needs_narrow_sums() -> None:
+    """Skips the test where such sums do not saturate, or another instruction set adds them."""
+    words = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    if words & {"avx512_vnni", "avx_vnni"} or "avx2" not in words:
+        pytest.skip("the processor adds products of 8 bits in 32 bits")
 
 
 def _needs(features: set[str], what: str) -> None:

@@ -137,6 +137,65 @@ def test_an_exchange_is_seen_behind_low_precision(precision: str, tmp_path: Path
         assert (found[0]["code"], found[0]["role"]) == ("BND001", "cause")
 
 
+def test_a_state_of_two_inputs_that_is_not_carried_is_one_cause(tmp_path: Path) -> None:
+    # Exchanged, both are near what they are as nought, too: what explains all of the error is told.
+    generator = np.random.default_rng(12)
+    gates = {name: (generator.normal(size=(1, 32, 8)) * 0.4).astype(np.float32) for name in ("w", "r")}
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[3,1,8] x, float[1,1,8] h, float[1,1,8] c) => (float[3,1,1,8] y, float[1,1,8] hn, float[1,1,8] cn) {
+  y, hn, cn = LSTM<hidden_size = 8>(x, w, r, , , h, c)
+}"""
+    path = written(text, tmp_path, gates)
+    shapes = {"x": (3, 1, 8), "h": (1, 1, 8), "c": (1, 1, 8)}
+    samples = [
+        {name: generator.normal(size=shape).astype(np.float32) for name, shape in shapes.items()} for _ in range(3)
+    ]
+    outputs = [run(path, {**each, "h": each["h"] * 0, "c": each["c"] * 0}) for each in samples]
+    found = findings(path, samples, outputs, tmp_path / "case")
+    assert (found[0]["code"], found[0]["details"]["inputs"], found[0]["confidence"] > 0.99) == (
+        "BND002",
+        ["h", "c"],
+        True,
+    )
+    assert "a state is not carried on" in found[0]["claim"]
+    assert {one["code"] for one in found if one["role"] == "cause"} == {"BND002"}
+    # One of them alone is told as that one.
+    outputs = [run(path, {**each, "c": each["c"] * 0}) for each in samples]
+    found = findings(path, samples, outputs, tmp_path / "one")
+    assert (found[0]["code"], found[0]["details"]["inputs"]) == ("BND002", ["c"])
+
+
+def test_of_many_states_those_that_are_not_carried_are_named(tmp_path: Path) -> None:
+    names = [f"s{place}" for place in range(5)]
+    given, gives = (", ".join(f"float[1,16] {letter}{place}" for place in range(5)) for letter in "sy")
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g ({given}) => ({gives}) {{
+      s = Concat<axis = 1>({", ".join(names)})
+      t = Tanh(s)
+      m = MatMul(t, w)
+      {gives.replace("float[1,16] ", "")} = Split<axis = 1>(m)
+    }}"""
+    generator = np.random.default_rng(13)
+    path = written(text, tmp_path, {"w": (np.eye(80) + 0.1 * generator.normal(size=(80, 80))).astype(np.float32)})
+    samples = [{name: generator.normal(size=(1, 16)).astype(np.float32) for name in names} for _ in range(3)]
+    lost = ("s1", "s2", "s4")
+    outputs = [run(path, {**each, **{one: each[one] * 0 for one in lost}}) for each in samples]
+    found = findings(path, samples, outputs, tmp_path / "case")
+    assert (found[0]["code"], found[0]["details"]["inputs"]) == ("BND002", list(lost))
+
+
+def test_an_exchange_that_leaves_a_part_is_not_called_proved(tmp_path: Path) -> None:
+    path, samples = small(tmp_path)
+    generator = np.random.default_rng(14)
+    outputs = []
+    for each in samples:
+        turned, right = (run(path, given)["y"] for given in ({"a": each["b"], "b": each["a"]}, each))
+        rest = generator.normal(size=turned.shape) * np.linalg.norm(turned - right) / np.sqrt(turned.size)
+        outputs.append({"y": turned + (0.5 * rest).astype(np.float32)})
+    first = findings(path, samples, outputs, tmp_path / "case")[0]
+    assert first["code"] == "BND001"
+    assert 0.6 < first["confidence"] < 0.9
+
+
 def test_an_error_of_another_kind_is_left_to_others(tmp_path: Path) -> None:
     path, samples = small(tmp_path)
     outputs = [run(path, {**each, "a": each["a"] / np.float32(255)}) for each in samples]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hardware import needs_bfloat16
+from hardware import needs_bfloat16, needs_narrow_sums
 from parityscope.backends import backend_named
 from parityscope.checks import check_page, known_checks
 from parityscope.checks.asking import ask_check
@@ -42,6 +42,8 @@ def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
         pytest.skip(problem)
     if any("openvino:bf16" in one.candidate for one in check.holds):
         needs_bfloat16()
+    if code == "RNG005":
+        needs_narrow_sums()
     check_examples(check, tmp_path)
 
 

@@ -103,6 +103,21 @@ def test_an_optimizer_bug_that_both_sides_share(
     assert "DAT009" not in {one["code"] for one in found["findings"]}
 
 
+def test_another_reference_is_offered_only_where_the_candidate_agrees_with_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_network(tmp_path / "m.onnx", POOLED)
+    x = np.random.default_rng(0).uniform(-2, -1, (1, 2, 6, 6)).astype(np.float32)
+    write_npz(tmp_path / "x.npz", {"x": x})
+    right = open_path(path, outputs=["y"], optimization="disabled")({"x": x})["y"]
+    line = [str(path), "--inputs", str(tmp_path / "x.npz"), "--candidate", f"saved?path={tmp_path / 'y.npz'}"]
+    for scale, role, offered in ((1.0, "cause", "--reference ort?optimization=disabled"), (3.0, "information", "")):
+        write_npz(tmp_path / "y.npz", {"y": right * np.float32(scale)})
+        _, found = diagnosed([*line, "--study", str(tmp_path / role)], capfd)
+        told = next(one for one in found["findings"] if one["code"] == "DAT009")
+        assert (told["role"], "".join(one["command"] for one in told["repairs"])) == (role, offered)
+
+
 @pytest.mark.parametrize(("part", "told"), [(1e-4, False), (1e-2, True)])
 def test_an_optimizer_bug_counts_beside_what_the_declared_arithmetic_costs(
     part: float, told: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]

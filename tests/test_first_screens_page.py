@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pages import ROOT, blocks, run
+from parityscope.languages import LANGUAGES, OWN, say_in_language, speak_language
+from parityscope.languages.catalogue import entries_of
 from parityscope.report.as_html import render_html
 from parityscope.report.as_text import render_first_screen
+from parityscope.report.view import view_answer
 from parityscope.study import name_files_from_here
 from proving.browser import Browser, find_violations, open_browser, open_page, run_script
 
@@ -29,6 +32,13 @@ DOCUMENTS = ROOT / "tests" / "golden" / "first-screens"
 BOXES = ROOT / "tests" / "golden" / "first-screen-boxes.json"
 NAMES = sorted(path.name.partition(".")[0] for path in DOCUMENTS.iterdir())
 WIDTHS = (1280, 700, 400)
+# Words of those who wrote the tool, which nobody else knows.
+JARGON = (
+    *("above the floor", "accounted for", "channels above", "judged by derivative", "planted", "target/build"),
+    *("tensor marked", "tensors marked", "want of budget", "nodes in FP32: "),
+)
+# How a sentence ends that has no end.
+BROKEN = re.compile(r"(…|\.\.\.|[,;:，；：(\[]|\b(a|an|the|of|at|in|is|which|and|or|to))$")  # noqa: RUF001
 SHOWN = 800  # pixels from the top: the first screen
 # Made again in seconds, with nothing that has to be fetched.
 CHEAP = ("island", "lost-bound")
@@ -95,6 +105,41 @@ def test_a_screen_is_what_is_drawn_of_its_document(name: str, cases: ModuleType)
     text = render_first_screen(document_of(name), where="study/report.html", width=100)
     shown = screens()[list(cases.CASES).index(name)]
     assert text.split() == shown.split(), "python bench/pictures.py --studies FOLDER writes it again"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sentence_of_a_screen_is_whole_and_in_words_of_its_readers(name: str, language: str) -> None:
+    with speak_language(language):
+        text = render_first_screen(document_of(name), width=100)
+        rows = view_answer(document_of(name))["first_screen"]["rows"]
+        # A colon stands in front of a command.
+        told = [say_in_language(row["text"]).rstrip(":：" if row["command"] else "") for row in rows]  # noqa: RUF001
+        told += [say_in_language(row["note"]) for row in rows]
+    assert language == OWN or not [part for part in told if part and not re.search("[\u2e80-\u9fff]", part)]
+    assert len(text.splitlines()) <= LINES
+    assert not [part for part in told if BROKEN.search(part.rstrip())]
+    assert not [words for words in JARGON if words in text]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_screen_tells_one_error_before_and_one_after(name: str) -> None:
+    """What was measured is told where it is said what is wrong, and once more where it is said what a repair left."""
+    document = document_of(name)
+    screen = view_answer(document)["first_screen"]
+    percent = re.compile(r"[\d.]+ %")
+    before = set(percent.findall(screen["title"]))
+    effects = [row["note"].partition(" -> ") for row in screen["rows"] if row["note"].startswith("tried: ")]
+    others = [row["text"] for row in screen["rows"] if row["label"] in {"Why", "Where", "Sure"}]
+    assert {each for start, _, _ in effects for each in percent.findall(start)} <= before
+    left = {each for text in others for each in percent.findall(text)}
+    assert len(left) <= (0 if effects else 1)
+
+
+def test_no_sentence_that_people_are_told_holds_jargon() -> None:
+    told = [text for code in LANGUAGES if code != OWN for text in entries_of(code)]
+    assert len(told) > 1000
+    assert not [(words, text) for words in JARGON for text in told if words in text]
 
 
 @pytest.fixture(scope="module")

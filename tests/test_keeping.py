@@ -35,7 +35,7 @@ def test_what_a_proved_range_fault_names_is_kept_in_fp32_and_tried(
     assert "Fix use s/repaired.onnx: keep Add#1 and what it guards in FP32" in text
     assert "verify m.onnx --before fp16 --after 'sim?model=s/repaired.onnx' --inputs x.npz" in text
     assert "tried: NaN or infinite -> " in text
-    assert "times FP16's expected rounding error (up to 2 is rounding); nodes in FP32: 3, in FP16: 1" in text
+    assert "within what FP16 explains; 3 of its 4 nodes stay in FP32" in text
     assert "that file holds its own types: no f16 in the target" in text
     kept = onnx.load("s/repaired.onnx")
     types = {
@@ -43,6 +43,6 @@ def test_what_a_proved_range_fault_names_is_kept_in_fp32_and_tried(
     }
     assert types["p"] == types["g"] == onnx.TensorProto.FLOAT
     assert exit_status("report", "s", "--lang", "zh") == 0
-    assert "FP323个" in "".join(capsys.readouterr().out.split())
+    assert "4个节点中有3个保持FP32" in "".join(capsys.readouterr().out.split())
     after = ("--before", "fp16", "--after", "sim?model=s/repaired.onnx", "--inputs", "x.npz")
     assert exit_status("verify", "m.onnx", *after, "--quiet") == 0

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g (float[8,64] x) => (float[8,32] y)'
 PLAIN = HEAD + " { a = Gemm(x, v, p)  b = Tanh(a)  c = Gemm(b, w, q)  d = Sigmoid(c)  y = Gemm(d, u, r) }"
+# Of fewer layers, where a long search of outputs alone is in vain.
+SHORT = HEAD + " { a = Gemm(x, v, p)  b = Tanh(a)  y = Gemm(b, u, r) }"
 STORED = PLAIN.replace("{ a", "{ v = Cast<to = 1>(v0)  w = Cast<to = 1>(w0)  u = Cast<to = 1>(u0)  a")
 _RNG = np.random.default_rng(40)
 X = _RNG.normal(size=(8, 64)).astype(np.float32)
@@ -30,9 +32,11 @@ BIASES = {name: (_RNG.normal(size=size) / 8).astype(np.float32) for name, size i
 CONSTANTS: Mapping[str, np.ndarray] = {**WEIGHTS, **BIASES}
 
 
-def _diagnosed(folder: Path, candidate: str, constants: Mapping[str, np.ndarray] = CONSTANTS) -> dict[str, Any]:
-    """The study of the plain network against a candidate that is said to compute in FP32."""
-    model = write_network(folder / "plain.onnx", PLAIN, constants)
+def _diagnosed(
+    folder: Path, candidate: str, constants: Mapping[str, np.ndarray] = CONSTANTS, network: str = PLAIN
+) -> dict[str, Any]:
+    """The study of a network against a candidate that is said to compute in FP32."""
+    model = write_network(folder / "plain.onnx", network, constants)
     write_npz(folder / "x.npz", {"x": X})
     line = [str(model), "--inputs", str(folder / "x.npz"), "--candidate", candidate, "--declared", "f32"]
     assert exit_status("diagnose", *line, "--study", str(folder / "study"), "--quiet") == 1
@@ -45,19 +49,21 @@ def _arithmetic(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(told)
 
 
-@pytest.mark.parametrize("precision", ["tf32", "f16", "bf16"])
-@pytest.mark.parametrize("recorded", [True, False])
+# Of outputs alone the two whose sizes are nearly the same: those of BF16 are eight times as large.
+@pytest.mark.parametrize(
+    ("precision", "recorded"), [("tf32", True), ("f16", True), ("tf32", False), ("f16", False), ("bf16", False)]
+)
 def test_the_nearest_format_is_named_and_not_the_finest_that_covers(
     precision: str, recorded: bool, tmp_path: Path
 ) -> None:
     candidate = f"sim:{precision}"
     if recorded:  # the outputs alone
-        model = write_network(tmp_path / "recorded.onnx", PLAIN, CONSTANTS)
+        model = write_network(tmp_path / "recorded.onnx", SHORT, CONSTANTS)
         write_npz(tmp_path / "x.npz", {"x": X})
         line = [str(model), "--inputs", str(tmp_path / "x.npz"), "--target", candidate, "--quiet"]
         assert exit_status("run", *line, "-o", str(tmp_path / "engine")) == 0
         candidate = f"saved?path={tmp_path / 'engine'}"
-    found = _diagnosed(tmp_path, candidate)
+    found = _diagnosed(tmp_path, candidate, network=SHORT)
     told = _arithmetic(found)
     assert told["details"]["grade"] == precision
     assert told["repairs"][0]["command"] == f"--declared {precision}"

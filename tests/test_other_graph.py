@@ -29,6 +29,8 @@ from parityscope.hypotheses.from_other_graph import (
     transplant_differences,
 )
 from parityscope.hypotheses.from_other_graph.constants import change_of
+from parityscope.report.as_html import render_html
+from parityscope.report.as_text import render_first_screen
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -445,6 +447,19 @@ def test_the_first_finding_names_the_constant(reference: Path, capfd: pytest.Cap
     first = _diagnosed(reference, f"ort?model={candidate}", capfd)["findings"][0]
     assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "d")
     assert "constant w2 of Conv d: channel 5 and 6 exchanged" in first["claim"]
+
+
+def test_a_change_of_the_file_as_large_as_rounding_is_no_rounding(
+    reference: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    candidate = _edited(reference, _attribute("n", "epsilon", 0.0005))
+    document = _diagnosed(reference, f"ort?model={candidate}", capfd)
+    first, *others = document["findings"]
+    assert (first["code"], first["role"]) == ("EXP005", "cause")
+    assert not [one for one in others if one["code"] == "ACC001" and (one["role"] != "information" or one["repairs"])]
+    told = render_first_screen(document)
+    assert "Sure    proved" in told
+    assert "meant, declare it" not in told + render_html(document)
 
 
 def test_a_change_that_makes_little_beside_another_contributes(

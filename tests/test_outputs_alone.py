@@ -169,7 +169,7 @@ def test_where_nothing_is_proved_the_answer_says_what_is_known(
     assert answer["details"]["record"] == ["t"] or answer["details"]["record"] == ["u"]
     assert "no cause" in answer["claim"]
     printed = capsys.readouterr().out
-    assert "No cause is proved; the error comes in at one or more of 3 of" in " ".join(printed.split())
+    assert "Where one or more of 3 nodes, from 't' to 'scores'" in " ".join(printed.split())
 
 
 def test_what_crashes_is_named_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -464,7 +464,32 @@ def test_every_step_of_tokens_is_named(reads: Run) -> None:
         found = asked(reads, samples, given_)
         assert found.best is not None, step.key
         assert describe_steps(found.best.steps) == f"the deployment {step.words}"
-    assert len(steps) == 12
+    assert len(steps) == 14
+
+
+def test_ids_that_are_moved_but_for_the_padding(tmp_path: Path) -> None:
+    # Without a mask the padding counts, and what it is read as.
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (int32[1,9] ids) => (float[1,10] y) {
+      a = Gather(words, ids)
+      b = Tanh(a)
+      y = ReduceMean<axes = [1], keepdims = 0>(b)
+    }"""
+    model = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(8)
+    model.graph.initializer.append(numpy_helper.from_array(rng.normal(size=(30, 10)).astype(np.float32), "words"))
+    run = run_of(model, tmp_path)
+    samples = [{"ids": np.pad(rng.integers(3, 25, (1, n)), ((0, 0), (0, 9 - n))).astype(np.int32)} for n in (4, 7, 5)]
+    for by, kept, words in (
+        (2, True, "plus 2, but for the padding"),
+        (1, True, "plus 1, but for the padding"),
+        (1, False, "plus 1"),
+    ):
+        given_ = [
+            {"ids": np.where((one["ids"] > 0) | (not kept), one["ids"] + by, 0).astype(np.int32)} for one in samples
+        ]
+        found = asked(run, samples, given_)
+        assert found.best is not None
+        assert describe_steps(found.best.steps) == f"the deployment gives every token id {words}"
 
 
 def test_padding_to_a_length_that_is_attended_to(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ import onnxruntime as ort
 import pytest
 
 from command_line import exit_status
+from hardware import needs_narrow_sums
 from parityscope.arithmetic.quantizing import operands_of, quantize_products
 from parityscope.case.formats.dynamic_ranges import dynamic_ranges, dynamic_ranges_text
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.simulating import simulated_world
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +121,39 @@ def test_it_is_what_a_runtime_quantizes(tmp_path: Path) -> None:
         error = np.linalg.norm(one - r)
         assert error > 1e-3 * np.linalg.norm(r), name  # quantization is seen here
         assert np.linalg.norm(other - one) < 1e-3 * error, name
+
+
+def test_a_quantizers_default_on_a_processor_whose_sums_saturate(tmp_path: Path) -> None:
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_static
+
+    needs_narrow_sums()
+    generator = np.random.default_rng(45)
+    weights = {
+        "v": generator.normal(size=(32, 24)).astype(np.float32) + np.float32(0.6),
+        "w": generator.normal(size=(24, 10)).astype(np.float32) + np.float32(0.6),
+    }
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,32] x) => (float[4,10] y) {
+      a = MatMul(x, v)
+      b = Sigmoid(a)
+      y = MatMul(b, w)
+    }"""
+    path = write_network(tmp_path / "model.onnx", text, weights)
+    data = iter([{"x": generator.uniform(0.3, 1, size=(4, 32)).astype(np.float32)} for _ in range(4)])
+
+    class Reader(CalibrationDataReader):
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(data, None)
+
+    quantize_static(path, tmp_path / "int8.onnx", Reader(), quant_format=QuantFormat.QDQ)  # in int8 and int8
+    write_npz(tmp_path / "x.npz", {"x": generator.uniform(0.3, 1, size=(4, 32)).astype(np.float32)})
+    line = ["diagnose", str(path), "--candidate", str(tmp_path / "int8.onnx"), "--inputs", str(tmp_path / "x.npz")]
+    assert exit_status(*line, "--study", str(tmp_path / "study"), "--quiet") == 1
+    found = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))["findings"]
+    causes = [one for one in found if one["role"] == "cause"]
+    assert [one["code"] for one in causes] == ["RNG005"]
+    assert "reduce_range=True" in causes[0]["repairs"][0]["text"]
+    assert causes[0]["repairs"][0]["trial"]["verdict"] == "within"
+    assert not {"FUS002", "FUS003", "FUS011"} & {one["code"] for one in found}
 
 
 def test_weights_have_a_scale_for_each_channel_that_comes_out() -> None:

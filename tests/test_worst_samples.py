@@ -10,7 +10,6 @@ import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import fisher_exact
 
 import parityscope
 from command_line import exit_status
@@ -125,5 +124,7 @@ def test_what_tells_the_worst_from_the_others_is_found(worst: list[Sample], expe
 
 @pytest.mark.parametrize(("inside", "worst", "outside", "others"), [(6, 6, 0, 114), (5, 6, 20, 114), (1, 6, 40, 80)])
 def test_the_chance_is_fishers(inside: int, worst: int, outside: int, others: int) -> None:
+    from scipy.stats import fisher_exact  # a second that every process would take to collect this file
+
     exact = fisher_exact([[inside, worst - inside], [outside, others - outside]], alternative="greater").pvalue
     assert fisher_chance(inside, worst, outside, others) == pytest.approx(exact)

@@ -37,6 +37,7 @@ MEMORY_STOP = 4 << 30  # what all processes of a case may hold before they are s
 OUTPUT_STOP = 64 << 20
 GRACE_S = 3.0  # for what is cleaning up behind the command
 _POLL_S = 0.01
+_LOOK = 20  # polls between two looks at all that runs: each reads about every process of the machine
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
@@ -201,7 +202,7 @@ def _wait(child: int, begun: float, outputs: tuple[Path, Path], screen: int) -> 
         if screen >= 0:
             _show(screen, outputs[0])
         turns += 1
-        if turns % 5 or stopped:
+        if turns % _LOOK or stopped:
             continue
         below = _descendants(os.getpid())
         waits |= {one: _waited(one) for one in below}

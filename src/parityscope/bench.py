@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
     import numpy as np
+    import onnx_ir as ir
 
     from parityscope.hypotheses.from_other_graph import Compared
 
@@ -60,6 +61,9 @@ class Bench:
 
     `graphs()` compares the candidate's own file with the reference's, once; None where it has none.
 
+    `rewritten(name, edit)` runs a copy of the file that the candidate runs, which `edit` changes in place; it gives None where
+    `edit` says that there was nothing to change, and is None itself where the candidate is given no file.
+
     `watched(i, tensors)` is `candidate(i)` while it also has to give back the intermediate tensors named, by the reference's
     names; None where nothing can be asked of it.
     """
@@ -77,6 +81,7 @@ class Bench:
     converted: Run | None = None
     honest: Run | None = None
     simulated: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
+    rewritten: Callable[[str, Callable[[ir.Model], bool]], Run | None] | None = None
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     graphs: Callable[[], Compared] | None = None

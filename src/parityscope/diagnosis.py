@@ -62,6 +62,11 @@ _ALL = 0.99
 
 _AS_TOLD = "the arithmetic that the candidate says it computes in makes an error of this size, in no single place"
 
+# The candidate itself was seen without it, with nothing else changed: what layers seem to compute instead, and that it is gone
+# without the optimizer, are how it shows.
+_SEEN_WITHOUT = "RNG005"
+_SHOWS_AS = frozenset({"FUS002", "FUS003", "FUS011"})
+
 _FILE = "EXP005"  # the candidate's own graph says something else
 
 # Codes of checks whose claims are of what a layer computes, by how they begin.
@@ -124,6 +129,8 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
         supported += [_give_role(one, known) for one in (result.finding, *result.further)]
         if result.correction is not None:
             corrections[proposal.experiment.identity] = result.correction
+        if result.finding.code == _SEEN_WITHOUT and result.finding.role == "cause":
+            queue = _unlike_consequences(queue, skipped)
         if _is_as_told(known, result.finding):
             queue = _cheap_experiments(queue, skipped)
         if result.finding.role == "cause" and _explained_share(result.finding) >= _ALL:
@@ -132,7 +139,15 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
             if known.only is None and not known.request.thorough:
                 queue = _remaining_rivals(known, result.finding, queue, skipped)
     known.progress("testing causes", total, total)
-    findings = sorted(_after_description(_after_variation(_without_repeats(supported))), key=_rank_of_finding)
+    gone = _list_consequences(supported)
+    supported = [one for one in supported if one not in gone]
+    refuted += [_refute_consequence(one.evidence[0]) for one in gone if one.evidence]
+    corrections = {key: one for key, one in corrections.items() if key not in set(map(identity_of, gone))}
+    nearest = [one for one in nearest if not gone or one.finding.code not in _SHOWS_AS]
+    supported = _share_doubt(supported)
+    findings = sorted(
+        _after_file(_after_description(_after_variation(_without_repeats(supported)))), key=_rank_of_finding
+    )
     nearest.sort(key=lambda one: -(one.finding.share or 0.0))
     return Tested(
         diagnosis=Diagnosis(
@@ -144,6 +159,42 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
         corrections=corrections,
         nearest=tuple(nearest),
     )
+
+
+def _list_consequences(findings: list[Finding]) -> list[Finding]:
+    """What only tells how a cause shows that the candidate itself was seen without."""
+    if not any(one.code == _SEEN_WITHOUT and one.role == "cause" for one in findings):
+        return []
+    return [one for one in findings if one.code in _SHOWS_AS]
+
+
+def _unlike_consequences(queue: list[Proposal], skipped: list[Skip]) -> list[Proposal]:
+    """The experiments without those that could only find how a cause shows that the candidate itself was seen without."""
+    kept = [one for one in queue if one.experiment.check not in _SHOWS_AS]
+    if len(kept) < len(queue):
+        what = f"{len(queue) - len(kept)} experiments of what layers seem to compute"
+        skipped.append(Skip(what=what, reason="the candidate itself is right without what makes them seem so"))
+    return kept
+
+
+def _refute_consequence(evidence: Evidence) -> Evidence:
+    because = f"the candidate itself is right without {_SEEN_WITHOUT}, which looks like this: {evidence.because}"
+    return replace(evidence, outcome="refutes", because=because)
+
+
+def _share_doubt(findings: list[Finding]) -> list[Finding]:
+    """Descriptions of several layers that each claim most of one error: each is as sure as its part of what all claim."""
+    rivals = [one for one in findings if one.code in DESCRIBE and one.role == "cause" and "together" not in one.details]
+    claimed = sum(one.share or 0.0 for one in rivals)
+    if len({one.site for one in rivals}) < 2 or claimed <= 1.0 + CONTRIBUTES:
+        return findings
+    source = "its part of what rival descriptions of other layers claim of the same error"
+    return [
+        replace(one, confidence=min(one.confidence, (one.share or 0.0) / claimed), confidence_from=source)
+        if one in rivals
+        else one
+        for one in findings
+    ]
 
 
 def _is_inside_layer(known: Examination, finding: Finding) -> bool:
@@ -318,6 +369,16 @@ def _after_description(findings: list[Finding]) -> list[Finding]:
         replace(one, role="contributing")
         if one.code == _BY_SIZE and one.role == "cause" and described > one.details.get("explains", 1.0)
         else one
+        for one in findings
+    ]
+
+
+def _after_file(findings: list[Finding]) -> list[Finding]:
+    """Where the candidate's own file says what makes all of the error, no size is its cause, and advises nothing."""
+    if not any(one.code == _FILE and one.role == "cause" and _explained_share(one) >= _ALL for one in findings):
+        return findings
+    return [
+        replace(one, role="information", repairs=()) if one.code == _BY_SIZE and one.role != "information" else one
         for one in findings
     ]
 

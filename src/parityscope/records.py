@@ -350,8 +350,9 @@ class ToolLines:
 class Trial:
     """A repair tried on the same candidate: the worst output's relative L2 before and after.
 
-    `output` is the one that is worst after it, "" where that was not noted. `file` is the copy of the model that was run, by its
-    name in the study; "" where it was not kept, or nothing in the model was changed.
+    `output` is the one that is worst after it, "" where that was not noted. `decisions` are, as plain data, what each output
+    decides after it, None where its values do not show that. `file` is the copy of the model that was run, by its name in the
+    study; "" where it was not kept, or nothing in the model was changed.
     """
 
     before: float
@@ -360,6 +361,7 @@ class Trial:
     output: str = ""
     note: str = ""
     file: str = ""
+    decisions: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ CPU_FEATURES = (
     "fma",
     "f16c",
     "avx512f",
+    "avx_vnni",
+    "avx512_vnni",
     "avx512_bf16",
     "avx512_fp16",
     "amx_bf16",

@@ -71,7 +71,8 @@ def _match_by_name(stored: Stored, files: Sequence[str]) -> Callable[[Sample], i
         elif numbered:
             wanted = int(stem) if _is_number(stem) else sample.index
             position = numbers.get(wanted)
-            stem = f"{wanted:06d}"
+            width = max(len(PurePath(file).stem) for file in files)
+            stem = f"{wanted:0{width}d}"
         elif stem:
             position = None
         else:

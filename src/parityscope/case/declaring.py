@@ -23,7 +23,6 @@ __all__ = [
     "bodies_of",
     "declared_value",
     "message_sites",
-    "node_count",
     "scope_of",
 ]
 
@@ -110,11 +109,6 @@ def _is_no_tensor(value: onnx.ValueInfoProto) -> bool:
 def scope_of(name: str) -> str:
     """PyTorch and others put the module path into node names, separated by slashes."""
     return name.strip("/").rpartition("/")[0]
-
-
-def node_count(graph: onnx.GraphProto) -> int:
-    """The nodes of the graph and of all bodies of control flow in it."""
-    return sum(1 + sum(node_count(body) for body in bodies_of(node)) for node in graph.node)
 
 
 def bodies_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

@@ -2,8 +2,9 @@
 
 One pass over all samples checks each of them (`case.conformance`), finds NaN, and takes a digest; afterwards samples
 are read one at a time. What can be read only once (loaders, iterables) is spooled in that pass, and so is what took a decoder
-or a preprocessing, up to a limit (`case.spooling`); memory stays at about one sample whatever the size of the data set. A
-sample that is damaged is left out, and told.
+or a preprocessing, up to a limit (`case.spooling`); memory stays at about one sample whatever the size of the data set. A few
+small samples are read once more and then kept: experiments ask for them a hundred times. A sample that is damaged is left out,
+and told.
 
 The digest is the SHA-256 over the samples in order, and over the tensors of a sample in the order of their names: a
 JSON list [name, dtype, shape], then the elements in C order. It does not depend on the file format.
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
 __all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
 
 _TRUTHS_NBYTES, _TRUTH_NBYTES = 32 << 20, 600  # kept of all samples; of one, beside its elements (measured)
+# Bytes of samples that are kept in memory once they were read again, and what one of them takes beside its elements. Chosen:
+# three images of 224 x 224; of larger ones a network computes longer than they are read.
+_KEPT_NBYTES, _SAMPLE_NBYTES = 2 << 20, 2 << 10
 MEMORY = 512 << 20  # bytes for tensors where nothing else is asked for (chosen; --memory)
 
 
@@ -238,6 +242,8 @@ class _FirstReading:
     seen: dict[int, bytes] = field(default_factory=dict)  # of what is prepared again when it is read again
     told: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
     left: int = _TRUTHS_NBYTES
+    kept: dict[int, Sample] = field(default_factory=dict)
+    room: int = _KEPT_NBYTES
 
     def read_all(self, most: int | None) -> int:
         """Reads the samples in order, at most so many, and says how many there are."""
@@ -286,11 +292,22 @@ class _FirstReading:
         )
 
     def read(self, index: int) -> Sample:
-        """A sample again.
+        """A sample again, in arrays of its own.
 
         Raises:
             ParityError: it has changed or gone since it was checked.
         """
+        if index in self.kept:
+            return _copy_sample(self.kept[index])
+        sample = self._read_again(index)
+        nbytes = _SAMPLE_NBYTES + sum(array.nbytes for array in sample.arrays.values())
+        texts = any(array.dtype.hasobject for array in sample.arrays.values())  # of any length
+        if nbytes <= self.room and not texts:
+            self.room -= nbytes
+            self.kept[index] = _copy_sample(sample)
+        return sample
+
+    def _read_again(self, index: int) -> Sample:
         if index in self.spool.kept:
             return self.conform.sample(index, self.spool.read(index))
         if isinstance(self.source, Stream):  # all of it was kept
@@ -385,6 +402,12 @@ class _Conforming:
         return Sample(
             index=index, name=streamed.label, arrays=arrays, original=streamed.original, truths=streamed.truths
         )
+
+
+def _copy_sample(sample: Sample) -> Sample:
+    """The same sample: whoever has it may change its arrays."""
+    arrays = {name: array.copy() for name, array in sample.arrays.items()}
+    return replace(sample, arrays=arrays)
 
 
 def _short_digest(arrays: Mapping[str, np.ndarray]) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites, node_count
+from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
 from parityscope.case.intake import external_files, read_message
@@ -46,7 +46,8 @@ class Model:
     """What an ONNX file declares. Equal digests are equal models (external data is part of the digest).
 
     `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
-    `sites` holds every value that nodes of the main graph compute, in topological order.
+    `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
+    value that these compute, in topological order.
     """
 
     path: Path
@@ -140,7 +141,7 @@ def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
         opsets={entry.domain: entry.version for entry in message.opset_import},
         ir_version=int(message.ir_version),
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
-        nodes=node_count(graph),
+        nodes=sum(node.op_type != "Constant" for node in graph.node),
         formats=held_formats(message),
         sites=MappingProxyType(sites_of_values(read_graph(path)) if places is None else places),
     )

@@ -69,14 +69,17 @@ def correct_output_order(order: Mapping[str, str]) -> Correction:
     return Correction(words=f"is held against the candidate's {said}", outputs=changed)
 
 
-def correct_held_values(name: str, family: str, words: str) -> Correction:
-    """Input `name` is what a reading (`_readings`) makes of it; unchanged where that says nothing."""
+def correct_held_values(names: Sequence[str], family: str, words: str) -> Correction:
+    """Inputs are what a reading (`_readings`) makes of them; those of which that says nothing are unchanged."""
+
+    def held(name: str, arrays: Arrays, previous: Arrays | None) -> np.ndarray:
+        before = None if previous is None else previous[name]
+        return dict(misreadings_of(family, arrays[name], before)).get(words, arrays[name])
 
     def changed(_: int, arrays: Arrays, previous: Arrays | None) -> Arrays:
-        before = None if previous is None else previous[name]
-        return {**arrays, name: dict(misreadings_of(family, arrays[name], before)).get(words, arrays[name])}
+        return {**arrays, **{name: held(name, arrays, previous) for name in names}}
 
-    return Correction(words=f"is given {name} as if it {words}", inputs=changed)
+    return Correction(words=f"is given {', '.join(names)} as if it {words}", inputs=changed)
 
 
 def correct_old_output(output: str, start: int) -> Correction:

@@ -83,10 +83,14 @@ ORDER = ("f32", "tf32", "f16", "bf16", "int8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misfit:
-    """How far outputs are from the candidate's: the worst relative L2 error of any, and of any over its limit."""
+    """How far outputs are from the candidate's: the worst relative L2 error of any, and of any over its limit.
+
+    `total` is the root of the sum of all their squares, which falls with every output that is put right.
+    """
 
     error: float
     over: float
+    total: float = math.inf
 
     @property
     def fits(self) -> bool:
@@ -122,7 +126,7 @@ def measure_misfit(known: Examination, outputs: Arrays, candidate: Arrays, *, co
     if shared:
         errors = {name: distance_between(outputs[name], candidate[name]) for name in shared}
         over = max(error / limit_of(known, name, coarser=coarser) for name, error in errors.items())
-        worst = Misfit(error=max(errors.values()), over=over)
+        worst = Misfit(error=max(errors.values()), over=over, total=math.hypot(*errors.values()))
     return worst
 
 

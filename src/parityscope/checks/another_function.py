@@ -60,16 +60,16 @@ def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
     node = best.node or suspect.site.node
     share = best.share if best.share is not None else 0.0
     because = (
-        f"{format_percent(share)} explained, slope {format_number(best.slope)}, {best.channels_above} channels "
-        "above the floor"
+        f"it explains {format_percent(share)} of the layer's own error, of {format_number(best.slope)} times its size; "
+        f"channels with more than rounding left: {best.channels_above}"
     )
     return Claim(
         words=f"{node}: {best.words}",
         predicts=Prediction(
             change="the layer is computed again on the candidate's own inputs with that change",
             measure=f"share of the introduced error explained at {suspect.site.tensor}",
-            if_true="slope 1, share above 0.99 (0.9 behind a rounding), no channel above the floor",
-            if_false="less, or channels above the floor",
+            if_true="size 1, share beyond 0.99 (0.9 behind a rounding), no channel with more than rounding left",
+            if_false="less, or channels with more than rounding left",
         ),
         test=lambda: replace(
             _show_finding(suspect, explanation.by[1:], best, Shown(because=because, before=0.0, after=share)),

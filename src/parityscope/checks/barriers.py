@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.records import OfferedRepair
@@ -12,20 +15,25 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.examination import Examination
     from parityscope.records import Trial
 
 __all__ = ["find_fewest_barriers", "list_neighbour_tensors", "offer_barrier"]
 
 
-def offer_barrier(tensors: Sequence[str], trial: Trial | None = None) -> OfferedRepair:
-    """The repair that gives `tensors` back as well, with the line that does it, and what was measured of it."""
+def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | None = None) -> OfferedRepair:
+    """The repair that gives `tensors` back as well, with the command that does it, and what was measured of it."""
+    path = Path(known.candidate.option("model") or known.model.path)
+    fixed = f"{path.stem}.fixed.onnx"
+    added = "; ".join(f"m.graph.output.append(onnx.ValueInfoProto(name={json.dumps(name)}))" for name in tensors)
+    lines = f"import onnx; m = onnx.load({json.dumps(str(path))}); {added}; onnx.save(m, {json.dumps(fixed)})"
     named = " and ".join(map(repr, tensors))
     return OfferedRepair(
         repair="barrier",
-        text=f"make {named} an output of the model, so that nothing is fused over it"
+        text=f"make tensor {named} an output of the model, so that nothing is fused over it"
         if len(tensors) == 1
-        else f"make {named} outputs of the model, so that nothing is fused over them",
-        command="; ".join(f"model.graph.output.append(onnx.ValueInfoProto(name={name!r}))" for name in tensors),
+        else f"make tensors {named} outputs of the model, so that nothing is fused over them",
+        command=f"python -c {shlex.quote(lines)}",
         trial=trial,
     )
 

@@ -220,7 +220,7 @@ def _show_finding(known: Examination, lost: Lost, share: float, seen: Shown) -> 
         site=site,
         share=share,
         repairs=(
-            *([offer_barrier([read])] if read else []),
+            *([offer_barrier(known, [read])] if read else []),
             (
                 "min_and_max",
                 f"write the Clip or Relu that gives {lost[0].tensor!r} as Max and Min",

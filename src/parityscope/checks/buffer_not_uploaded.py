@@ -8,7 +8,9 @@ How it shows: the outputs are wrong in every precision alike, on every sample; o
 How we test for it: the reference is run with one input as the engine would then hold it: zero, the sample before, only the
 first half (or one part in as many as an element has bytes), the bytes in another type, the bytes in another order of axes, a
 sequence backwards. One run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic
-explains, on every sample looked at.
+explains, on every sample looked at. Several inputs that are zero at once, or the sample before's (a state that is not carried),
+are one claim, supported where none of them alone explains it: all sets of up to four inputs, else growing sets, those first
+that alone take away most.
 
 What it is confused with: exchanged inputs (BND001); a stale output (BND003), which looks the same when every input is the
 sample before's, so that is left to it; channel-last images, which are preprocessing. Changes that make the same outputs
@@ -24,6 +26,8 @@ Sources: NVIDIA/TensorRT issues 904, 1137, 3312; torch2trt issues 190, 220; nump
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,7 +50,7 @@ from parityscope.checks._reproducing import (
     show_supported,
     wrong_samples,
 )
-from parityscope.checks.misreading.readings import FAMILIES, misreadings_of
+from parityscope.checks.misreading.readings import BEFORE, FAMILIES, ZERO, misreadings_of
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -58,16 +62,27 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
 
     Samples = Sequence[Mapping[str, np.ndarray]]
+    _Names = tuple[str, ...]
 
 __all__ = ["CHECK"]
 
 _SIMPLEST_FIRST = tuple(FAMILIES)
+_ALL_SETS = 4  # inputs of which all sets are asked. Chosen: sixteen runs
+_MORE = 0.9  # of what fewer inputs leave is what more of them may leave, to be nearer. Chosen
 _ACCIDENT = 0.01  # the probability of an accident that is accepted where outputs tell little
 _MENDS = {
     "absent": "copy {name} to the device before every run, and wait for the copy before the run starts",
     "part": "copy all of {name}: take the size in bytes from the array (nbytes), and wait for the copy",
     "type": "convert {name} to the type that the engine asks for before its bytes are handed over",
     "layout": "hand {name} over as numpy.ascontiguousarray({name}), or copy it with its strides",
+}
+_MEND_SEVERAL = (
+    "hand {name} over before every run, and wait for the copy before the run starts; where they are a state, hand on what "
+    "the call before gave"
+)
+_OF_SEVERAL = {
+    ZERO: "never arrived, or a state is not carried on: they are zero throughout",
+    BEFORE: "were not uploaded again: they hold the values of the sample before",
 }
 
 
@@ -79,27 +94,53 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
             count = sum(1 for _ in misreadings_of(family, array, array[...] if array.size else None))
             if count:
                 cost = RUN_S * (count + place / len(_SIMPLEST_FIRST))
-                yield proposed(
-                    _make_claim(family, name, cost, functools.partial(_test_claim, known, bench, family, name))
-                )
+                test = functools.partial(_test_claim, known, bench, family, _one_set(name))
+                yield proposed(_make_claim(family, f"input {name}", name, cost, test))
+    floats = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size]
+    if len(floats) > 1:
+        every = len(floats) <= _ALL_SETS
+        cost = 2 * RUN_S * (2 ** len(floats) if every else 2 * len(floats))
+        sets = functools.partial(_list_sets if every else _grow_sets, floats)
+        test = functools.partial(_test_claim, known, bench, "absent", sets)
+        yield proposed(_make_claim("absent", "more than one input", "", cost, test))
 
 
-def _make_claim(family: str, name: str, cost: float, test: Callable[[], Shown]) -> Claim:
+def _one_set(name: str) -> Callable[[Mapping[_Names, float]], Iterator[_Names]]:
+    return lambda _: iter([(name,)])
+
+
+def _list_sets(names: Sequence[str], _: Mapping[_Names, float]) -> Iterator[_Names]:
+    """All sets of inputs, small ones first."""
+    for count in range(1, len(names) + 1):
+        yield from itertools.combinations(names, count)
+
+
+def _grow_sets(names: Sequence[str], left: Mapping[_Names, float]) -> Iterator[_Names]:
+    """Each input, then sets of those that alone leave the least error, `left` as far as it is known by then."""
+    yield from ((name,) for name in names)
+    ranked = sorted(names, key=lambda name: left.get((name,), math.inf))
+    for count in range(2, len(ranked) + 1):
+        yield tuple(name for name in names if name in ranked[:count])
+
+
+def _make_claim(family: str, what: str, name: str, cost: float, test: Callable[[], Shown]) -> Claim:
     return Claim(
-        words=f"input {name} {FAMILIES[family]}",
+        words=f"{what} {FAMILIES[family]}",
         predicts=Prediction(
-            change=f"run the reference with {name} as it would then be held",
+            change=f"run the reference with {name or 'them'} as it would then be held",
             measure="worst relative L2 distance to the candidate's outputs",
             if_true="it falls to what the declared arithmetic explains",
             if_false="it stays far above",
         ),
         cost_s=cost,
-        site=Site(tensor=name, node="", op_type="Input", index=-1),
+        site=Site(tensor=name, node="", op_type="Input", index=-1) if name else None,
         test=test,
     )
 
 
-def _test_claim(known: Examination, bench: Bench, family: str, name: str) -> Shown:
+def _test_claim(
+    known: Examination, bench: Bench, family: str, sets: Callable[[Mapping[_Names, float]], Iterator[_Names]]
+) -> Shown:
     judged = bad_samples(known, bench)
     enough = bool(judged)
     if not enough:
@@ -110,36 +151,51 @@ def _test_claim(known: Examination, bench: Bench, family: str, name: str) -> Sho
         return show_refuted(None, "no sample's outputs tell enough")
     first, *others = judged
     before = measure_misfit(known, bench.reference(first), bench.candidate(first))
-    least, nearest, tried = before, "", 0
-    for words, changed in _list_readings(bench, family, name, first):
-        after = _misfit_of(known, bench, name, changed, first)
-        if after is None:
-            continue
-        tried += 1
-        if after.error < least.error:
-            least, nearest = after, words
-        if after.explains(before) and all(
-            _reading_explains_sample(known, bench, family, name, words, index) for index in others
-        ):
-            because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
-            shown = _show_finding(family, name, words, show_supported(before, after, because), after.share(before))
-            if enough:
-                return replace(shown, correction=correct_held_values(name, family, words))
-            if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
-                return _show_as_possible(known, bench, judged, shown, after, before)
+    least, tried = before, 0
+    nearest: tuple[_Names, str] | None = None
+    left: dict[_Names, float] = {}
+    explained: list[tuple[Misfit, _Names, str]] = []
+    for names in sets(left):
+        if explained and len(names) > len(explained[0][1]):
+            break
+        for words, changed in _list_readings(bench, family, names, first):
+            after = _misfit_of(known, bench, changed, first)
+            if after is None:
+                continue
+            tried += 1
+            left[names] = min(after.total, left.get(names, math.inf))
+            # What takes more inputs has to take away more.
+            if after.error < least.error * (1.0 if nearest is None or len(names) == len(nearest[0]) else _MORE):
+                least, nearest = after, (names, words)
+            if after.explains(before) and all(
+                _reading_explains_sample(known, bench, family, names, words, index) for index in others
+            ):
+                explained.append((after, names, words))
+    for after, names, words in sorted(explained, key=lambda one: one[0].error):
+        if len(names) == 1 and len(left) > 1:
+            return show_refuted(before, f"{names[0]} alone explains it", after=after.error)
+        because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
+        shown = _show_finding(family, names, words, show_supported(before, after, because), after.share(before))
+        if enough:
+            return replace(shown, correction=correct_held_values(names, family, words))
+        if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
+            return _show_as_possible(known, bench, judged, shown, after, before)
     if not enough:
         return show_refuted(None, "the outputs tell too little of any reading")
     because = f"the nearest reading leaves {format_percent(least.error)} of {format_percent(before.error)}"
     result = show_refuted(before, because, after=least.error)
-    if not nearest or least.share(before) < NEAR:
+    # Of several inputs, what one alone does is told by its own claim.
+    if nearest is None or least.share(before) < NEAR or (len(left) > 1 and len(nearest[0]) == 1):
         return result
-    left = replace(
+    seen = replace(
         result, because=f"the error falls from {format_percent(before.error)} to {format_percent(least.error)}"
     )
-    shown = _show_finding(family, name, nearest, left, least.share(before))
+    shown = _show_finding(family, *nearest, seen, least.share(before))
     return replace(
         result,
-        nearest=NearMiss(shown=replace(shown, correction=correct_held_values(name, family, nearest)), tried=tried),
+        nearest=NearMiss(
+            shown=replace(shown, correction=correct_held_values(nearest[0], family, nearest[1])), tried=tried
+        ),
     )
 
 
@@ -165,14 +221,18 @@ def _show_as_possible(
     )
 
 
-def _list_readings(bench: Bench, family: str, name: str, index: int) -> Iterator[tuple[str, np.ndarray]]:
+def _list_readings(bench: Bench, family: str, names: _Names, index: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """What is said of all of `names`, and what they then hold; an input that a reading leaves as it is holds what it held."""
     place = bench.samples.index(index)
-    previous = bench.inputs(bench.samples[place - 1])[name] if place else None
-    return misreadings_of(family, bench.inputs(index)[name], previous)
+    arrays = bench.inputs(index)
+    previous = bench.inputs(bench.samples[place - 1]) if place else None
+    each = [dict(misreadings_of(family, arrays[name], None if previous is None else previous[name])) for name in names]
+    for words in dict.fromkeys(one for held in each for one in held):
+        yield words, {name: held.get(words, arrays[name]) for name, held in zip(names, each, strict=True)}
 
 
-def _misfit_of(known: Examination, bench: Bench, name: str, changed: np.ndarray, index: int) -> Misfit | None:
-    arrays = {**bench.inputs(index), name: changed}
+def _misfit_of(known: Examination, bench: Bench, changed: Mapping[str, np.ndarray], index: int) -> Misfit | None:
+    arrays = {**bench.inputs(index), **changed}
     place = bench.samples.index(index)
     if place and are_same_arrays(arrays, bench.inputs(bench.samples[place - 1])):
         return None
@@ -180,24 +240,31 @@ def _misfit_of(known: Examination, bench: Bench, name: str, changed: np.ndarray,
     return None if found is None else measure_misfit(known, found, bench.candidate(index))
 
 
-def _reading_explains_sample(known: Examination, bench: Bench, family: str, name: str, words: str, index: int) -> bool:
+def _reading_explains_sample(
+    known: Examination, bench: Bench, family: str, names: _Names, words: str, index: int
+) -> bool:
     """Whether the same reading explains another sample; where there is no sample before, it has nothing to say."""
-    held = dict(_list_readings(bench, family, name, index))
+    held = dict(_list_readings(bench, family, names, index))
     if words not in held:
         return index == bench.samples[0]
-    after = _misfit_of(known, bench, name, held[words], index)
+    after = _misfit_of(known, bench, held[words], index)
     before = measure_misfit(known, bench.reference(index), bench.candidate(index))
     return after is not None and after.explains(before)
 
 
-def _show_finding(family: str, name: str, words: str, seen: Shown, share: float) -> Shown:
+def _show_finding(family: str, names: _Names, words: str, seen: Shown, share: float) -> Shown:
+    told = ", ".join(names)
+    claim = f"Input {told} {words}: with the reference's so, {seen.because}."
+    if len(names) > 1:
+        claim = f"Inputs {told} {_OF_SEVERAL[words]}: with the reference's so, {seen.because}."
+    mend = _MENDS[family] if len(names) == 1 else _MEND_SEVERAL
     return replace(
         seen,
-        sentence=f"Input {name} {words}: with the reference's so, {seen.because}.",
+        sentence=claim,
         confidence_from="the share of the error, in squares, that the reading explains with nothing fitted",
         share=share,
-        repairs=(("upload", _MENDS[family].format(name=name)),),
-        details={"input": name, "kind": family, "reading": words},
+        repairs=(("upload", mend.format(name=told)),),
+        details={"input": names[0], "inputs": list(names), "kind": family, "reading": words},
     )
 
 
@@ -205,6 +272,16 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,4,6] a, float[N,
   p = Tanh(a)
   q = Mul(b, w)
   y = Add(p, q)
+}"""
+_STATES = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[N,4,6] a, float[N,4,6] b, float[N,4,6] c) => (float[N,4,6] y, float[N,4,6] bn, float[N,4,6] cn) {
+  p = Tanh(a)
+  q = Mul(b, w)
+  bn = Add(p, q)
+  r = Sigmoid(bn)
+  s = Mul(r, c)
+  cn = Add(s, p)
+  y = Mul(cn, r)
 }"""
 _TOKENS = """<ir_version: 8, opset_import: ["" : 17]> g (int64[N,6] ids) => (float[N,6,8] y) {
   y = Gather<axis = 0>(w, ids)
@@ -268,6 +345,13 @@ CHECK = Check(
         ),
         Example(
             model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(lambda _, before: before), site="b"
+        ),
+        # Two states of three inputs are not carried.
+        Example(
+            model=_STATES,
+            inputs={**_AB, "c": _AB["b"][::-1] * 0.5},
+            constants=_W,
+            inputs_fault=lambda samples: [{**each, "b": each["b"] * 0, "c": each["c"] * 0} for each in samples],
         ),
         Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(_keep_first_half), site="b"),
         Example(

@@ -144,7 +144,7 @@ def _test_claim(trial: _BarrierTrial, off: Run | None, tensors: list[str]) -> Sh
     cured = [one for one in (plain, marked) if one is not None and one.explains(before)]
     told = [f"{format_percent(plain.error)} with the optimizer off"] if plain else []
     many = "1 tensor" if len(tensors) == 1 else f"{len(tensors)} tensors"
-    told += [f"{format_percent(marked.error)} with {many} marked"] if marked else []
+    told += [f"{format_percent(marked.error)} with {many} as outputs"] if marked else []
     because = (
         f"the error of {format_percent(before.error)} becomes {' and '.join(told) or 'nothing that could be measured'}"
     )
@@ -236,7 +236,7 @@ def _offer_repairs(trial: _BarrierTrial, cure: _Cure) -> tuple[Offer, ...]:
     found: list[Offer] = []
     if cure.barriers:
         barriers = cure.barriers if cure.together else cure.barriers[:1]
-        found.append(offer_barrier(barriers, tell_trial(trial.before, trial.barred(barriers))))
+        found.append(offer_barrier(trial.known, barriers, tell_trial(trial.before, trial.barred(barriers))))
     if cure.off is not None:
         text = "switch the optimizer off (what that costs in speed was not measured)"
         tried = tell_trial(trial.before, cure.off)

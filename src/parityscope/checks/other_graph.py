@@ -186,9 +186,9 @@ def _offer_repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
 
 
 def _site_of_unit(known: Examination, unit: Unit) -> Site | None:
-    """The one value of the reference's that is another from here on; None where there are several."""
-    places = {one.at or one.site for one in unit.differences}
-    return known.places.get(places.pop()) if len(places) == 1 else None
+    """The first value of the reference's, in the order of its file, that is another from here on."""
+    places = [site for one in unit.differences if (site := known.places.get(one.at or one.site)) is not None]
+    return min(places, key=lambda site: site.index, default=None)
 
 
 def _describe_unit(unit: Unit) -> str:

@@ -172,10 +172,8 @@ def _noise_of_output(known: Examination, expected: float) -> float:
 def _describe_tried(told: OutputsAnswer) -> str:
     kinds = sorted(told.evaluated.items(), key=lambda one: (-one[1], one[0]))
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds[:6])
-    untried = f", {told.untried:,} left for want of budget" if told.untried else ""
-    return (
-        f"{told.predicted:,} edits judged by derivative, {sum(told.evaluated.values()):,} computed ({listed}){untried}"
-    )
+    untried = f", and for {told.untried:,} there was no time" if told.untried else ""
+    return f"{told.predicted:,} changes were estimated, {sum(told.evaluated.values()):,} computed ({listed}){untried}"
 
 
 def _describe_place(known: Examination, member: EquivalentEdit) -> str:
@@ -225,21 +223,24 @@ def _offer_repairs(told: OutputsAnswer) -> tuple[Offer, ...]:
         ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
     ]
     if told.record:
-        named = ", ".join(told.record)
-        found.append(("record", f"record next, most telling first: {named}"))
+        found.append(("record", _say_record(told)))
     return tuple(found)
+
+
+def _say_record(told: OutputsAnswer) -> str:
+    return f"record this as well, and diagnose again: {', '.join(told.record)}"
 
 
 def _show_unproved(known: Examination, told: OutputsAnswer) -> Shown:
     """The answer where nothing is proved: region, what was ruled out, nearest description, next measurement."""
     near = told.nearest
     share = max(0.0, near.share) if near is not None else 0.0
-    region = (
-        f"the error comes in at one or more of {len(told.sites)} of {told.live} nodes, "
-        f"from {told.sites[0]!r} to {told.sites[-1]!r}"
-        if told.sites
-        else "no node leads to the wrong outputs alone"
-    )
+    region = "no node leads to the wrong outputs alone"
+    if told.sites:
+        ends = f"from {told.sites[0]!r} to {told.sites[-1]!r}"
+        region = f"the error comes in at one or more of {len(told.sites)} of {told.live} nodes, {ends}"
+        if len(told.sites) == told.live:
+            region = f"the error comes in at one or more of all {told.live} nodes, or in what enters the network"
     ruled = f"no single change explains it: {_describe_tried(told)}"
     described = (
         f" The nearest description, which is no cause: {_describe_place(known, near)} ({near.op_type}): {near.words}, "
@@ -262,10 +263,11 @@ def _show_unproved(known: Examination, told: OutputsAnswer) -> Shown:
         role="information",
         sentence=f"No cause is proved; {region}; {ruled}.{described}{blind}{follow}",
         confidence_from="nothing is claimed beyond what was computed",
-        repairs=(("record", f"record next: {', '.join(told.record)}"),) if told.record else (),
+        repairs=(("record", _say_record(told)),) if told.record else (),
         details={
             "parameter": "the outputs alone",
             "region": list(told.sites),
+            "nodes": told.live,
             "nearest": "" if near is None else f"{near.output}: {near.words}",
             "nearest_share": format_number(share),
             "record": list(told.record),

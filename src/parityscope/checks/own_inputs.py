@@ -179,7 +179,7 @@ def _show_finding(
         confidence=1.0 - worst.left / 2.0,
         confidence_from="the inputs were compared; less by half of the part of the variance that the words leave",
         share=share,
-        repairs=repairs_of(details, "prepare the deployment's inputs as the reference's are"),
+        repairs=repairs_of(details, worst.steps, "prepare the deployment's inputs as the reference's are"),
         details=details,
     )
 

@@ -107,7 +107,7 @@ def _test_claim(known: Examination, pair: Pair, budgets: list[Budget], floor: fl
         repairs=(
             (
                 "raise_budget",
-                "leave the budget out, so that the declared arithmetic judges, or raise it above the floor",
+                "leave the budget out, so that the declared arithmetic judges, or raise it above what rounding makes",
                 f"--budget {pair.site.tensor}:rel_l2={limit:.2g}",
             ),
         ),

@@ -156,19 +156,32 @@ def _judge_reference(known: Examination, pair: Pair, peer: str, seen: tuple[floa
         )
     else:
         because = f"{said}; the candidate is {format_number(to_other)} from {peer} and {format_number(error)} from the reference"
+    if not agrees and not left_out:
+        # Two ways to run the model that differ are worth knowing; the candidate's error is neither's.
+        return Shown(
+            because=because,
+            before=error,
+            after=to_other,
+            role="information",
+            title="The model run in another way differs by more than rounding",
+            sentence=f"Output {output}: {because}.",
+            confidence=0.5,
+            confidence_from="chosen: both ways are measured, and neither is shown to be wrong",
+            site=pair.site,
+            details={"peer": peer, "between": between, "to_peer": to_other, "error": error},
+        )
     share = 1.0 if left_out or math.isinf(error) else max(0.0, 1.0 - (to_other / error) ** 2) if error else 0.0
     return Shown(
         because=because,
         before=error,
         after=to_other,
-        role="cause" if agrees or left_out else "contributing",
         sentence=f"Output {output}: {because}.",
-        confidence=min(between, error) / max(between, error) if left_out else (share if agrees else 0.5),
+        confidence=min(between, error) / max(between, error) if left_out else share,
         confidence_from="the smaller over the larger of what the reference leaves out and the error"
         if left_out
         else "the share of the error, in squares, that is gone against the other reference",
         site=pair.site,
-        share=share if agrees or left_out else None,
+        share=share,
         repairs=(
             (
                 "other_reference",

@@ -186,12 +186,13 @@ def _is_distinct(trial: StepsTrial) -> bool:
     return len(trial.steps) == 1 and _ORDER_OF_CHANNELS in trial.steps[0].key
 
 
-def _may_stand_in(found: SearchResult, best: StepsTrial) -> bool:
+def _may_stand_in(found: SearchResult, best: StepsTrial, details: Mapping[str, Any]) -> bool:
     """Whether something else may do what the steps do nearly: a scale in the network is near many a scale of its inputs.
 
-    What prepares the original images again is near nothing else, and libraries round it in their own ways.
+    What prepares the original images again is near nothing else, and libraries round it in their own ways; nor is a scale that
+    is another for each channel, as a data set's deviations are.
     """
-    prepared = any(step.base is not None for step in best.steps)
+    prepared = any(step.base is not None for step in best.steps) or len(set(details.get("divide", ()))) > 1
     return not found.exact and not prepared and not _is_distinct(best)
 
 
@@ -274,7 +275,8 @@ def _show_finding(
     if not found.exact and any(step.leaves > UNEXPLAINED for step in best.steps):
         rest = " What is left is more than the declared arithmetic explains: another library's rounding, or something else."
     doubt = "" if found.certain else " These outputs tell so little that it may be an accident."
-    stands_in = _may_stand_in(found, best)
+    mapped = repair_details(best.steps, sample)
+    stands_in = _may_stand_in(found, best, mapped)
     surest = (1.0 - found.chance) * (STANDS_IN if stands_in else 1.0)
     details: dict[str, Any] = {
         "steps": [step.key for step in best.steps],
@@ -285,7 +287,7 @@ def _show_finding(
         "after": found.after,
         "runs": found.runs,
         "left_out": found.left_out,
-        **repair_details(best.steps, sample),
+        **mapped,
         **({"recipe": dict(recipe)} if recipe and any(step.base is not None for step in best.steps) else {}),
     }
     return replace(
@@ -298,7 +300,7 @@ def _show_finding(
         if found.certain
         else "half of the part of the error that is gone, over the preparations that leave as little",
         share=_explained_share(found),
-        repairs=repairs_of(details, "take that step out of the deployment's preprocessing"),
+        repairs=repairs_of(details, best.steps, "take that step out of the deployment's preprocessing"),
         details=details,
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.formats import format_named
 from parityscope.arithmetic.typed import typed_model
 from parityscope.case.graph import computing_nodes, node_name
 from parityscope.repairs.search.writing import typed_names
@@ -44,4 +43,4 @@ def keep_around(model: Model, node: str, low: str, depth: int) -> tuple[ir.Model
         held |= front
     kept = sorted({names[one] for one in held if one in names} & deciding)
     typed = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
-    return typed.model, f"nodes in FP32: {len(kept)}, in {format_named(low).title}: {len(deciding) - len(kept)}"
+    return typed.model, f"{len(kept)} of its {len(names)} nodes stay in FP32"

@@ -9,9 +9,9 @@ from parityscope.report.words import as_number, clean, format_count, format_perc
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["next_command", "say_no_cause"]
+__all__ = ["FROM_OUTPUTS", "next_command", "say_no_cause"]
 
-_FROM_OUTPUTS = "FUS014"  # says all of it itself (checks/outputs_alone.py)
+FROM_OUTPUTS = "FUS014"  # says all of it itself (checks/outputs_alone.py)
 _LISTED = 3  # claims that were ruled out, in words; chosen
 _SAME_ARGUMENTS, _OF_COMPARE = {"compare", "localize"}, ("--ladder", "--all-tensors")
 _SEEN = {"outputs": "outputs alone", "tensors": "tensors", "layers": "layers"}
@@ -33,7 +33,7 @@ def say_no_cause(document: Mapping[str, Any]) -> str:
             f"No cause was looked for: this command compares {_SEEN[depth]} and makes no experiments; "
             "parityscope diagnose does, with the same arguments."
         )
-    answers = [found.get("claim", "") for found in findings if found.get("code") == _FROM_OUTPUTS]
+    answers = [found.get("claim", "") for found in findings if found.get("code") == FROM_OUTPUTS]
     return clean(str(answers[0])) if answers else " ".join(_say_what_is_known(document))
 
 

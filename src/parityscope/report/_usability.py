@@ -23,7 +23,7 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["badness_of_output", "describe_usability", "lost_elements", "name_output"]
+__all__ = ["badness_of_output", "describe_decisions_after", "describe_usability", "lost_elements", "name_output"]
 
 _NAME = 48  # characters of a name
 _REAL = "DAT004"  # says that the error belongs to the test data
@@ -42,6 +42,7 @@ _SAME = {
     "boxes": "all {1} boxes of '{0}' are kept",
     "mask": "the mask of '{}' is the same",
 }
+_TOP = frozenset({"classes", "positions"})
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _UNUSABLE = "cannot be used as it is"
 _FAR = 100  # times the expected rounding error: no use of a model takes that for the same result; chosen
@@ -73,6 +74,13 @@ def describe_usability(document: Mapping[str, Any]) -> str:
         told.insert(0, "can be used" if verdict == "within" else "not everything could be judged")
     told[1:1] = _describe_other_shapes(document)
     return "; ".join(told)
+
+
+def describe_decisions_after(document: Mapping[str, Any], decisions: Mapping[str, Any]) -> str:
+    """What users of the output whose decisions changed most see once a repair is made; "" where nothing shows that."""
+    changed = _most_changed(list(document.get("outputs", ())))
+    after = {**changed, "decisions": decisions.get(str(changed.get("name")))} if changed else {}
+    return (_describe_decisions(after) or _describe_same_decisions(after)) if after else ""
 
 
 def _describe_other_shapes(document: Mapping[str, Any]) -> list[str]:
@@ -148,13 +156,18 @@ def _describe_decisions(output: Mapping[str, Any]) -> str:
         return f"{format_count(changed)} of {format_count(count)} boxes of '{name}' are lost and {format_count(new)} are new"
     if kind == "mask":
         return f"the mask of '{name}' has an IoU of {format_percent(1 - changed / max(count, 1))}"
+    if count == 1:
+        return f"top-1 of '{name}' changed" if kind in _TOP else f"the class of '{name}' changed"
     return _CHANGED[kind].format(name, format_count(changed), format_count(count))
 
 
 def _describe_same_decisions(output: Mapping[str, Any]) -> str:
     """That users of the output see nothing change; "" where nothing shows what it decides."""
     found = output.get("decisions") or {}
-    told = _SAME.get(str(found.get("kind")))
+    kind = str(found.get("kind"))
+    if kind in _TOP and int(found["count"]) == 1:
+        return f"top-1 of '{name_output(output)}' is the same"
+    told = _SAME.get(kind)
     return told.format(name_output(output), format_count(found["count"])) if told and int(found["count"]) else ""
 
 

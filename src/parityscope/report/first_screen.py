@@ -17,15 +17,14 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.languages import columns_of, say_in_language
 from parityscope.records import Target
-from parityscope.report._no_cause import next_command
+from parityscope.report._no_cause import FROM_OUTPUTS, next_command
 from parityscope.report._tensors import GRADES
-from parityscope.report._usability import describe_usability, name_output
-from parityscope.report.offered import proof_command, repair_command
+from parityscope.report._usability import describe_decisions_after, describe_usability, name_output
+from parityscope.report.offered import WEAK, proof_command, repair_command
 from parityscope.report.words import (
     as_number,
     clean,
     format_count,
-    format_figure,
     format_percent,
     shorten_name,
 )
@@ -47,15 +46,14 @@ _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is calle
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 _LONGEST, _SHORTER, _LINE = 290, 150, 84
 _ALL = 0.995  # of the error, which three digits call all of it
-# Of a cut text that must be left when it ends with a part of a sentence, and with a whole word; chosen.
-_CLAUSES, _WORDS = 0.6, 0.7
 # A name that a converter made of two equal ones: "a/add;a/add".
 _DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
-_PARTS = (", ", " (", "，")  # noqa: RUF001 - as Chinese has them
-_WHOLE = ("; ", ": ", "；", "：")  # noqa: RUF001 - as Chinese has them; what stands before is a whole statement
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
+# Between two statements of a text.
+_BETWEEN = re.compile(r"; |；|(?<=[a-z0-9)'\"%])\. (?=['A-Z])|。(?=.)")  # noqa: RUF001 - as Chinese has them
+_GAP = " … "
 _NAME = 48  # characters of a name
-_INNER_NAME = 40  # of one in a sentence that is too long
+_INNER_NAMES = (40, 28, 20)  # of one in a sentence that is too long, and in one that still is
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
@@ -65,7 +63,10 @@ _SEARCHED = "search for the smallest change that meets a budget:"
 # What is not examined: in other words, and what is a test more or less, which has no name outside of the report.
 _INSIDE = {"localization": "layers inside the network"}
 _TESTS = {"experiment", "repair", "trial"}
+_NO_CHANGE = "no cause is proved: no single change of the network that was tried gives these outputs"
 _SAME = "Both sides are the same target and model."
+# Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
+_OF_ALL = frozenset({"ACC001", "DAT009"})
 # Codes that say what is wrong with an output, and not what made it so.
 _SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
@@ -107,12 +108,12 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     if beyond:
         yield _row_of_cause(document, causes, model)
         yield from (
-            _row_of_further_cause(one, causes[0]) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0])
+            _row_of_further_cause(one, causes) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0])
         )
         yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
         yield from _rows_of_repairs(
-            [one for one in model["repairs"] if one["cures"] or not proved],
+            [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)],
             repair_command(document),
             document,
         )
@@ -152,34 +153,44 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
 
 def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
     if not causes:
-        return make_row("Why", cut_text(clean(model["no_cause"])), command=next_command(document))
-    first = causes[0]
+        told = _NO_CHANGE if _region_of(document) else clean(model["no_cause"])
+        return make_row("Why", cut_text(told), command=next_command(document))
+    return make_row("Why", f"{cut_text(_say_cause(causes[0]))} {_describe_standing(causes[0], causes)}")
+
+
+def _row_of_further_cause(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> _Row:
     return make_row(
-        "Why",
-        f"{cut_text(_first_claim_sentence(first))} [{clean(first.get('code', ''))}, {_describe_sureness(first)}]",
+        "or" if _is_instead(finding, causes[0]) else "and",
+        f"{cut_text(_say_cause(finding), _SHORTER)} {_describe_standing(finding, causes)}",
     )
 
 
-def _row_of_further_cause(finding: Mapping[str, Any], first: Mapping[str, Any]) -> _Row:
-    label = "or" if _is_instead(finding, first) else "and"
-    return make_row(
-        label,
-        (
-            f"{cut_text(_first_claim_sentence(finding), _SHORTER)} [{clean(finding.get('code', ''))}, "
-            f"{_describe_sureness(finding)}]"
-        ),
-    )
+def _describe_standing(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+    """The code of a cause, how sure it is, and what part of the error it makes where that is not all."""
+    share = as_number(finding.get("share"))
+    part = f", {format_percent(share)} of the error" if share is not None and share < _ALL else ""
+    return f"[{clean(finding.get('code', ''))}, {_describe_sureness(finding, causes)}{part}]"
 
 
 def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
-    """Whether a cause explains what another one explains already: both cannot be the whole of it."""
+    """Whether a cause explains what another one explains already, and is as sure: both cannot be the whole of it."""
     shares = [as_number(one.get("share")) or 0.0 for one in (finding, first)]
-    return min(shares) >= _PROVED
+    return min(shares) >= _PROVED and _is_proved(finding) == _is_proved(first)
 
 
-def _first_claim_sentence(finding: Mapping[str, Any]) -> str:
-    """The claim's first sentence; what a title adds is for the rest of the report."""
-    return first_sentence(finding.get("claim") or finding.get("title") or "")
+def _say_cause(finding: Mapping[str, Any]) -> str:
+    """What a finding says is wrong: its claim's first sentence without what was measured, which stands with the evidence."""
+    told = first_sentence(finding.get("claim") or finding.get("title") or "")
+    for one in finding.get("evidence", ())[:1]:
+        because = clean(one.get("because") or "")
+        # Where a cause was proved with others, what proved it stands behind what was measured first.
+        while because and not told.endswith(because):
+            because = because.rpartition("; ")[0]
+        statement = told.removesuffix(because)
+        ends = [place for end in (": ", "; ") if (place := statement.rfind(end)) > 0]
+        if because and ends:
+            return statement[: max(ends)]
+    return told
 
 
 def first_sentence(text: object) -> str:
@@ -189,38 +200,54 @@ def first_sentence(text: object) -> str:
 
 
 def cut_text(text: str, longest: int = _LONGEST) -> str:
-    """A sentence in the language that is spoken, cut to what has room: what was cut could not be looked up any more."""
+    """A sentence in the language that is spoken, as short as there is room: whole, or without its middle.
+
+    Names give way before words do (what tells them apart stands at their ends), then what is said in brackets, then what is
+    said after the first statement. Of a statement that is still too long its start and its end are left.
+    """
     told = _DOUBLED.sub(r"\1", say_in_language(text))
-    if columns_of(told) <= longest:
-        return told
-    # Names give way before words do (what tells them apart stands at their ends), and then what is said in brackets.
-    told = _shorten_names(told)
-    if columns_of(told) > longest:
-        told = _BRACKETS.sub("", told)
-    if columns_of(told) <= longest:
-        return told
-    least = longest * len(told) // columns_of(told)
-    kept = told[: least - 1]
-    # Where a part of the sentence ends, if most of it is left, else at a word; Chinese has few spaces to cut at.
-    for ends, most, more in ((_WHOLE, _CLAUSES, ""), (_PARTS, _CLAUSES, " …"), ((" ",), _WORDS, " …")):
-        place = max(kept.rfind(end) for end in ends)
-        if place > most * len(kept):
-            return f"{kept[:place]}{more}"
-    return f"{kept} …"
+    for limit in _INNER_NAMES:
+        if columns_of(told) > longest:
+            told = _shorten_names(told, limit)
+    while columns_of(told) > longest and (places := list(_BRACKETS.finditer(told))):
+        told = told[: places[-1].start()] + told[places[-1].end() :]
+    while columns_of(told) > longest and (places := list(_BETWEEN.finditer(told))):
+        told = told[: places[-1].start()]
+    return told if columns_of(told) <= longest else _without_middle(told, longest)
 
 
-def _shorten_names(text: str) -> str:
-    return " ".join(shorten_name(word, _INNER_NAME) if len(word) > _INNER_NAME else word for word in text.split(" "))
+def _without_middle(text: str, longest: int) -> str:
+    """The first two thirds of what has room, and of its end the last; cut between words, in Chinese between signs."""
+    kept = longest * len(text) // columns_of(text) - len(_GAP)
+    head, tail = text[: kept * 2 // 3], text[len(text) - kept // 3 :]
+    return f"{head.rpartition(' ')[0] or head}{_GAP}{tail.partition(' ')[2] or tail}"
+
+
+def _shorten_names(text: str, limit: int = _INNER_NAMES[0]) -> str:
+    return " ".join(shorten_name(word, limit) if len(word) > limit else word for word in text.split(" "))
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
     return (as_number(finding.get("confidence")) or 0.0) >= _PROVED
 
 
-def _describe_sureness(finding: Mapping[str, Any]) -> str:
+def _describe_sureness(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
+    """How sure a cause is: proved, one of so many that explain the same, likely by so much, or only measured."""
     if finding.get("code") in _SYMPTOMS:
-        return "measured; what makes it is not known"
+        return "measured"
+    alike = sum(_is_instead(one, causes[0]) for one in causes) if _is_instead(finding, causes[0]) else 1
+    if alike > 1:
+        return f"possible: 1 of {alike}"
     return "proved" if _is_proved(finding) else f"likely: {format_percent(as_number(finding.get('confidence')) or 0.0)}"
+
+
+def _region_of(document: Mapping[str, Any]) -> tuple[int, str, str, int] | None:
+    """Of how many nodes one holds the error, the first and the last one's tensor, and how many there are, as outputs tell."""
+    asked = [one for one in document.get("findings", ()) if one.get("code") == FROM_OUTPUTS and one["role"] != "cause"]
+    details = asked[0].get("details") or {} if asked else {}
+    region = [clean(name) for name in details.get("region") or ()]
+    nodes = as_number(details.get("nodes"))
+    return (len(region), region[0], region[-1], int(nodes)) if region and nodes else None
 
 
 def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
@@ -231,6 +258,16 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
         moved = list((first.get("details") or {}).get("order") or ()) if str(first["code"]).startswith("BND") else []
         named = ", ".join(shorten_name(clean(one), _NAME) for one in moved or [(site or {}).get("tensor") or ""] if one)
         yield make_row("Where", f"{elsewhere}{f': {named}' if named else ''}")
+        return
+    if not causes and (region := _region_of(document)):
+        count, start, end, every = region
+        ends = f"from '{shorten_name(start, _NAME)}' to '{shorten_name(end, _NAME)}'"
+        told = (
+            f"anywhere in the network's {format_count(every)} nodes, or in what enters it"
+            if count == every
+            else f"one or more of {format_count(count)} nodes, {ends}"
+        )
+        yield make_row("Where", told)
         return
     ranked = document.get("suspects", ())
     site = site or (ranked[0].get("site") if ranked else None)
@@ -244,8 +281,15 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
         if index is not None and nodes and 0 <= index < nodes
         else ""
     )
+    # A node without a name is called by what it gives elsewhere.
+    unnamed = re.fullmatch(r"\w+#\d+", node) and tensor
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
+    kind = f", which gives '{shorten_name(tensor, _NAME)}'" if unnamed else kind
     passing = describe_handing_on(document.get("tensors", ()), index)
+    lost = {as_number(one.get("index")) or 0 for one in document.get("tensors", ()) if _holds_lost(one)}
+    if index is not None and (count := sum(one < index for one in lost)):
+        behind = sum(one > index for one in lost)
+        passing = f"; {format_count(count)} before it and {format_count(behind)} downstream hold NaN or infinity too"
     if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
         passing += ", and the outputs are finite again"
     yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
@@ -261,7 +305,7 @@ def place_outside(finding: Mapping[str, Any]) -> str:
 
 
 def describe_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | None) -> str:
-    """How many tensors behind a place are wrong, or hold what is not finite, by what they inherit; "" where none is."""
+    """How many nodes behind a place are wrong, or hold what is not finite, by what they inherit; "" where none is."""
     behind = [
         one
         for one in tensors
@@ -274,9 +318,10 @@ def describe_handing_on(tensors: Sequence[Mapping[str, Any]], index: float | Non
     ]
     if not behind:
         return ""
+    count = format_count(len({as_number(one["index"]) for one in behind}))
     if all(map(_holds_lost, behind)):
-        return f"; {format_count(len(behind))} downstream only pass on NaN or infinity"
-    return f"; {format_count(len(behind))} downstream only pass on the error"
+        return f"; {count} downstream only pass on NaN or infinity"
+    return f"; {count} downstream only pass on the error"
 
 
 def _holds_lost(tensor: Mapping[str, Any]) -> bool:
@@ -290,21 +335,12 @@ def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> st
     policy = document.get("policy") or {}
     declared = str(policy.get("declared") or "")
     grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
-    said = "within" if trial["verdict"] == "within" else "still beyond"
+    within = trial["verdict"] == "within"
     if policy.get("budgets"):
-        return f"{said} the budget"
-    outputs = [one for one in document.get("outputs", ()) if one.get("name") == trial["output"]]
-    expected = as_number(outputs[0]["expected"].get(declared)) if outputs and outputs[0].get("expected") else None
-    if not expected or trial["error"] is None:
-        return f"{said} what {grade} explains"
-    if not trial["error"]:
-        return said
-    several = len(document["outputs"]) > 1
-    named = f" in '{shorten_name(trial['output'], _INNER_NAME)}'" if several else ""
-    return (
-        f"{said}: {format_figure(trial['error'] / expected)} times {grade}'s expected rounding error "
-        f"(up to {margin_of(declared):g} is rounding){named}"
-    )
+        return "within the budget" if within else "still beyond the budget"
+    said = f"within what {grade} explains" if within else f"still beyond what {grade} explains"
+    several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
+    return f"{said}, in '{shorten_name(trial['output'], _INNER_NAMES[0])}'" if several else said
 
 
 def _rows_of_repairs(
@@ -319,31 +355,31 @@ def _rows_of_repairs(
         command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = _shorten_names(cut_text(repair["text"], _SHORTER))  # in full where the cause is told
+        text = _shorten_names(cut_text(repair["text"], _SHORTER if told else _LONGEST))  # names in full: see the cause
         if told:
             yield make_row("or", text)
             told.add(command or repair["text"])
             continue
         file = (repair["trial"] or {}).get("file", "")
         used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
-        yield make_row("Fix", f"{used}{text}", command=command, note=_shown_effect(repair, document))
+        yield make_row(
+            "Fix" if repair["cures"] else "Then",
+            f"{used}{text}",
+            command=command,
+            note=_shown_effect(repair, document),
+        )
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
             # What was tried to prove the cause may keep more in FP32 than has to be.
             yield make_row("or", _SEARCHED, command=searching)
             told.add(searching)
-    if len(told) == 1 and searching and searching not in told:
+    if len(told) == 1 and offered[0]["cures"] and searching and searching not in told:
         yield make_row("or", _SEARCHED, command=searching)
         return
-    if offered and not offered[0]["command"].startswith("parityscope"):
+    if offered and offered[0]["cures"] and not offered[0]["command"].startswith("parityscope"):
         command = proof_command(document)
         done = "record it again" if " --after " in command else "do it"
-        words = (
-            f"{done}, and this tells whether it helped:"
-            if offered[0]["trial"]
-            else f"none was tried here: {done}, and this tells whether it helped:"
-        )
-        yield make_row("Then", words, command=command)
+        yield make_row("Then", f"{done}, and this tells whether it helped:", command=command)
 
 
 def _one_line(written: Mapping[str, str]) -> str:
@@ -358,62 +394,61 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
     if not trial:
         return ""
     note = trial["note"]
+    users = describe_decisions_after(document, trial["decisions"])
+    seen = f"; then {users}" if users else ""
     kept = f"; {note}" if note and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
     typed = repair["repair"] == _KEEP and trial["file"] and trial["verdict"] == "within"
     built = "; that file holds its own types: no f16 in the target, no --fp16 in the build" if typed else ""
-    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{kept}{built}"
+    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{seen}{kept}{built}"
 
 
 def _rows_of_sureness(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     if not causes:
         return
     first = causes[0]
-    rivals = sum(_is_instead(one, first) for one in causes[1:])
-    if rivals:
-        which = f"{rivals + 1} causes explain all of the error on these samples alike"
-        yield make_row("Sure", f"not of which: {which}; more samples, or a look at layers, tell them apart")
-        return
-    yield make_row("Sure", f"{_describe_proof(document, first)}{_describe_rest_of_error(first)}")
+    sure = _describe_sureness(first, causes)
+    if sure.startswith("possible"):
+        told = "each explains all of the error on these samples; more samples, or a look at layers, tell them apart"
+    else:
+        told = _describe_proof(document, first)
+    yield make_row("Sure", f"{sure}; {told}" if told else sure)
 
 
 def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
-    """How sure a cause is, in the words that stand behind it, and what that rests on: what is left of the error without it.
+    """What a cause rests on: what is left of the error with it put right.
 
     What the error was is told above, and not once more: an experiment measures it on other samples or outputs.
     """
-    sure = _describe_sureness(finding).partition(";")[0]  # what more it says stands with the cause
-    sequence = document.get("sequence") or {}
-    steps = [one for one in sequence.get("steps", ()) if one.get("code") == finding.get("code")]
-    if len(steps) == 1 and _is_proved(finding):
-        left = format_percent(steps[0].get("after"))
-        told = f"{sure}; with this fault in the reference, both sides differ by {left}"
-        return _hold_against_rounding(told, document, steps[0].get("after"))
+    if finding.get("code") in _SYMPTOMS:
+        return "what makes it is not known"
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
+    left = _left_by_proof(document, finding)
+    if left is None:
+        return clean(finding.get("confidence_from") or "")
+    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in document.get("outputs", ())]
+    if not left:
+        return "allowing for it, both sides are equal"
+    if left <= margin_of(declared) * max(expected, default=0.0):
+        return f"allowing for it, both sides differ by no more than {grade} explains"
+    return f"allowing for it, {format_percent(left, exact=True)} is left, more than {grade} explains"
+
+
+def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
+    """The error that was measured with a cause put right: by its repair, in the reference's copy, or by an experiment."""
+    trials = [one["trial"] for one in finding.get("repairs", ()) if one.get("trial")]
+    for one in trials:
+        if one.get("verdict") == "within":
+            return as_number(one.get("after"))
+    steps = (document.get("sequence") or {}).get("steps", ())
+    own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
+    if len(own) == 1 and _is_proved(finding):
+        return as_number(own[0])
     for one in finding.get("evidence", ()):
         measure = str((one.get("experiment") or {}).get("measure") or "")
-        before, after = (as_number(one.get(key)) for key in ("before", "after"))
-        if one.get("outcome") == "supports" and "relative L2" in measure and before and after is not None:
-            left = format_percent(after, exact=True)
-            told = f"{sure}; without it, both sides differ by {left}"
-            return _hold_against_rounding(told, document, after)
-    source = clean(finding.get("confidence_from") or "")
-    share = f"{format_percent(as_number(finding.get('confidence')) or 0.0)}: " if _is_proved(finding) else ""
-    return f"{sure}; {share}{source}" if source else sure
-
-
-def _hold_against_rounding(told: str, document: Mapping[str, Any], left: object) -> str:
-    """What is told of the error that a cause leaves, with how much more than the rounding of what is declared that is."""
-    declared = str((document.get("policy") or {}).get("declared") or "")
-    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in document.get("outputs", ())]
-    most, error = max(expected, default=0.0), as_number(left) or 0.0
-    if not most or error <= margin_of(declared) * most:
-        return told
-    return f"{told}; that is {format_figure(error / most)} times {GRADES[declared]}'s rounding"
-
-
-def _describe_rest_of_error(finding: Mapping[str, Any]) -> str:
-    """That a cause is not all of it; "" where it is."""
-    share = as_number(finding.get("share"))
-    return "" if share is None or share >= _ALL else f"; it explains {format_percent(share)} of the output error"
+        if one.get("outcome") == "supports" and "relative L2" in measure and as_number(one.get("before")):
+            return as_number(one.get("after"))
+    return None
 
 
 def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[_Row]:
@@ -445,11 +480,20 @@ def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Ite
     notes += [
         f"{clean(one.get('title', ''))} [{clean(one.get('code', ''))}]"
         for one in findings
-        if (one.get("role") == "contributing" and not _is_told_by(one, causes))
-        or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
+        if not _is_told_by(one, causes)
+        and (
+            (one.get("role") == "contributing" and _may_be(one))
+            or (one.get("role") == "information" and str(one.get("code", "")).startswith("DAT"))
+        )
     ]
     most = 1 if document.get("verdict") == "beyond" else _MOST_NOTES
     yield from (make_row("Note", cut_text(one, _SHORTER)) for one in notes[:most])
+
+
+def _may_be(finding: Mapping[str, Any]) -> bool:
+    """Whether a claim is rather right than wrong."""
+    sure = as_number(finding.get("confidence"))
+    return sure is None or sure > WEAK
 
 
 def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> bool:
@@ -459,14 +503,23 @@ def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]])
     if tensor and any(tensor == (one.get("site") or {}).get("tensor") for one in proved):
         return True
     shares = [as_number((one.get("details") or {}).get("together")) or as_number(one.get("share")) for one in proved]
-    return bool(tensor) and any(share is not None and share >= _PROVED for share in shares)
+    return bool(tensor or finding.get("code") in _OF_ALL) and any(
+        share is not None and share >= _PROVED for share in shares
+    )
 
 
 def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     """Outputs without a verdict, and what was asked for and not done, with the fix."""
     outputs = [one for one in document.get("outputs", ()) if one.get("verdict") == "incomplete"]
-    for one in outputs[:_MOST_NOTES]:
-        yield make_row("Missing", cut_text(f"output '{name_output(one)}': {clean(one.get('reason', ''))}", _SHORTER))
+    for place, one in enumerate(outputs[:_MOST_NOTES], start=1):
+        text = cut_text(f"output '{name_output(one)}': {clean(one.get('reason', ''))}", _SHORTER)
+        others = len(outputs) - place if place == _MOST_NOTES else 0
+        note = (
+            f"and likewise at {format_count(others)} more of {format_count(len(document['outputs']))} outputs"
+            if others
+            else ""
+        )
+        yield make_row("Missing", text, note=note)
     for skip in [one for one in skipped if one["asked"]][:_MOST_NOTES]:
         note = f"fix: {skip['fix']}" if skip["fix"] else ""
         yield make_row("Missing", cut_text(f"{skip['what']}: {skip['reason']}", _SHORTER), note=note)

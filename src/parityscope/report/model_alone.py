@@ -23,7 +23,7 @@ __all__ = ["FORMS", "view_model_alone"]
 
 _NAME = 48  # characters of a name
 _LONGEST = 150  # of an answer: two lines
-_GENERATED = "the samples are generated, in the range that the model declares: give real ones with --inputs"
+_GENERATED = "the samples are generated: give real ones with --inputs"
 _MOST_FINDINGS = 2
 _GRAVE = ("cause", "contributing")
 

@@ -19,7 +19,7 @@ from parityscope.report.words import as_number, clean, format_percent, format_ra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["proof_command", "repair_command", "verify_command", "view_repairs"]
+__all__ = ["WEAK", "proof_command", "repair_command", "verify_command", "view_repairs"]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
@@ -30,7 +30,7 @@ _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier"
 _ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
 
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
-_PROVED, _WEAK = 0.9, 0.5
+_PROVED, WEAK = 0.9, 0.5
 
 
 def view_repairs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def _findings_to_advise(findings: Sequence[Mapping[str, Any]]) -> list[Mapping[s
     proved = any(
         finding.get("role") == "cause" and each >= _PROVED for finding, each in zip(findings, sure, strict=True)
     )
-    return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each > _WEAK]
+    return [finding for finding, each in zip(findings, sure, strict=True) if not proved or each > WEAK]
 
 
 def _merge_same_advice(same: list[dict[str, Any]]) -> dict[str, Any]:
@@ -143,6 +143,7 @@ def _view_repair(
         "command": _clean_command(repair.get("command", "")) or searched,
         "code": clean(finding.get("code", "")),
         "cures": finding.get("role") == "cause",
+        "likely": (as_number(finding.get("confidence", 1.0)) or 0.0) > WEAK,
         "trial": None,
         "cause": None
         if step is None or trial
@@ -162,6 +163,7 @@ def _view_repair(
             "error": after,
             "note": clean(trial.get("note", "")),
             "file": clean(trial.get("file", "")),
+            "decisions": dict(trial.get("decisions") or {}),
         }
         rank = math.inf if after is None or math.isnan(after) else after
         shown["order"] = (0 if trial.get("verdict") == "within" else 2, rank)

@@ -161,17 +161,17 @@ def _chance_of_accident(near: Nearest, one: Trail, left: float) -> float:
 
 
 def _findings_of(one: Trail, trail: Trail) -> tuple[Finding, ...]:
-    """The findings of a step; the first is as sure as coming so near is no accident."""
+    """The findings of a step; the first is as sure as coming so near is no accident, and alone as far as it explains."""
     findings = one.claim.findings if one.claim is not None else ()
     support = _support_of(one, trail)
     if support is None or support.chance is None:
         return findings
-    sure = replace(
-        findings[0],
-        confidence=1.0 - support.chance,
-        confidence_from=f"one minus the chance of coming so near, {support.how}, by accident",
-    )
-    return (sure, *findings[1:])
+    chance, source = 1.0 - support.chance, f"one minus the chance of coming so near, {support.how}, by accident"
+    taken = 1.0 - one.energy / one.before.energy if one.before is not None else 1.0
+    if support.proof == _MOSTLY and taken < chance:
+        # That it is no accident says nothing of another cause that would explain the rest as well.
+        chance, source = taken, "the part of the error, in squares, that it takes away; what is left is not explained"
+    return (replace(findings[0], confidence=chance, confidence_from=source), *findings[1:])
 
 
 def _steps_of(one: Trail, trail: Trail, total: float) -> list[CauseStep]:

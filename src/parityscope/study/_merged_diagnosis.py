@@ -50,10 +50,10 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     refuted = [one for one in first.refuted if one.experiment.identity not in shares]
     if not steps and sequence.verdict == "within":
         # A claim by size alone has nothing left to explain; others may tell the same cause in other words.
-        # What the file says at many layers leaves none of them unexplained; another version of all weights errs by any size.
+        # What the file says leaves no layer unexplained and no size to explain; another version of all weights errs by any.
         from parityscope.checks.other_graph import tells_version
 
-        says = {_UNEXPLAINED} if any(step.code == _FILE for step in sequence.steps) else set()
+        says = {_UNEXPLAINED, _SIZE} if any(step.code == _FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(map(tells_version, causes)) else set()
         gone = [one for one in others if _is_cause_by_size(one, shares) or one.code in says]
         refuted += [evidence for one in gone for evidence in _refute_gone(one, sequence)]
@@ -98,8 +98,9 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
 
 
 def _is_cause_by_size(finding: Finding, shares: Collection[str]) -> bool:
-    """Whether a cause that is no step explains no measured part of the error."""
-    return finding.role == "cause" and finding.share is None and identity_of(finding) not in shares
+    """Whether a cause that is no step explains no measured part of the error: its own size is no measurement of that."""
+    by_size = finding.code == _SIZE and "explains" not in finding.details
+    return finding.role == "cause" and (finding.share is None or by_size) and identity_of(finding) not in shares
 
 
 def _tell_step(finding: Finding, step: CauseStep) -> Finding:

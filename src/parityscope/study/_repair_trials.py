@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.typed import HALF
@@ -185,7 +185,8 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
             )
             verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
-    return Trial(before=before, after=after, verdict=verdict, output=output, note=note)
+    decided = {name: None if held is None else asdict(held) for name, held in run.decisions.items()}
+    return Trial(before=before, after=after, verdict=verdict, output=output, note=note, decisions=decided)
 
 
 def _output_names(examination: Examination) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend_named, is_recording
@@ -23,6 +24,7 @@ from parityscope.case import Sample
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
+from parityscope.private_folders import scratch_folder
 from parityscope.records import Target
 from parityscope.study.neighbour_targets import origins_of, peers_of, switched_of
 from parityscope.study.outputs import worst_sample
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import onnx_ir as ir
 
     from parityscope.backends import Session
     from parityscope.examination import Examination
@@ -87,6 +90,7 @@ def open_bench(
             simulated={one: asked.runner(Target(backend="sim", precision=one)) for one in sorted(_SIMULATED)},
             kept={} if folder is None else TriedRuns(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
+            rewritten=asked.rewritten if backend_named(candidate.backend).tries_repairs else None,
             watched=asked.watched
             if backend_named(candidate.backend).observes and not is_recording(candidate)
             else None,
@@ -175,6 +179,20 @@ class _Sessions:
         if isinstance(found, ParityError):
             raise found
         return found
+
+    def rewritten(
+        self, name: str, edit: Callable[[ir.Model], bool]
+    ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None:
+        """The candidate with a copy of its file that `edit` changed; None if that says that there was nothing to change."""
+        import onnx_ir as ir
+
+        copy = model_of(self._case.model, self._runs_candidate).graph()
+        if not edit(copy):
+            return None
+        path = self._held.enter_context(scratch_folder("rewritten")) / f"{name}.onnx"
+        ir.save(copy, path)
+        others = [pair for pair in self._runs_candidate.options if pair[0] != "model"]
+        return self.runner(replace(self._runs_candidate, options=tuple(sorted((*others, ("model", str(path)))))))
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))

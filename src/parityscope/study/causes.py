@@ -34,7 +34,7 @@ def explain_suspects(known: Examination) -> Examination:
     if known.layers is None:
         return known
     if known.proof is not None:
-        what, fix = "other explanations of the layers there", "look all the same: --thorough"
+        what, fix = "what else these layers may compute", "look all the same: --thorough"
         return known.skipping(Skip(what=what, reason=known.proof.reason, fix=fix))
     from parityscope.study.layers import explain_layers
 

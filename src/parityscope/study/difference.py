@@ -140,7 +140,7 @@ def _skip_elsewhere(known: Examination) -> tuple[Skip, ...]:
     if known.proof is None:
         return ()
     others = sum(name not in known.proof.pairing for name in known.case.model.sites)
-    what, fix = f"{others} tensors elsewhere", "look all the same: --thorough"
+    what, fix = f"{others} tensors at other places", "look all the same: --thorough"
     return (Skip(what=what, reason=known.proof.reason, fix=fix),)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FAMILIES", "Reading", "misreadings_of"]
+__all__ = ["BEFORE", "FAMILIES", "ZERO", "Reading", "misreadings_of"]
 
 # One changed array, in words behind the input's name.
 Reading = tuple[str, np.ndarray]
@@ -26,6 +26,10 @@ FAMILIES = {
     "type": "was read as another type",
     "layout": "was read in another memory order",
 }
+
+# What is said of an input that was never written, and of one that is old.
+ZERO = "was never uploaded: it is zero throughout"
+BEFORE = "was not uploaded again: it holds the values of the sample before"
 
 _SEQUENCES = 3  # axes: a batch, the steps and what each holds
 _BYTE = 255  # the largest value of a byte
@@ -46,9 +50,9 @@ def misreadings_of(family: str, array: np.ndarray, previous: np.ndarray | None) 
 
 
 def _read_never_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
-    yield "was never uploaded: it is zero throughout", np.zeros_like(array)
+    yield ZERO, np.zeros_like(array)
     if previous is not None:
-        yield "was not uploaded again: it holds the values of the sample before", previous
+        yield BEFORE, previous
 
 
 def _read_partly_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:

@@ -19,7 +19,7 @@ from parityscope.checks.preprocessing.steps import NORMALIZING, PreprocessingSte
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Normalization", "likely_normalizations", "normalization_steps", "unit"]
+__all__ = ["Normalization", "likely_normalizations", "normalization_steps", "unit", "write_numbers"]
 
 # An image that was resized with a kernel that overshoots leaves [0, 1] a little; chosen.
 _OVERSHOOT = 0.02
@@ -122,6 +122,7 @@ def normalization_steps(name: str, base: Normalization, axis: int, channels: int
             stage=NORMALIZING,
             slot=f"{name}:normalization",
             apply=change_on_input(name, _renormalize(base, target, axis)),
+            right=_write_formula(base),
         )
         for target in wrong
         if len(target.gain) in {1, channels} and len(base.gain) in {1, channels}
@@ -187,6 +188,23 @@ def _make_wrong_normalization(
     size = max(len(gain), len(offset))
     gain, offset = (each * size if len(each) == 1 else each for each in (gain, offset))
     return Normalization(key=f"wrong-{key}", words=words, gain=gain, offset=offset)
+
+
+def _write_formula(base: Normalization) -> str:
+    """The normalization of a pixel of 0 to 255 with its mean and deviation, in bytes where these are told in bytes."""
+    unit = 1.0 if "in bytes" in base.words else 255.0
+    deviation = [255.0 / each / unit for each in base.gain]
+    mean = [-a / b * 255.0 / unit for a, b in zip(base.offset, base.gain, strict=True)]
+    pixel = "pixel" if unit == 1.0 or base.key == "bytes" else "pixel / 255"
+    if set(mean) <= {0.0} and len(set(deviation)) == 1:
+        return f"x = {pixel}"
+    return f"x = ({pixel} - {write_numbers(mean)}) / {write_numbers(deviation)}"
+
+
+def write_numbers(numbers: Sequence[float]) -> str:
+    """One number where all are the same, else the list of one for each channel."""
+    told = [f"{number:.4g}" for number in numbers]
+    return told[0] if len(set(told)) == 1 else f"[{', '.join(told)}]"
 
 
 def _describe_change(base: Normalization, target: Normalization) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 
 from parityscope.checks.input_fit import fit_inputs
 from parityscope.checks.preprocessing.images import image_of
+from parityscope.checks.preprocessing.normalizations import write_numbers
 from parityscope.checks.preprocessing.steps import apply_steps, model_inputs
 
 if TYPE_CHECKING:
@@ -58,31 +59,45 @@ def affine_details(given: Mapping[str, np.ndarray], sample: Mapping[str, np.ndar
     }
 
 
-def repairs_of(details: Mapping[str, Any], otherwise: str) -> tuple[Offer, ...]:
-    """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence."""
+def repairs_of(details: Mapping[str, Any], steps: Sequence[PreprocessingStep], otherwise: str) -> tuple[Offer, ...]:
+    """What repairs the deployment: a recipe, or code and nodes where the details hold one or a map; else a sentence.
+
+    Where one step alone is wrong and there is a formula of what is right, that is told.
+    """
     if "recipe" in details:
         text = f"prepare the deployment's images as the reference's: {_tell_recipe(details['recipe'])}"
         return (("prepare_by_recipe", text),)
+    right = steps[0].right if len(steps) == 1 else ""
     if "input" not in details:
-        return (("mend_preprocessing", otherwise),)
-    formula = _write_formula(details)
-    code = f"turn what the deployment gives now into what the model expects, in its code{formula}"
+        return (("mend_preprocessing", _say_right(right) if right else otherwise),)
+    code = f"turn what the deployment gives now into what the model expects, in its code{_write_formula(details)}"
     model = "put that into the model, which then takes what the deployment gives now"
     return (
-        ("preprocess_in_code", code),
+        ("preprocess_in_code", _say_right(right) if right else code),
         ("prepend_preprocessing", model),
     )
 
 
+def _say_right(formula: str) -> str:
+    return f"normalise as the model expects, in the deployment's code: {formula}"
+
+
 def _tell_recipe(recipe: Mapping[str, Any]) -> str:
-    """The recipe in one line, without what it leaves as it is."""
+    """The recipe in one line: what the image becomes, and what its numbers do."""
     told = []
     for key, value in recipe.items():
         numbers = list(value) if isinstance(value, list | tuple) else []
-        if key in _UNTOLD or (key, *set(numbers)) in {("mean", 0.0), ("deviation", 1.0)}:
+        if key in {*_UNTOLD, "scale", "mean", "deviation"}:
             continue
-        words = " x ".join(map(str, numbers)) if key == "size" else _write_numbers(numbers) if numbers else str(value)
-        told.append(f"{key} {words}")
+        told.append(f"{key} {' x '.join(map(str, numbers)) if key == 'size' else value}")
+    scale = float(recipe.get("scale", 1.0))
+    pixel = "pixel" if scale == 1.0 else f"pixel / {scale:.4g}"
+    mean, deviation = (
+        list(np.atleast_1d(np.asarray(recipe.get(key, default), np.float64)).tolist())
+        for key, default in (("mean", 0.0), ("deviation", 1.0))
+    )
+    plain = set(mean) == {0.0} and set(deviation) == {1.0}
+    told.append(f"x = {pixel}" if plain else f"x = ({pixel} - {write_numbers(mean)}) / {write_numbers(deviation)}")
     return ", ".join(told)
 
 
@@ -92,13 +107,7 @@ def _write_formula(details: Mapping[str, Any]) -> str:
     order = list(details.get("channels", ()))
     if not subtract or not divide or order != sorted(order):
         return ""
-    return f": x = (x - {_write_numbers(subtract)}) / {_write_numbers(divide)}"
-
-
-def _write_numbers(numbers: Sequence[float]) -> str:
-    """One number where all are the same, else the list of one for each channel."""
-    told = [f"{number:.4g}" for number in numbers]
-    return told[0] if len(set(told)) == 1 else f"[{', '.join(told)}]"
+    return f": x = (x - {write_numbers(subtract)}) / {write_numbers(divide)}"
 
 
 def describe_precision(outputs: Sequence[Pair]) -> str:

@@ -68,6 +68,8 @@ class PreprocessingStep:
     `leaves` is the part of the error that may be left, more than UNEXPLAINED where programs do the step in slightly different
     ways. `usual`: so common that two of them together are looked for even if neither comes near alone.
 
+    `right` is what the reference does in place of it, as a formula of a pixel; "" where none is that short.
+
     A step with `base` changes how an image is placed, by `refine` or by what it does to the image before: all of a composition
     are done as one placing.
     """
@@ -79,6 +81,7 @@ class PreprocessingStep:
     apply: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray] | None] | None = None
     leaves: float = UNEXPLAINED
     usual: bool = False
+    right: str = ""
     base: Base | None = None
     refine: Callable[[Placing], Placing] | None = None
 

@@ -20,6 +20,8 @@ __all__ = ["Tokens", "token_steps", "tokens_of"]
 
 # [CLS] and [SEP], or their like: fewer tokens than these and one word are nothing to cut.
 _SHORTEST = 3
+# By how much ids are moved where another count of reserved ones stands in front: padding alone, or padding and unknown.
+_MOVED = (1, -1, 2, -2)
 # To which tokenizers are set to pad; a model of another fixed length refuses them.
 _LENGTHS = (16, 32, 64, 128, 256, 512)
 
@@ -76,8 +78,9 @@ def token_steps(tokens: Tokens) -> list[PreprocessingStep]:
             tokens, "no-special", "adds no special tokens at the beginning and the end", RAW, _without_special
         ),
         _rebuild_rows(tokens, "no-first", "adds no special token at the beginning", RAW, _without_first),
-        _change_elements(ids, "ids-plus", "gives every token id plus 1", lambda array: array + 1),
-        _change_elements(ids, "ids-minus", "gives every token id minus 1", lambda array: np.maximum(array - 1, 0)),
+        *(_move_ids(tokens, by, kept=False) for by in _MOVED),
+        # A mask hides what the padding's id is, and nothing lies below the least of them.
+        *(_move_ids(tokens, by, kept=True) for by in _MOVED if by > 0 and not mask),
         *(_pad_to_length(tokens, length) for length in _LENGTHS),
     ]
     if mask:
@@ -125,6 +128,23 @@ def _pad_to_length(tokens: Tokens, length: int) -> PreprocessingStep:
     return PreprocessingStep(
         key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, slot="padding", apply=apply
     )
+
+
+def _move_ids(tokens: Tokens, by: int, *, kept: bool) -> PreprocessingStep:
+    """Ids counted from elsewhere; with `kept` the padding is what it was, and rows without padding are left to the other step."""
+
+    def apply(inputs: Arrays) -> Arrays | None:
+        ids = inputs[tokens.ids]
+        padded = ids == _padding_id(tokens, inputs)
+        if kept and not padded.any():
+            return None
+        moved = np.maximum(ids + ids.dtype.type(by), 0) if by < 0 else ids + ids.dtype.type(by)
+        return {**inputs, tokens.ids: np.where(padded, ids, moved) if kept else moved}
+
+    words = f"gives every token id plus {by}" if by > 0 else f"gives every token id minus {-by}"
+    words = f"{words}, but for the padding" if kept else words
+    key = f"{tokens.ids}:ids-{by:+d}{'-kept' if kept else ''}"
+    return PreprocessingStep(key=key, words=words, stage=PREPARED, slot="ids", apply=apply)
 
 
 def _change_elements(name: str, key: str, words: str, change: Callable[[np.ndarray], np.ndarray]) -> PreprocessingStep:

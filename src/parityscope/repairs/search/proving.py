@@ -148,14 +148,15 @@ def _state_certificate(
     if failures:
         return f"Not certified: {failures} of {count} held-out sample{plural} beyond the budget."
     tries = f" ({attempts} attempts)" if attempts > 1 else ""
-    said = f"at least {share:.0%} of such inputs meet the budget, with {math.floor(sure * 100)} % confidence{tries}"
     if certified:
+        said = f"at least {share:.0%} of such inputs meet the budget, with {math.floor(sure * 100)} % confidence{tries}"
         nearest = f"The worst of them makes {max(over):.2g} times the error allowed"
         return f"All {count} held-out samples meet the budget: {said}. {nearest}; a rarer input may miss."
     fewest = samples_needed(LEVELS[-1], attempts)
+    met = "The one held-out sample meets the budget" if count == 1 else f"All {count} held-out samples meet the budget"
     return (
-        f"The {count} held-out sample{plural} meet the budget, too few to certify more than that {said}. "
-        f"{fewest} clean ones would certify 90 %/90 %, {samples_needed(LEVELS[0], attempts)} 95 %/95 %."
+        f"{met}. That {LEVELS[-1]:.0%} of inputs like these do takes {fewest} such samples to say with as much confidence, "
+        f"{LEVELS[0]:.0%} takes {samples_needed(LEVELS[0], attempts)}."
     )
 
 

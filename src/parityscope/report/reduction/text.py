@@ -29,9 +29,10 @@ def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = Fals
 def _print_reduction(console: Console, document: Mapping[str, Any]) -> None:
     finding, nodes, elements = document["finding"], document["nodes"], document["elements"]
     plural = "" if nodes["after"] == 1 else "s"
+    numbers = f"{elements['after']:,} of {elements['before']:,} numbers of inputs and constants"
     print_paragraph(
         console,
-        f"{nodes['after']} node{plural} of {nodes['before']} and {elements['after']:,} numbers of {elements['before']:,} still "
+        f"{nodes['after']} node{plural} of {nodes['before']} and {numbers} still "
         f"show {finding['code']} at {finding['node'] or 'no single place'}, in {document['runs']} runs",
         "bold",
     )

@@ -22,13 +22,16 @@
   const tip = make("div", "", "tip");
   tip.hidden = true;
   strip.append(tip);
+  // What is not in the network needs no explanation.
+  const legend = document.getElementById("states");
+  for (const each of legend.children) each.hidden = each.dataset.state === "cause" ? cause == null : !states.includes(+each.dataset.state);
   // It is the map of the page: where what stands before it fills the first screen, it goes under the verdict.
   const home = make("div", "");
   strip.before(home);
   const place = () => {
     const fits = home.getBoundingClientRect().top + scrollY + 64 <= innerHeight;
     const here = fits ? home : document.querySelector("h1");
-    if (here.nextElementSibling !== strip) here.after(strip);
+    if (here.nextElementSibling !== strip) here.after(strip, legend);
   };
   let from = 0, to = nodes, found = [];
   const first = cause ?? (states.includes(4) ? states.indexOf(4) : 0), asked_for = Number(kept.get("node")) - 1;
