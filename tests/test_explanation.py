@@ -302,7 +302,7 @@ def test_half_accumulation_in_an_unknown_order_is_expected_where_half_is_declare
     assert found.status == "expected"
     assert not found.is_bug
     assert found.by[0].hypothesis == "f16_accumulation"
-    for declared in ("", "bf16"):
+    for declared in ("", "f32", "tf32", "bf16"):
         options = ExplanationOptions(declared=declared)
         assert explain_region(layers.region(plant.layer), plant.feeds, plant.candidate, options).status == "unexplained"
 

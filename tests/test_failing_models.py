@@ -118,7 +118,7 @@ def test_file_types_are_told_as_in_full_precision(tmp_path: Path) -> None:
 
 @pytest.mark.model
 def test_notes_are_heard_as_in_full_precision(tmp_path: Path) -> None:
-    made = [melody(seed) for seed in range(2)]
+    made = [melody(seed) for seed in range(4)]
     samples = [arrays for arrays, _ in made]
     # Of quiet parts of the spectrum subnormal numbers keep a digit or two: 5 % of the maps, and no note.
     budget = Budget(output="", metric="rel_l2", limit=0.1, reason="a test")

@@ -49,10 +49,8 @@ def _arithmetic(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(told)
 
 
-# Of outputs alone the two whose sizes are nearly the same: those of BF16 are eight times as large.
-@pytest.mark.parametrize(
-    ("precision", "recorded"), [("tf32", True), ("f16", True), ("tf32", False), ("f16", False), ("bf16", False)]
-)
+@pytest.mark.parametrize("precision", ["tf32", "f16", "bf16"])
+@pytest.mark.parametrize("recorded", [True, False])
 def test_the_nearest_format_is_named_and_not_the_finest_that_covers(
     precision: str, recorded: bool, tmp_path: Path
 ) -> None:

@@ -19,7 +19,10 @@ from onnx import parser
 from command_line import exit_status
 from proving.tensorrt_replay.box import make_box, variables_of
 from proving.tensorrt_replay.scenes import Region, make_scene
-from test_tensorrt_replay import FAMILIES, FUSED, TEXT, product_of
+from test_tensorrt_replay import FUSED, TEXT, product_of
+
+# The oldest, the usual one, the newest, and the other product; tests/test_tensorrt_replay.py takes every release.
+FAMILIES = ("8.6.1.6", "10.13.0.35", "11.4.0.106", "rtx")
 
 if TYPE_CHECKING:
     from collections.abc import Callable

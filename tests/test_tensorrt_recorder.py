@@ -44,7 +44,7 @@ FUSED = (
     Region(nodes=("product", "cut"), type="HALF", kind="gemm", tactic="sm80_xmma_f16f16"),
     Region(nodes=("soft", "last"), type="HALF"),
 )
-VERSIONS = ("8.6.1.6", "10.13.0.35", "10.16.1.11")
+VERSIONS = ("8.6.1.6", "10.0.1.6", "10.13.0.35", "10.16.1.11")
 
 
 @pytest.fixture

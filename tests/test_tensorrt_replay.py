@@ -46,8 +46,8 @@ COUNTED = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,4] x, int64[1] 
   [wide] w = Cast<to = 1>(n) [scaled] y = Mul(x, w) [next] m = Add(n, n) }"""
 FUSED = (Region(nodes=("product", "cut"), type="HALF", kind="gemm"), Region(nodes=("soft", "last"), type="HALF"))
 X = np.random.default_rng(3).normal(size=(2, 4)).astype(np.float32)
-# Whole paths are taken in the oldest, the usual one, the newest, and the other product; what each release has is asked of all.
-FAMILIES = ("8.6.1.6", "10.13.0.35", "11.4.0.106", "rtx")
+# Versions that whole paths are taken in: the oldest, those around what changed, the newest.
+FAMILIES = ("8.6.1.6", "10.0.1.6", "10.11.0.33", "10.13.0.35", "10.16.1.11", "11.4.0.106", "rtx")
 RELEASES = (*(tag[1:] for tag in FACTS["releases"]["tags"]), "11.4.0.106", "rtx")
 
 
