@@ -35,6 +35,7 @@ __all__ = [
     "CONTRIBUTES",
     "DESCRIBE",
     "SPENT",
+    "VARIES",
     "Tested",
     "TimeSpentError",
     "claim_of",
@@ -44,7 +45,7 @@ __all__ = [
 
 SPENT = "the time budget is spent"
 
-_VARIES = "RUN001"  # the candidate does not give the same answer twice
+VARIES = "RUN001"  # the candidate does not give the same answer twice
 _BY_SIZE = "ACC001"  # nothing but the size of the error speaks for it
 # A layer computes another function: a mistake by name says more.
 DESCRIBE = ("FUS002",)
@@ -328,7 +329,7 @@ def _give_role(finding: Finding, known: Examination) -> Finding:
     role = finding.role
     # How far two runs happen to be apart says only roughly what part of the error that makes: the check knows better.
     # Several that were proved at once are causes, whatever part each is.
-    alone = finding.code != _VARIES and "together" not in finding.details
+    alone = finding.code != VARIES and "together" not in finding.details
     if role == "cause" and finding.share is not None and finding.share < _CAUSE and alone:
         role = "contributing"
     if role == "contributing" and finding.share is not None and finding.share < CONTRIBUTES and alone:
@@ -351,10 +352,10 @@ def _without_repeats(findings: list[Finding]) -> list[Finding]:
 
 def _after_variation(findings: list[Finding]) -> list[Finding]:
     """Nothing else is the cause of an error that two runs of the candidate differ by."""
-    if not any(one.code == _VARIES and one.role == "cause" for one in findings):
+    if not any(one.code == VARIES and one.role == "cause" for one in findings):
         return findings
     return [
-        replace(one, role="contributing") if one.role == "cause" and one.code != _VARIES else one for one in findings
+        replace(one, role="contributing") if one.role == "cause" and one.code != VARIES else one for one in findings
     ]
 
 
@@ -396,7 +397,7 @@ def _explained_share(finding: Finding) -> float:
 def _rank_of_finding(finding: Finding) -> tuple[int, int, float, int, float, float, str]:
     # Of the same role, answers that vary are told before anything else, whatever part of the error they are, and a size last.
     # What only describes a layer comes after a cause that explains as much, to the percent that is shown.
-    turn = {_VARIES: 0, _BY_SIZE: 2}.get(finding.code, 1)
+    turn = {VARIES: 0, _BY_SIZE: 2}.get(finding.code, 1)
     share = round(_explained_share(finding), 2)
     described = DESCRIBE.index(finding.code) + 1 if finding.code in DESCRIBE else 0
     own = -(finding.share or 0.0) if "together" in finding.details else 0.0

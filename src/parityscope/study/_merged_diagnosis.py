@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, Tested, claim_of, identity_of
+from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, VARIES, Tested, claim_of, identity_of
 from parityscope.records import ROLES, Evidence, Skip
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ GONE = "gone once "
 
 _UNEXPLAINED = "FUS003"  # nothing that is known explains a layer
 _SIZE = "ACC001"  # nothing but the size of the error speaks for it
-_VARIES = "RUN001"  # two runs of the candidate differ, whatever is put right
 _FILE = "EXP005"  # the candidate's own graph says something else
 
 
@@ -69,7 +68,7 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
     steps.sort(key=lambda one: -(one.share or 0.0))
     if len(steps) > 1 and sequence.verdict == "within":
         refuted += [evidence for one in others for evidence in _refute_gone(one, sequence)]
-        others = [one for one in others if one.role == "information" or one.code == _VARIES]
+        others = [one for one in others if not _can_be_gone(one)]
     told = {claim_of(one) for one in (*steps, *first.findings)}
     for number, tested in enumerate(rounds, start=2):
         refuted += [one for one in tested.diagnosis.refuted if one.experiment.identity not in shares]
@@ -112,9 +111,14 @@ def _tell_step(finding: Finding, step: CauseStep) -> Finding:
     return replace(finding, role="cause", share=step.share)
 
 
+def _can_be_gone(finding: Finding) -> bool:
+    """Whether putting causes right can take it away: two runs of the candidate differ whatever is put right."""
+    return finding.role != "information" and finding.code != VARIES
+
+
 def _refute_gone(finding: Finding, sequence: CauseSequence) -> Iterator[Evidence]:
     """What the first round had found and is gone once the causes are put right."""
-    if finding.role == "information" or not finding.evidence or finding.code == _VARIES:
+    if not (_can_be_gone(finding) and finding.evidence):
         return
     evidence = finding.evidence[0]
     because = f"{GONE}{' and '.join(step.code for step in sequence.steps)} are put right: {evidence.because}"

@@ -128,11 +128,11 @@ class Reference:
         suffix = self._suffix_behind(redone)
         if suffix is not None and not suffix.opened(partial(self.value, sample), self.meter):
             suffix = None
-        changed = self._changed_until(sample, redone, suffix)
+        changed = self.changed_with(sample, redone, suffix)
         if suffix is not None and changed:
             ends = suffix.respond(changed, partial(self.value, sample))
             if ends is None:
-                changed = self._changed_until(sample, redone, None)
+                changed = self.changed_with(sample, redone)
             else:
                 self.meter.charge(suffix.seconds if ends else 0.0)
                 changed |= ends
@@ -147,15 +147,14 @@ class Reference:
         after = {one.index for index in indices for one in self.after[index] if one.index >= suffix.start}
         return suffix if suffix.seconds < sum(self.seconds[index] for index in after) else None
 
-    def changed_with(self, sample: int, redone: Mapping[int, Redo]) -> dict[str, np.ndarray]:
-        """All tensors that are other ones when some steps are computed otherwise.
+    def changed_with(
+        self, sample: int, redone: Mapping[int, Redo], suffix: Suffix | None = None
+    ) -> dict[str, np.ndarray]:
+        """All tensors before a suffix, if one is given, that are other ones when some steps are computed otherwise.
 
         Raises:
             ParityError: the runtime refuses a step behind them.
         """
-        return self._changed_until(sample, redone, None)
-
-    def _changed_until(self, sample: int, redone: Mapping[int, Redo], suffix: Suffix | None) -> dict[str, np.ndarray]:
         changed: dict[str, np.ndarray] = {}
         reached = {index for first in redone for index in (first, *(one.index for one in self.after[first]))}
         for index in sorted(reached):
@@ -172,7 +171,7 @@ class Reference:
         """The same with steps computed otherwise from here on.
 
         Raises:
-            ParityError: as `changed`.
+            ParityError: as `changed_with`.
         """
         values = [{**known, **self.changed_with(sample, redone)} for sample, known in enumerate(self.values)]
         return replace(self, values=values, redone={**self.redone, **redone})

@@ -68,6 +68,9 @@ _GROUPS = {
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
 _FUNCTIONS = "operator fitted"
+_PART_OF_TIME = (
+    0.5  # of the bits of the time that an edit takes, beside its own; chosen: what costs less is no likelier
+)
 _SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
@@ -169,7 +172,7 @@ class Trials:
         Of those that give the same result only the first, and none that gives another shape.
         """
         given: set[tuple[str, bytes]] = set()
-        for guess in _plainest_first(guesses, self.reference):
+        for guess in _shortest_first(guesses, self.reference, _PART_OF_TIME):
             if self.explains or self.is_spent:
                 return
             result = self._result_of_plain(guess)
@@ -179,8 +182,9 @@ class Trials:
 
     def _result_of_plain(self, guess: Guess) -> bytes | None:
         """The digest of what the step gives on the worst sample; None where that is the reference's, or of another shape."""
-        self.trying(guess.made().words)
-        results = None if guess.made().form in self.banned else guess.site.results(self.worst, guess.made())
+        edit = guess.made()
+        self.trying(edit.words)
+        results = None if edit.form in self.banned else guess.site.results(self.worst, edit)
         known = self.reference.values[self.worst]
         if results is None:
             return None
@@ -406,14 +410,16 @@ class _Queues:
         self._groups: dict[str, deque[Guess]] = {
             "odd": deque(odd),
             "short": deque(_shortest_edits((*scored, *odd), reference)),
-            "functions": deque(_plainest_first([one for one in (*scored, *odd) if one.kind == _FUNCTIONS], reference)),
+            "functions": deque(
+                _shortest_first([one for one in (*scored, *odd) if one.kind == _FUNCTIONS], reference, _PART_OF_TIME)
+            ),
         }
         ranked: dict[str, list[tuple[float, int, Guess]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
         for number, one in enumerate(scored):
-            group = _group_of(one)
             if one.kind == _FUNCTIONS:
                 continue
+            group = _group_of(one)
             behind = _CROWDED * crowd[group, one.site.output]
             crowd[group, one.site.output] += 1
             ranked.setdefault(group, []).append((behind - (one.score or 0.0), number, one))
@@ -465,31 +471,23 @@ def _key_of(guess: Guess) -> int:
     return id(guess) if guess.edit is None or guess.others or guess.rule else id(guess.edit)
 
 
-def _plainest_first(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
-    """By the bits that an edit takes, and half of those of the time that it takes: what costs less is no likelier."""
+def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
+    """Edits in few words, by these and by what it costs to run them, what is predicted well before others."""
+    short = (one for one in guesses if one.edit is not None and not one.others and one.edit.bits <= _SHORT_BITS)
+    return _shortest_first([one for one in short if _group_of(one) == "structure"], reference)
+
+
+def _shortest_first(guesses: Sequence[Guess], reference: Reference, part: float = 1.0) -> list[Guess]:
+    """By the bits that an edit takes and a part of those of the time to run it, less what its score counts."""
     costs: dict[int, float] = {}
     for one in guesses:
         step = one.site.step
         if step.index not in costs:
-            costs[step.index] = math.log2(reference.cost(step)) / 2
+            costs[step.index] = part * math.log2(reference.cost(step))
     return sorted(
         guesses,
         key=lambda one: one.made().bits + costs[one.site.step.index] - _SCORE_BITS * max(one.score or 0.0, 0.0),
     )
-
-
-def _shortest_edits(guesses: Sequence[Guess], reference: Reference) -> list[Guess]:
-    """Edits in few words, by these and by what it costs to run them, what is predicted well before others."""
-    costs: dict[int, float] = {}
-    order = []
-    for number, one in enumerate(guesses):
-        edit, step = one.edit, one.site.step
-        if edit is None or one.others or edit.bits > _SHORT_BITS or _group_of(one) != "structure":
-            continue
-        if step.index not in costs:
-            costs[step.index] = math.log2(reference.cost(step))
-        order.append((edit.bits + costs[step.index] - _SCORE_BITS * max(one.score or 0.0, 0.0), number, one))
-    return [one for _, _, one in sorted(order, key=lambda entry: entry[:2])]
 
 
 def _group_of(guess: Guess) -> str:
