@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parent.parent / "docs" / "documents.md"
 # Maps whose keys are names of the user's or of the runtime's: formats, metrics, tensors, options, variables, stages.
 OPEN = {
-    *("asked", "details", "environment", "expected", "graph_views", "mapping", "measurements", "plots", "settings"),
+    *(
+        "asked",
+        "decisions",
+        "details",
+        "environment",
+        "expected",
+        "graph_views",
+        "mapping",
+        "measurements",
+        "plots",
+        "settings",
+    ),
     *("states", "statistics", "timings"),
 }
 # A division by a BatchNormalization's variance that FP16 cannot hold, then a state that is fed back.

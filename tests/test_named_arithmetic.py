@@ -36,6 +36,7 @@ def _diagnosed(
     folder: Path, candidate: str, constants: Mapping[str, np.ndarray] = CONSTANTS, network: str = PLAIN
 ) -> dict[str, Any]:
     """The study of a network against a candidate that is said to compute in FP32."""
+    folder.mkdir(exist_ok=True)
     model = write_network(folder / "plain.onnx", network, constants)
     write_npz(folder / "x.npz", {"x": X})
     line = [str(model), "--inputs", str(folder / "x.npz"), "--candidate", candidate, "--declared", "f32"]
@@ -73,7 +74,14 @@ def test_the_format_that_layers_show_is_named(tmp_path: Path) -> None:
     # Only its weights are stored in FP16: in size that is nearer to TF32, and in every layer it is FP16 and nothing else.
     stored = {f"{name}0": array.astype(np.float16) for name, array in WEIGHTS.items()}
     other = write_network(tmp_path / "stored.onnx", STORED, {**stored, **BIASES})
-    found = _diagnosed(tmp_path, f"ort?model={other}")
+    # The file says so itself, and no size is told beside it.
+    said = _diagnosed(tmp_path / "file", f"ort?model={other}")
+    assert [one["code"] for one in said["findings"] if one["role"] == "cause"] == ["EXP005"]
+    assert "float16" in said["findings"][0]["claim"]
+    # A recording of every layer has no file.
+    line = [str(other), "--inputs", str(tmp_path / "file" / "x.npz"), "--all-tensors", "--quiet"]
+    assert exit_status("run", *line, "-o", str(tmp_path / "engine")) == 0
+    found = _diagnosed(tmp_path, f"saved?path={tmp_path / 'engine'}")
     measured, expected = found["outputs"][0]["rel_l2"], found["outputs"][0]["expected"]
     assert abs(np.log(measured / expected["tf32"])) < abs(np.log(measured / expected["f16"]))
     assert _arithmetic(found)["details"]["grade"] == "f16"

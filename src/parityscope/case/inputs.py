@@ -51,9 +51,10 @@ if TYPE_CHECKING:
 __all__ = ["MEMORY", "Inputs", "Sample", "load_inputs"]
 
 _TRUTHS_NBYTES, _TRUTH_NBYTES = 32 << 20, 600  # kept of all samples; of one, beside its elements (measured)
-# Bytes of samples that are kept in memory once they were read again, and what one of them takes beside its elements. Chosen:
-# three images of 224 x 224; of larger ones a network computes longer than they are read.
-_KEPT_NBYTES, _SAMPLE_NBYTES = 2 << 20, 2 << 10
+# What a sample takes in memory beside its elements, and bytes of samples that are kept once they were read again. Chosen: three
+# images of 224 x 224 in three colours and FP32; of larger ones a network computes longer than they are read.
+_SAMPLE_NBYTES = 2 << 10
+_KEPT_NBYTES = 3 * (224 * 224 * 3 * 4 + _SAMPLE_NBYTES)
 MEMORY = 512 << 20  # bytes for tensors where nothing else is asked for (chosen; --memory)
 
 

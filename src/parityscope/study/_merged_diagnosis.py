@@ -54,7 +54,10 @@ def merge_rounds(first: Diagnosis, found: Further) -> Diagnosis:
 
         says = {_UNEXPLAINED, _SIZE} if any(step.code == _FILE for step in sequence.steps) else set()
         says |= {_SIZE} if any(map(tells_version, causes)) else set()
+        # A guess takes nothing away that is surer than itself.
+        surest = max((one.confidence for one in causes), default=1.0)
         gone = [one for one in others if _is_cause_by_size(one, shares) or one.code in says]
+        gone = [one for one in gone if one.confidence <= surest]
         refuted += [evidence for one in gone for evidence in _refute_gone(one, sequence)]
         others = [one for one in others if one not in gone]
         # With the one cause put right nothing is left: another layer that seems to compute something else tells of it.
