@@ -472,6 +472,33 @@ def test_a_change_that_makes_little_beside_another_contributes(
     assert "b3" in first["claim"]
     assert "b2" in second["claim"]
     assert 0 < second["share"] < 0.01
+    assert "\n  and     constant b2 of Conv d" in render_first_screen(document)
+
+
+def test_an_attribute_is_told_and_not_the_other_operator_behind_it_that_it_takes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Decibels are cut off below the loudest one of all; the candidate takes the loudest of each row, which no Clip takes."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[4,6] y) {
+      a = Tanh(x)
+      m = ReduceMax<keepdims = 0>(a)
+      low = Sub(m, span)
+      y = Clip(a, low)
+    }"""
+    reference = write_network(tmp_path / "reference.onnx", text, {"span": np.array(0.25, np.float32)})
+
+    def per_row(model: onnx.ModelProto) -> None:
+        loudest, cut = model.graph.node[1], model.graph.node[3]
+        del loudest.attribute[:]
+        loudest.attribute.extend([onnx.helper.make_attribute("axes", [-1]), onnx.helper.make_attribute("keepdims", 1)])
+        cut.op_type = "Max"
+
+    samples = [{"x": np.random.default_rng(seed).normal(size=(4, 6)).astype(np.float32)} for seed in (75, 76)]
+    document = _diagnosed(reference, f"ort?model={_edited(reference, per_row)}", capfd, samples=samples)
+    first = document["findings"][0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("EXP005", "cause", "m")
+    assert "attribute axes of ReduceMax m: nothing became [-1]" in first["claim"]
+    assert [one["trial"]["verdict"] for one in first["repairs"] if one["repair"] == "put_back"] == ["within"]
 
 
 def test_an_arithmetic_behind_two_changes_of_the_file_is_a_cause_of_its_own(

@@ -107,9 +107,9 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
         yield _row_of_cause(document, causes, model)
-        yield from (
-            _row_of_further_cause(one, causes) for one in causes[1:3] if _is_proved(one) or not _is_proved(causes[0])
-        )
+        further = [one for one in causes[1:] if _is_proved(one) or not _is_proved(causes[0])]
+        further += [one for one in document["findings"] if one.get("role") == "contributing" and _is_needed(one)]
+        yield from (_row_of_further_cause(one, causes) for one in further[: _MOST_ADVICE - 1])
         yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
         yield from _rows_of_repairs(
@@ -229,6 +229,11 @@ def _shorten_names(text: str, limit: int = _INNER_NAMES[0]) -> str:
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
     return (as_number(finding.get("confidence")) or 0.0) >= _PROVED
+
+
+def _is_needed(finding: Mapping[str, Any]) -> bool:
+    """Whether what makes little of the error was proved together with what makes the rest of it, and not without."""
+    return "together" in (finding.get("details") or {}) and _is_proved(finding)
 
 
 def _describe_sureness(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:

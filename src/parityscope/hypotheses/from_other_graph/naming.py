@@ -1,8 +1,9 @@
 """A stretch that the candidate's graph writes otherwise, and that gives other values -> which part of it is why.
 
 The other writing is harmless where one change that the reference's own steps can make (an attribute, a constant, an input of
-steps that both have) gives what the candidate's stretch gives; so it is where weights, with all scales and offsets behind them
-folded in on both sides, differ. Then that is what is told.
+steps that both have) gives what the candidate's stretch gives, or where the candidate's own steps without it give what the
+reference's give; so it is where weights, with all scales and offsets behind them folded in on both sides, differ. Then that is
+what is told.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: S
         return stretch
     part = next((one for one in stretch.parts if _part_explains(alignment, stretch, one, sessions)), None)
     if part is not None:
-        told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared, at=part.at)
+        at = part.at or alignment.reference.program.steps[part.maker].outputs[0]
+        told = replace(whole[0], words=part.words, group=part.group, node=part.node, declared=part.declared, at=at)
         return replace(stretch, differences=(told,))
     words = _folded_words(alignment, stretch)
     if words:
@@ -50,17 +52,21 @@ def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: S
 
 
 def _part_explains(alignment: Alignment, stretch: DifferingStretch, part: GraphDifference, sessions: Sessions) -> bool:
-    """Whether the reference's steps with this part, and what belongs to it, give what the candidate's give."""
-    active = [one for one in stretch.parts if one.group == part.group]
-    made, place = steps_of(alignment, stretch, active, mine=True)
-    try:
-        found = compute_stretch(alignment, made, place, {}, alignment.values, sessions)
-    except ParityError:
-        return False
-    wanted = alignment.seen.get(stretch.candidate)
-    if wanted is None or found.shape != wanted.shape:
-        return False
-    return relative_distance(wanted, found) <= max(REWRITTEN, _LEFT * stretch.error)
+    """Whether with this part, and what belongs to it, one side's steps give what the other's give: put in, or taken back."""
+    belonging = [one for one in stretch.parts if one.group == part.group]
+    others = [one for one in stretch.parts if one.group != part.group]
+    wanted = (alignment.seen.get(stretch.candidate), alignment.values.get(stretch.site))
+    ways = ((stretch, belonging, True), (replace(stretch, differences=stretch.parts), others, False))
+    for result, (changed, active, mine) in zip(wanted, ways, strict=True):
+        made, place = steps_of(alignment, changed, active, mine=mine)
+        try:
+            found = compute_stretch(alignment, made, place, {}, alignment.values, sessions)
+        except ParityError:
+            continue
+        same = result is not None and found.shape == result.shape
+        if same and relative_distance(result, found) <= max(REWRITTEN, _LEFT * stretch.error):
+            return True
+    return False
 
 
 def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
