@@ -10,11 +10,13 @@ Machine code that is there is loaded without what compiles: numba imports all it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import config, njit
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.runtime import rtsys
 
 from parityscope.caches import user_cache
@@ -24,6 +26,14 @@ from parityscope.private_folders import is_private
 __all__ = ["compile_loop"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+if hasattr(os, "register_at_fork"):
+    # What another thread compiles is finished first: its lock would never be given back in the child.
+    os.register_at_fork(
+        before=global_compiler_lock.acquire,
+        after_in_parent=global_compiler_lock.release,
+        after_in_child=global_compiler_lock.release,
+    )
 
 
 def compile_loop(*, reassociate: bool = False, kept: bool = False) -> Callable[[F], F]:

@@ -2,17 +2,20 @@
 
 A fork finds everything imported and every array where it lies, so that it costs a few milliseconds where a new interpreter costs
 a second. What it must not do is use threads that its parent had: they are not there. Sessions of one thread, numpy and
-numba's serial loops do without.
+numba's serial loops do without, and pools of threads are taken from `kept_pool`, which gives a child new ones. A lock that
+another thread held is never given back there: a thread of ours that imports and compiles has ended first (`started_thread`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,12 +23,14 @@ from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child", "tell_parent"]
+__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child", "kept_pool", "started_thread", "tell_parent"]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIXTEENTH = 1 << 16  # bytes that are read at once
 _own_end: int | None = None  # of the pipe to the process that forked this one
+_started: list[threading.Thread] = []  # those that hold locks while they work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,33 @@ def fork_child(work: Callable[[], bytes]) -> Forked:
             os._exit(int(Exit.UNUSABLE))  # whatever happened: what is below in the stack is the parent's to go on with
     os.close(its)
     return Forked(number=child, pipe=ours)
+
+
+@functools.cache
+def kept_pool(name: str, threads: int) -> ThreadPoolExecutor:
+    """The pool of this name, kept for the next use in this process; a forked child makes its own."""
+    from concurrent.futures import ThreadPoolExecutor  # a command forks before anything else, and need not wait for it
+
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+
+def started_thread(name: str, work: Callable[[], None]) -> threading.Thread:
+    """A thread that does `work`, which itself forks nothing; whoever forks waits until it has ended."""
+    _started[:] = [thread for thread in _started if thread.is_alive()]
+    thread = threading.Thread(target=work, name=name)
+    thread.start()
+    _started.append(thread)
+    return thread
+
+
+def _await_started() -> None:
+    for thread in tuple(_started):
+        thread.join()
+
+
+if hasattr(os, "register_at_fork"):
+    # A pool of the parent takes work that none of its threads is there to do.
+    os.register_at_fork(before=_await_started, after_in_child=kept_pool.cache_clear)
 
 
 def tell_parent(line: str) -> None:

@@ -6,6 +6,7 @@ took to start. The place that it has in `sys.modules` is an empty module, which 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from importlib.machinery import PathFinder
@@ -20,6 +21,9 @@ __all__ = ["import_late"]
 
 _LOADING = threading.RLock()
 _PENDING = "__pending__"  # the real loader and the search path of submodules, until the module is filled
+
+if hasattr(os, "register_at_fork"):  # what another thread loads is loaded whole first
+    os.register_at_fork(before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release)
 
 
 def import_late(*names: str) -> None:

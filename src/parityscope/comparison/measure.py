@@ -7,8 +7,6 @@ order, so that the number of threads changes sums by float64 rounding only and n
 from __future__ import annotations
 
 import functools
-import os
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +19,7 @@ from parityscope.comparison._merging import merge_floats
 from parityscope.comparison._scores import can_be_scores, score_rows
 from parityscope.comparison.metric import accumulating_metrics
 from parityscope.comparison.statistics import Floats, Statistics
+from parityscope.forking import kept_pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,15 +119,9 @@ def work_in_stretches(work: Callable[[int, int], T], count: int, threads: int) -
         return [work(0, count)]
     step = -(-count // stretches // STRETCH) * STRETCH  # whole blocks: conversion then cuts none
     starts = range(0, count, step)
-    return list(_thread_pool(threads).map(lambda start: work(start, min(count, start + step)), starts))
-
-
-@functools.cache
-def _thread_pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="parityscope-comparison")
-
-
-os.register_at_fork(after_in_child=_thread_pool.cache_clear)  # its threads are not there
+    return list(
+        kept_pool("parityscope-comparison", threads).map(lambda start: work(start, min(count, start + step)), starts)
+    )
 
 
 def _join_measured(

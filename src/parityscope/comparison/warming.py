@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import threading
 
 import numpy as np
 
 from parityscope.comparison.measure import measure_pair
+from parityscope.forking import started_thread
 
 __all__ = ["warm_kernels"]
 
@@ -18,7 +18,7 @@ def warm_kernels() -> None:
 
     What goes wrong there goes wrong again, and is told, where the first pair is measured.
     """
-    threading.Thread(target=_measure_one, name="warming kernels").start()
+    started_thread("warming kernels", _measure_one)
 
 
 def _measure_one() -> None:

@@ -8,7 +8,6 @@ on every kind of number.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 from parityscope.arithmetic.formats import Format, format_named
 from parityscope.arithmetic.rounding import Overflow, round_to
 from parityscope.evaluation import _plain_rounding
+from parityscope.forking import kept_pool
 from parityscope.loading import pays_to_load
 
 __all__ = ["FloatRounding"]
@@ -68,15 +68,10 @@ def round_float32(array: np.ndarray, number_format: Format, overflow: Overflow =
         middle = values.size // 2
         halves = [slice(0, middle), slice(middle, None)]
         parts = [(values[part], values[part].view(np.uint32), rounded[part].view(np.uint32)) for part in halves]
-        other = _helper_thread().submit(round_bits, *parts[1], *shape)
+        other = kept_pool("rounding", 1).submit(round_bits, *parts[1], *shape)
         round_bits(*parts[0], *shape)
         other.result()
     return rounded.reshape(array.shape)
-
-
-@cache
-def _helper_thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="rounding")
 
 
 @cache
