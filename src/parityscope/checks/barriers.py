@@ -25,14 +25,19 @@ def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | Non
     """The repair that gives `tensors` back as well, with the command that does it, and what was measured of it."""
     path = Path(known.candidate.option("model") or known.model.path)
     fixed = f"{path.stem}.fixed.onnx"
-    added = "; ".join(f"m.graph.output.append(onnx.ValueInfoProto(name={json.dumps(name)}))" for name in tensors)
-    lines = f"import onnx; m = onnx.load({json.dumps(str(path))}); {added}; onnx.save(m, {json.dumps(fixed)})"
+    # With its type, without which no output is read by everybody; what cannot be inferred is left to the runtime.
+    known_types = "{v.name: v for v in onnx.shape_inference.infer_shapes(m).graph.value_info}"
+    added = f"m.graph.output.extend(t.get(n, onnx.ValueInfoProto(name=n)) for n in {json.dumps(list(tensors))})"
+    lines = (
+        f"import onnx; m = onnx.load({json.dumps(str(path))}); t = {known_types}; {added}; "
+        f"onnx.save(m, {json.dumps(fixed)})"
+    )
     named = " and ".join(map(repr, tensors))
     return OfferedRepair(
         repair="barrier",
-        text=f"make tensor {named} an output of the model, so that nothing is fused over it"
+        text=f"make {named} one more output of the model, which nobody has to read, so that nothing is fused over it"
         if len(tensors) == 1
-        else f"make tensors {named} outputs of the model, so that nothing is fused over them",
+        else f"make {named} further outputs of the model, which nobody has to read, so that nothing is fused over them",
         command=f"python -c {shlex.quote(lines)}",
         trial=trial,
     )

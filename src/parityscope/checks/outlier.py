@@ -23,13 +23,10 @@ a count of one.
 
 from __future__ import annotations
 
-import shlex
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import is_recording
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S, limit_of
@@ -41,7 +38,6 @@ if TYPE_CHECKING:
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
-    from parityscope.records import Target
 
     Samples = Sequence[Mapping[str, np.ndarray]]
 
@@ -154,11 +150,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         repairs=(
             (
                 "look_there",
-                (
-                    "run or record it once more and compare: if the same element is wrong again, look at the code that "
-                    "writes it, else at a race or at the file"
-                ),
-                _command_of_comparison(known.candidate),
+                "if a second run is wrong at the same element, look at the code that writes it, else at a race or at the file",
             ),
         ),
         details={
@@ -169,15 +161,6 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
             "samples": len(named),
         },
     )
-
-
-def _command_of_comparison(candidate: Target) -> str:
-    """The command that holds a second recording beside the first; "" where the candidate is no recording."""
-    path = PurePath(candidate.option("path"))
-    if not is_recording(candidate) or not path.name:
-        return ""
-    again = path.with_name(f"{path.stem}-again{path.suffix}")
-    return f"parityscope compare {shlex.quote(str(path))} {shlex.quote(str(again))}"
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,40,600] x) => (float[N,40,600] y) { y = Tanh(x) }"""

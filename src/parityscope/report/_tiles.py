@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
-from parityscope.report.first_screen import describe_handing_on, place_outside
+from parityscope.report.first_screen import describe_handing_on, number_node, place_outside
 from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, shorten_name
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ def _tile_of_place(document: Mapping[str, Any]) -> list[_Tile]:
     site = first.get("site") or (ranked[0].get("site") if ranked else None)
     index = as_number((site or {}).get("index"))
     nodes = as_number((document.get("model") or {}).get("nodes"))
-    if not site or index is None or not nodes or not 0 <= index < nodes:
+    if not site or not (number := number_node(index, nodes)):
         return [_make_tile("Where", "not known", seen)]
     passing = describe_handing_on(document.get("tensors", ()), index)
     named = (
         f"{shorten_name(site.get('node') or site.get('tensor') or '', _NAME)} ({clean(site.get('op_type') or 'node')})"
     )
-    return [_make_tile("Where", f"node {format_count(index + 1)} of {format_count(nodes)}", f"{named}{passing}")]
+    return [_make_tile("Where", number, f"{named}{passing}")]
 
 
 def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> list[_Tile]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["badness_of_output", "describe_decisions_after", "describe_usability", "lost_elements", "name_output"]
 
-_NAME = 48  # characters of a name
+_NAME = 40  # characters of a name, as on the first screen
 _REAL = "DAT004"  # says that the error belongs to the test data
 # Times what is expected: from the first on it is told as a multiple, and the second is far enough for everybody; chosen.
 _MORE, _MOST_TIMES = 2, 1000

@@ -7,6 +7,7 @@ counted. No effect is told that was not measured.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -20,11 +21,12 @@ from parityscope.records import Target
 from parityscope.report._no_cause import FROM_OUTPUTS, next_command
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import describe_decisions_after, describe_usability, name_output
-from parityscope.report.offered import WEAK, proof_command, repair_command
+from parityscope.report.offered import WEAK, name_written_file, proof_command, repair_command
 from parityscope.report.words import (
     as_number,
     clean,
     format_count,
+    format_figure,
     format_percent,
     shorten_name,
 )
@@ -32,12 +34,15 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from parityscope.backends import Backend
+
 __all__ = [
     "cut_text",
     "describe_handing_on",
     "first_screen",
     "first_sentence",
     "make_row",
+    "number_node",
     "place_outside",
 ]
 
@@ -52,17 +57,18 @@ _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chi
 # Between two statements of a text.
 _BETWEEN = re.compile(r"; |；|(?<=[a-z0-9)'\"%])\. (?=['A-Z])|。(?=.)")  # noqa: RUF001 - as Chinese has them
 _GAP = " … "
-_NAME = 48  # characters of a name
-_INNER_NAMES = (40, 28, 20)  # of one in a sentence that is too long, and in one that still is
+_NAME = 40  # characters of a name, wherever it stands
+_INNER_NAMES = (28, 20)  # of one in a sentence that is too long
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
 _KEEP = "keep_in_fp32"
 _HALF = frozenset({"f16", "bf16"})
-_SEARCHED = "search for the smallest change that meets a budget:"
-# What is not examined: in other words, and what is a test more or less, which has no name outside of the report.
-_INSIDE = {"localization": "layers inside the network"}
-_TESTS = {"experiment", "repair", "trial"}
+_SEARCHED = "search for the smallest change that keeps the error within 1 % (another limit: --budget):"
+# What is not examined: in other words, and what nobody misses.
+_INSIDE = {"localization": "values inside the network (none given)"}
+_NO_GAP = {"another experiment explains all of the error already", "it cannot be applied to this node"}
+_EXPERIMENT = re.compile(r"^(?:experiment )?[A-Z]{3}\d{3}-\S*: ")
 _NO_CHANGE = "no cause is proved: no single change of the network that was tried gives these outputs"
 _SAME = "Both sides are the same target and model."
 # Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
@@ -72,7 +78,7 @@ _SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {
     "DAT006": "no single layer, but the budget",
-    "DAT007": "no single layer, but a few elements of an output",
+    "DAT007": "no single layer, but elements of an output",
     "DAT008": "no single layer, but elements that are nearly zero",
     "DAT009": "in the reference, not in the candidate",
     "DAT010": "no single layer, but the order of an output's rows",
@@ -112,12 +118,14 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from (_row_of_further_cause(one, causes) for one in further[: _MOST_ADVICE - 1])
         yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
-        yield from _rows_of_repairs(
-            [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)],
-            repair_command(document),
-            document,
-        )
-        yield from _rows_of_sureness(document, causes)
+        offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
+        repairs = list(_rows_of_repairs(offered, repair_command(document), document))
+        yield from repairs
+        yield from _rows_of_proof(document, offered)
+        if not any(row["label"] == "Fix" and row["note"] for row in repairs):
+            yield from _rows_of_sureness(document, causes)
+    elif _is_predicted(document):
+        yield from _rows_of_proof(document, ())
     yield from _rows_of_widened(document)
     yield from _rows_of_notes(document, model)
     yield from _rows_of_not_judged(document, model["skipped"])
@@ -133,9 +141,9 @@ def _describe_subject(document: Mapping[str, Any]) -> str:
     candidate = document.get("candidate", {})
     declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     runtime = str(candidate.get("backend") or "")
-    known = known_backend(runtime) if runtime else None
+    known = _runtime_of(document)
     by = clean(runtime) if known is None else known.words or known.title
-    named = shorten_name((document.get("model") or {}).get("name") or "model", _NAME)
+    named = _call((document.get("model") or {}).get("name") or "model")
     whole = " wholly" if known is not None and known.simulates and declared in _HALF else ""
     return (
         f"{named}{f'{whole} in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
@@ -148,7 +156,9 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
     kind = "generated sample" if inputs.get("generated") else "sample"
     origin = clean(inputs.get("origin") or "")
     given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
-    return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}"
+    right = _runtime_of(document, "reference")
+    taken = f"; right is what {right.title} gives" if right is not None else ""
+    return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}{taken}"
 
 
 def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> _Row:
@@ -206,6 +216,7 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     said after the first statement. Of a statement that is still too long its start and its end are left.
     """
     told = _DOUBLED.sub(r"\1", say_in_language(text))
+    told = _shorten_names(told)
     for limit in _INNER_NAMES:
         if columns_of(told) > longest:
             told = _shorten_names(told, limit)
@@ -223,7 +234,12 @@ def _without_middle(text: str, longest: int) -> str:
     return f"{head.rpartition(' ')[0] or head}{_GAP}{tail.partition(' ')[2] or tail}"
 
 
-def _shorten_names(text: str, limit: int = _INNER_NAMES[0]) -> str:
+def _call(name: object) -> str:
+    """A name as every answer has it."""
+    return shorten_name(_DOUBLED.sub(r"\1", clean(name)), _NAME)
+
+
+def _shorten_names(text: str, limit: int = _NAME) -> str:
     return " ".join(shorten_name(word, limit) if len(word) > limit else word for word in text.split(" "))
 
 
@@ -260,13 +276,17 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     first = causes[0] if causes else {}
     site = first.get("site")
     if elsewhere := place_outside(first):
-        moved = list((first.get("details") or {}).get("order") or ()) if str(first["code"]).startswith("BND") else []
-        named = ", ".join(shorten_name(clean(one), _NAME) for one in moved or [(site or {}).get("tensor") or ""] if one)
-        yield make_row("Where", f"{elsewhere}{f': {named}' if named else ''}")
+        details = first.get("details") or {}
+        moved = list(details.get("order") or ()) if str(first["code"]).startswith("BND") else []
+        named = ", ".join(_call(one) for one in moved or [(site or {}).get("tensor") or ""] if one)
+        held = list(details.get("elements") or ()) if first["code"] == "DAT007" else []
+        counted = f", {format_count(len(held))} of {format_count(details.get('of'))}" if held else ""
+        counted += f", the first at {held[0]}" if len(held) > 1 else f", at {held[0]}" if held else ""
+        yield make_row("Where", f"{elsewhere}{f': {named}' if named else ''}{counted}")
         return
     if not causes and (region := _region_of(document)):
         count, start, end, every = region
-        ends = f"from '{shorten_name(start, _NAME)}' to '{shorten_name(end, _NAME)}'"
+        ends = f"from '{_call(start)}' to '{_call(end)}'"
         told = (
             f"anywhere in the network's {format_count(every)} nodes, or in what enters it"
             if count == every
@@ -281,23 +301,42 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     node, tensor = clean(site.get("node") or ""), clean(site.get("tensor") or "")
     index = as_number(site.get("index"))
     nodes = as_number((document.get("model") or {}).get("nodes"))
-    place = (
-        f"node {format_count(index + 1)} of {format_count(nodes)}, "
-        if index is not None and nodes and 0 <= index < nodes
-        else ""
-    )
+    place = f"{number}, " if (number := number_node(index, nodes)) else ""
     # A node without a name is called by what it gives elsewhere.
     unnamed = re.fullmatch(r"\w+#\d+", node) and tensor
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
-    kind = f", which gives '{shorten_name(tensor, _NAME)}'" if unnamed else kind
-    passing = describe_handing_on(document.get("tensors", ()), index)
-    lost = {as_number(one.get("index")) or 0 for one in document.get("tensors", ()) if _holds_lost(one)}
-    if index is not None and (count := sum(one < index for one in lost)):
-        behind = sum(one > index for one in lost)
-        passing = f"; {format_count(count)} before it and {format_count(behind)} downstream hold NaN or infinity too"
+    kind = f", which gives '{_call(tensor)}'" if unnamed else kind
+    passing = _describe_earlier_loss(document, index) or describe_handing_on(document.get("tensors", ()), index)
     if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
-        passing += ", and the outputs are finite again"
-    yield make_row("Where", f"{place}{shorten_name(node or tensor, _NAME)}{kind}{passing}")
+        passing += "; all outputs are finite again"
+    yield make_row("Where", f"{place}{_call(node or tensor)}{kind}{passing}")
+
+
+def number_node(index: float | None, nodes: float | None) -> str:
+    """Which node of how many, counted from 0 as in the names of nodes that have none; "" where that is not known."""
+    known = index is not None and nodes and 0 <= index < nodes
+    return f"node #{format_count(index)} of #0 to #{format_count(nodes - 1)}" if known else ""
+
+
+def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> str:
+    """Where NaN or infinity begins before a place, and that it matters less there; "" where it does not."""
+    lost = [one for one in document.get("tensors", ()) if _holds_lost(one)]
+    earlier = [one for one in lost if index is not None and (as_number(one.get("index")) or 0) < index]
+    if not earlier:
+        return ""
+    first = min(earlier, key=lambda one: as_number(one.get("index")) or 0)
+    shares = {
+        as_number((one.get("site") or {}).get("index")): as_number(one.get("share"))
+        for one in document.get("suspects", ())
+        if math.isinf(as_number(one.get("introduced")) or 0.0)
+    }
+    before = [share for each, share in shares.items() if each is not None and index is not None and each < index]
+    own = shares.get(index)
+    less = own is not None and bool(before) and all(share is not None and share < own for share in before)
+    begins = (
+        f"; NaN or infinity begins at #{format_count(first.get('index'))} ({clean(first.get('op_type') or 'node')})"
+    )
+    return f"{begins}, where it makes less of the error" if less else begins
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:
@@ -334,18 +373,32 @@ def _holds_lost(tensor: Mapping[str, Any]) -> bool:
 
 
 def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """The verdict on what a trial left, with the number and the output that it rests on."""
+    """The verdict on what a trial left, with the limit and the output that it rests on."""
     if trial["verdict"] not in {"within", "beyond"}:
         return "not judged"
-    policy = document.get("policy") or {}
-    declared = str(policy.get("declared") or "")
-    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
     within = trial["verdict"] == "within"
-    if policy.get("budgets"):
-        return "within the budget" if within else "still beyond the budget"
-    said = f"within what {grade} explains" if within else f"still beyond what {grade} explains"
+    if budgets := (document.get("policy") or {}).get("budgets"):
+        limits = ", ".join(f"{clean(one['metric'])} {format_figure(one['limit'])}" for one in budgets[:_MOST_NOTES])
+        return f"within the budget ({limits})" if within else f"still beyond the budget ({limits})"
+    explained = _describe_limit(document, trial["output"])
+    said = f"within what {explained}" if within else f"still beyond what {explained}"
     several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
-    return f"{said}, in '{shorten_name(trial['output'], _INNER_NAMES[0])}'" if several else said
+    return f"{said}, in '{_call(trial['output'])}'" if several else said
+
+
+def _describe_limit(document: Mapping[str, Any], output: str = "") -> str:
+    """What the declared arithmetic explains, and up to what error, of `output` or of the one that may err most."""
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    explained = f"{GRADES.get(declared, clean(declared)) or 'the arithmetic'} explains"
+    limit = _limit_of(document, output)
+    return f"{explained} (up to {format_percent(limit, exact=True)})" if limit else explained
+
+
+def _limit_of(document: Mapping[str, Any], output: str = "") -> float:
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    outputs = [one for one in document.get("outputs", ()) if output in {"", one.get("name")}]
+    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in outputs]
+    return margin_of(declared) * max(expected, default=0.0)
 
 
 def _rows_of_repairs(
@@ -360,13 +413,19 @@ def _rows_of_repairs(
         command = (str(repair["command"] or _one_line(repair["code_lines"])).splitlines() or [""])[0]
         if len(told) == _MOST_ADVICE or command in told or repair["text"] in told:
             continue
-        text = _shorten_names(cut_text(repair["text"], _SHORTER if told else _LONGEST))  # names in full: see the cause
+        text = cut_text(repair["text"], _SHORTER if told else _LONGEST)
         if told:
             yield make_row("or", text)
             told.add(command or repair["text"])
             continue
         file = (repair["trial"] or {}).get("file", "")
-        used = f"use {file}: " if file and repair["trial"]["verdict"] == "within" else ""
+        within = bool(file) and repair["trial"]["verdict"] == "within"
+        kept = (
+            f", where {repair['trial']['note']} (build it without --fp16)"
+            if within and repair["repair"] == _KEEP
+            else ""
+        )
+        used = f"use {file}{kept}: " if within else ""
         yield make_row(
             "Fix" if repair["cures"] else "Then",
             f"{used}{text}",
@@ -380,11 +439,39 @@ def _rows_of_repairs(
             told.add(searching)
     if len(told) == 1 and offered[0]["cures"] and searching and searching not in told:
         yield make_row("or", _SEARCHED, command=searching)
-        return
-    if offered and offered[0]["cures"] and not offered[0]["command"].startswith("parityscope"):
-        command = proof_command(document)
-        done = "record it again" if " --after " in command else "do it"
-        yield make_row("Then", f"{done}, and this tells whether it helped:", command=command)
+
+
+def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    """What tells whether the first repair helped, with the file that it writes; of a prediction, what tests the real one."""
+    best = offered[0] if offered and offered[0]["cures"] else None
+    command = best["command"] if best else ""
+    file = name_written_file(command) or ((best["trial"] or {}).get("file", "") if best else "")
+    proof = proof_command(document, file)
+    if _is_predicted(document):
+        deployed = f"deploy {file}" if file else "deploy it"
+        yield make_row("Then", f"{deployed}, record its outputs and test those: this was a prediction", command=proof)
+    elif (
+        best
+        and proof
+        and (file or not command.startswith("parityscope"))
+        and not command.startswith("parityscope verify")
+    ):
+        done = f"deploy {file}" if file else ""
+        recorded = (known := _runtime_of(document)) is not None and known.recorded
+        again = "record it again" if recorded else "" if file else "do it"
+        steps = ", ".join(one for one in (done, again) if one)
+        yield make_row("Then", f"{steps}, and this tells whether it helped:", command=proof)
+
+
+def _runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:
+    """What computes a side; None where that is not installed here."""
+    return known_backend(str((document.get(side) or {}).get("backend") or "none"))
+
+
+def _is_predicted(document: Mapping[str, Any]) -> bool:
+    """Whether no deployment was asked, but a simulation of one."""
+    known = _runtime_of(document)
+    return known is not None and known.simulates
 
 
 def _one_line(written: Mapping[str, str]) -> str:
@@ -397,14 +484,22 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
     """What was measured of a repair, and how its file is built; "" where nothing was."""
     trial = repair["trial"]
     if not trial:
-        return ""
-    note = trial["note"]
+        causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+        first = next(
+            (one for one in causes if one.get("code") in repair["code"] and one["code"] not in _SYMPTOMS), None
+        )
+        return (
+            f"not tried; {_describe_proof(document, first)}"
+            if first and _left_by_proof(document, first) is not None
+            else ""
+        )
+    note, within = trial["note"], trial["verdict"] == "within"
     users = describe_decisions_after(document, trial["decisions"])
+    users = users or ("it can be used; verify --metric asks your task" if within and trial["error"] else "")
     seen = f"; then {users}" if users else ""
-    kept = f"; {note}" if note and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
-    typed = repair["repair"] == _KEEP and trial["file"] and trial["verdict"] == "within"
-    built = "; that file holds its own types: no f16 in the target, no --fp16 in the build" if typed else ""
-    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{seen}{kept}{built}"
+    told = repair["repair"] == _KEEP and within and trial["file"]
+    kept = f"; {note}" if note and not told and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
+    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{seen}{kept}"
 
 
 def _rows_of_sureness(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
@@ -426,17 +521,16 @@ def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> 
     """
     if finding.get("code") in _SYMPTOMS:
         return "what makes it is not known"
-    declared = str((document.get("policy") or {}).get("declared") or "")
-    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
     left = _left_by_proof(document, finding)
     if left is None:
         return clean(finding.get("confidence_from") or "")
-    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in document.get("outputs", ())]
     if not left:
-        return "allowing for it, both sides are equal"
-    if left <= margin_of(declared) * max(expected, default=0.0):
-        return f"allowing for it, both sides differ by no more than {grade} explains"
-    return f"allowing for it, {format_percent(left, exact=True)} is left, more than {grade} explains"
+        return "allowing for the cause, both sides are equal"
+    explained = _describe_limit(document)
+    told = f"allowing for the cause, {format_percent(left, exact=True)} is left"
+    if left <= _limit_of(document):
+        return f"{told}, no more than {explained}"
+    return f"{told}, more than {explained}: once it is fixed, diagnose that again"
 
 
 def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
@@ -460,7 +554,7 @@ def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[_Row]:
     """That nothing was computed in the half precision that is declared: what was within says nothing of it."""
     candidate = document.get("candidate") or {}
     declared = str((document.get("policy") or {}).get("declared") or "")
-    known = known_backend(str(candidate.get("backend") or ""))
+    known = _runtime_of(document)
     if document.get("verdict") == "beyond" or declared not in _HALF or known is None:
         return
     try:
@@ -532,13 +626,10 @@ def _rows_of_not_judged(document: Mapping[str, Any], skipped: Sequence[Mapping[s
 
 def _name_missed(skipped: Sequence[Mapping[str, Any]]) -> str:
     """What was not examined, in few words."""
-    names = [str(one) for each in skipped for one in (each["names"] or [each["what"]])]
-    kinds = [name.partition(" ")[0] for name in names]
-    parts = [_INSIDE.get(name, name) for name, kind in zip(names, kinds, strict=True) if kind not in _TESTS]
-    first = [name if len(name) <= _NAME else cut_text(name, _NAME) for name in parts[:_MOST_NOTES]]
-    others = len(names) - len(first)
-    more = [] if not others else ["1 further test"] if others == 1 else [f"{format_count(others)} further tests"]
-    return ", ".join([*first, *more])
+    gaps = [each for each in skipped if each["reason"] not in _NO_GAP]
+    names = [str(one) for each in gaps for one in (each["names"] or [each["what"]])]
+    told = [cut_text(_INSIDE.get(name) or _EXPERIMENT.sub("whether ", name), _LINE) for name in names[:_MOST_NOTES]]
+    return ", ".join([*told, *([f"{format_count(len(names) - len(told))} more"] if len(names) > len(told) else [])])
 
 
 def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str:
@@ -551,6 +642,6 @@ def _describe_rest(document: Mapping[str, Any], model: Mapping[str, Any]) -> str
     told = (
         [f"{format_count(refuted)} other {'cause was' if refuted == 1 else 'causes were'} ruled out"] if refuted else []
     )
-    if model["skipped"]:
-        told.append(f"not examined: {_name_missed(model['skipped'])}")
+    if missed := _name_missed(model["skipped"]):
+        told.append(f"not examined: {missed}")
     return f"{'; '.join(told)}." if told else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from parityscope.report.words import as_number, clean, format_percent, format_ra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["WEAK", "proof_command", "repair_command", "verify_command", "view_repairs"]
+__all__ = ["WEAK", "name_written_file", "proof_command", "repair_command", "view_repairs"]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
@@ -27,6 +28,7 @@ _REFERENCE = "ort"  # the target where none is given, as the command line has it
 _KEEP = "keep_in_fp32"
 _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier": "one more output"}
 # What changes something else than the reference's model, so that no search in it leads there.
+_FIXED = re.compile(r"[^\s\"']+\.fixed\.onnx")
 _ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
 
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.
@@ -85,7 +87,13 @@ def repair_command(document: Mapping[str, Any]) -> str:
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
 
-def verify_command(document: Mapping[str, Any], file: str, *, typed: bool = False) -> str:
+def name_written_file(command: str) -> str:
+    """The model that a repair's command writes, as they all call it: NAME.fixed.onnx; "" where it writes none."""
+    found = _FIXED.search(command)
+    return found.group() if found else ""
+
+
+def _verify_command(document: Mapping[str, Any], file: str, *, typed: bool = False) -> str:
     """The command that runs the repaired model `file` as the candidate was run, beside that one; "" where nobody knows how.
 
     With `typed` the file's own types say what is computed in, and not the target.
@@ -108,19 +116,25 @@ def verify_command(document: Mapping[str, Any], file: str, *, typed: bool = Fals
     return f"parityscope verify {shlex.quote(path)} --before {before} --after {shlex.quote(after)}{given}{beside}"
 
 
-def proof_command(document: Mapping[str, Any]) -> str:
-    """The command that tells whether a repair outside of the model helped: the same once more, or both recordings."""
+def proof_command(document: Mapping[str, Any], file: str) -> str:
+    """The command that tells whether a repair helped: with both recordings, with the model `file` that it wrote, or as before.
+
+    Of a prediction it is the command that asks about a recording of what is deployed.
+    """
     asked = (document.get("question") or {}).get("asked") or {}
-    path = clean((document.get("model") or {}).get("path") or "")
+    policy = document.get("policy") or {}
+    path = shlex.quote(clean((document.get("model") or {}).get("path") or ""))
     before = clean(asked.get("candidate") or "")
     known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
-    if known is None or not known.recorded or not path or not before:
-        return without_destinations(_clean_command(document.get("command") or ""))
-    matched = (document.get("policy") or {}).get("matched") or ()
-    paired = f" --match {shlex.quote(','.join(map(clean, matched)))}" if matched else ""
+    paired = f" --match {shlex.quote(','.join(map(clean, policy['matched'])))}" if policy.get("matched") else ""
     given = "".join(f" {word}" for word in _data_words(asked))
-    after = shlex.quote(another_recording(before))
-    return f"parityscope verify {shlex.quote(path)} --before {shlex.quote(before)} --after {after}{given}{paired}"
+    if known is not None and known.simulates and before:
+        declared = clean(policy.get("declared") or "f32")
+        return f"parityscope diagnose {path} --candidate recorded-outputs --declared {declared}{given}{paired}"
+    if known is not None and known.recorded and before:
+        after = shlex.quote(another_recording(before))
+        return f"parityscope verify {path} --before {shlex.quote(before)} --after {after}{given}{paired}"
+    return _verify_command(document, file) or without_destinations(_clean_command(document.get("command") or ""))
 
 
 def another_recording(first: str) -> str:
@@ -185,7 +199,7 @@ def _with_file(
         return {**shown, "tools": rows_for(declared, "")}
     path = trial["file"]
     within = trial["verdict"] == "within"
-    command = verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
+    command = _verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
     tools = rows_for(declared, path if within else "")
     return {**shown, "command": command or shown["command"], "tools": tools}
 

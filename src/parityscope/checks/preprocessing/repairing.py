@@ -66,7 +66,8 @@ def repairs_of(details: Mapping[str, Any], steps: Sequence[PreprocessingStep], o
     """
     if "recipe" in details:
         text = f"prepare the deployment's images as the reference's: {_tell_recipe(details['recipe'])}"
-        return (("prepare_by_recipe", text),)
+        moved = any(":placing-fit-" in step.key for step in steps)
+        return (("prepare_by_recipe", f"{text}; map boxes and masks back by that fit" if moved else text),)
     right = steps[0].right if len(steps) == 1 else ""
     if "input" not in details:
         return (("mend_preprocessing", _say_right(right) if right else otherwise),)
