@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from command_line import exit_status
@@ -38,7 +39,7 @@ def test_the_five_questions_are_answered_in_their_order_and_few_lines() -> None:
     assert len(lines) <= LINES
     assert lines[0].startswith("✕ ch_PP-OCRv4_det_infer in FP16 (OpenVINO): cannot be used as it is; 'sigmoid_0")
     labels = [line.split()[0] for line in lines if line[:2] == "  " and line[2] not in {" ", "1"}]
-    assert labels == ["Why", "Where", "Fix", "or", "Then", "Sure"]
+    assert labels == ["Why", "Where", "Fix", "or", "Then"]
     assert "[RNG001, proved]" in text
     assert "tried: 74.0 % -> 0.460 %, within" in text
     assert "study/report.html  (--all" in lines[-1]
@@ -53,27 +54,38 @@ def test_what_was_tried_stands_before_the_search_however_much_of_the_model_it_ke
     told = [row for row in view_study(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
     assert [row["label"] for row in told] == ["Fix", "or"]
     assert told[0]["command"].startswith("parityscope verify ")
-    assert "109 of its 139 nodes stay in FP32" in told[0]["note"]
+    assert told[0]["text"].startswith("use repaired.onnx, where 109 of its 139 nodes stay in FP32 (build it without")
     assert told[1]["command"].startswith("parityscope repair ")
 
 
-def test_sureness_says_what_is_left_and_holds_it_against_rounding() -> None:
+def notes(document: dict[str, Any]) -> dict[str, str]:
+    """What stands under the first answer of each label."""
+    return {row["label"]: row["note"] for row in reversed(view_study(document)["first_screen"]["rows"])}
+
+
+def test_what_is_left_stands_with_the_fix_beside_its_limit_and_what_to_do_about_it() -> None:
     document = copy.deepcopy(documents.detector(16))
-    assert rows(document)["Sure"] == "proved; allowing for it, both sides differ by no more than FP16 explains"
+    assert "Sure" not in rows(document)
+    document["policy"]["budgets"] = []
+    assert notes(document)["Fix"].startswith("tried: 74.0 % -> 0.460 %, within what FP16 explains (up to 0.800 %)")
     for one in document["findings"][0]["repairs"]:
         one["trial"] = None
-    assert rows(document)["Sure"] == "proved; allowing for it, 2.11 % is left, more than FP16 explains"
+    more = "more than FP16 explains (up to 0.800 %): once it is fixed, diagnose that again"
+    assert notes(document)["Fix"] == f"not tried; allowing for the cause, 2.11 % is left, {more}"
     for one in document["findings"][0]["evidence"]:
         one["after"] = 0.003
-    assert rows(document)["Sure"] == "proved; allowing for it, both sides differ by no more than FP16 explains"
+    less = "no more than FP16 explains (up to 0.800 %)"
+    assert notes(document)["Fix"] == f"not tried; allowing for the cause, 0.300 % is left, {less}"
+    document["findings"][0]["repairs"] = []
+    assert rows(document)["Sure"] == f"proved; allowing for the cause, 0.300 % is left, {less}"
     document["findings"][0]["confidence"] = 0.4
-    assert rows(document)["Sure"] == "likely: 40.0 %; allowing for it, both sides differ by no more than FP16 explains"
+    assert rows(document)["Sure"] == f"likely: 40.0 %; allowing for the cause, 0.300 % is left, {less}"
 
 
 def test_a_node_without_a_name_has_its_number_too() -> None:
     document = copy.deepcopy(documents.detector(16))
     document["findings"][0]["site"] |= {"node": "Pow#2", "index": 2, "op_type": "Pow"}
-    assert rows(document)["Where"].startswith("node 3 of 672, Pow#2, which gives 'batch_norm_0.tmp_3'; ")
+    assert rows(document)["Where"].startswith("node #2 of #0 to #671, Pow#2, which gives 'batch_norm_0.tmp_3'; ")
 
 
 def test_a_command_is_never_wrapped() -> None:
@@ -128,7 +140,7 @@ def test_decisions_come_before_distances(
     assert "'logits'的top-1在4行中有4行改变" in chinese
     assert "用Negs代替Exps" in chinese
     assert "[EXP005，已证实]" in chinese  # noqa: RUF001 - as Chinese has it
-    assert "考虑到它之后，两边相等" in chinese  # noqa: RUF001
+    assert "已试：128%->0%，在FP32所能解释的范围内" in chinese  # noqa: RUF001
 
 
 def test_one_output_is_counted_once() -> None:
@@ -190,6 +202,23 @@ def test_a_half_precision_file_that_was_computed_in_fp32_is_no_proof_of_it(
     assert (note in told) == said
     assert exit_status("--lang", "zh", "report", "s") == 0
     assert ("在 CPU 上没有 FP16 运算" in capsys.readouterr().out) == said
+
+
+def test_a_prediction_without_a_fault_says_how_the_real_one_is_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(NETWORK.replace("1e6", "0.01")), "m.onnx")
+    np.savez("x.npz", x=np.ones((4, 10), np.float32))
+    assert exit_status("compare", "m.onnx", "--inputs", "x.npz", "--candidate", "fp16", "--study", "s") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "m wholly in FP16 (a prediction): can be used" in told
+    asked = "parityscope diagnose m.onnx --candidate recorded-outputs --declared f16 --inputs x.npz"
+    assert f"Then deploy it, record its outputs and test those: this was a prediction {asked}" in told
+    Path("recorded-outputs").mkdir()
+    (logits,) = onnxruntime.InferenceSession("m.onnx").run(None, {"x": np.ones((4, 10), np.float32)})
+    np.savez("recorded-outputs/x.npz", logits=logits)
+    assert exit_status(*asked.split()[1:]) == 0
 
 
 def test_everything_else_stands_behind_all(

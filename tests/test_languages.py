@@ -60,7 +60,7 @@ def test_no_text_is_told_twice(code: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("node 3 of 672", "节点 3 / 672"),
+        ("node #2 of #0 to #671", "节点 #2（#0 至 #671）"),
         (
             "'y' differs by 74.0 %, 163 times FP16's expected rounding error",
             "'y' 相差 74.0 %，是 FP16 预期舍入误差的 163 倍",

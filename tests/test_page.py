@@ -105,7 +105,7 @@ def test_the_page_works_in_a_browser(browser: Browser, detector: str) -> None:
     assert 0 < found["drawn"] < 100  # of 306: only what is looked at
     assert "p2o.BatchNormalization.1" in found["opened"]  # the map opens at the cause
     assert "introduces error; the cause is here" in found["opened"]
-    assert found["stepped"].startswith("node 4 of 672, ")
+    assert found["stepped"].startswith("node #3 of #0 to #671, ")
     assert found["end"] == "672"
     assert found["found"] == "1 found"
     assert found["searched"] == "611"
@@ -152,7 +152,7 @@ def test_everything_is_reached_and_used_by_keyboard(browser: Browser) -> None:
         assert run_script(page, "document.getElementById('strip').getAttribute('aria-valuenow')") == "60"
         wide = "document.getElementById('strip').getAttribute('aria-valuetext')"
         press_key(page, "Home", "+", "-", "ArrowRight")
-        assert run_script(page, wide).startswith("node 2 of 60, ")
+        assert run_script(page, wide).startswith("node #1 of #0 to #59, ")
         press_key(page, "Enter")
         assert run_script(page, focus) == "node"  # what is opened is told next
         for _ in range(12):
@@ -171,7 +171,7 @@ def test_everything_is_reached_and_used_by_keyboard(browser: Browser) -> None:
         press_key(page, "/")
         press_key(page, *"_59", "Enter")
         assert run_script(page, "document.getElementById('found').textContent") == "1 found"
-        assert run_script(page, wide).startswith("node 60 of 60, ")
+        assert run_script(page, wide).startswith("node #59 of #0 to #59, ")
         assert run_script(page, QUIET) == ["", 0, False]
 
 

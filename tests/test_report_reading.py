@@ -102,7 +102,7 @@ def test_the_top_says_what_was_predicted_what_was_tried_and_what_was_left_out() 
     shown = {one["label"]: one for one in view_study(documents.detector(16))["tiles"]}
     assert shown["What users of the model see"]["value"] == "74.0 % error"
     assert shown["What users of the model see"]["note"].endswith("FP16's expected rounding error is 0.400 %")
-    assert shown["Where"]["value"] == "node 3 of 672"
+    assert shown["Where"]["value"] == "node #2 of #0 to #671"
     assert shown["Fix, tried"]["value"] == "74.0 % \N{RIGHTWARDS ARROW} 0.460 %"
     reproduced = {one["label"]: one["value"] for one in view_study(wrong_channels())["tiles"]}
     assert reproduced["Cause, put into the reference"] == "45.1 % \N{RIGHTWARDS ARROW} 0 %"

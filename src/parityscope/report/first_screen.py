@@ -124,7 +124,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from _rows_of_proof(document, offered)
         if not any(row["label"] == "Fix" and row["note"] for row in repairs):
             yield from _rows_of_sureness(document, causes)
-    elif _is_predicted(document):
+    else:
         yield from _rows_of_proof(document, ())
     yield from _rows_of_widened(document)
     yield from _rows_of_notes(document, model)
@@ -308,7 +308,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     kind = f", which gives '{_call(tensor)}'" if unnamed else kind
     passing = _describe_earlier_loss(document, index) or describe_handing_on(document.get("tensors", ()), index)
     if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
-        passing += "; all outputs are finite again"
+        passing += "; the outputs are finite"
     yield make_row("Where", f"{place}{_call(node or tensor)}{kind}{passing}")
 
 
@@ -325,17 +325,14 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     if not earlier:
         return ""
     first = min(earlier, key=lambda one: as_number(one.get("index")) or 0)
-    shares = {
-        as_number((one.get("site") or {}).get("index")): as_number(one.get("share"))
+    begins = f"; NaN or infinity begins at #{format_count(first['index'])} ({clean(first.get('op_type') or 'node')})"
+    born = {
+        as_number((one.get("site") or {}).get("index")) or 0: as_number(one.get("share"))
         for one in document.get("suspects", ())
         if math.isinf(as_number(one.get("introduced")) or 0.0)
     }
-    before = [share for each, share in shares.items() if each is not None and index is not None and each < index]
-    own = shares.get(index)
-    less = own is not None and bool(before) and all(share is not None and share < own for share in before)
-    begins = (
-        f"; NaN or infinity begins at #{format_count(first.get('index'))} ({clean(first.get('op_type') or 'node')})"
-    )
+    own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
+    less = own is not None and before and all(share is not None and share < own for share in before)
     return f"{begins}, where it makes less of the error" if less else begins
 
 
@@ -418,20 +415,11 @@ def _rows_of_repairs(
             yield make_row("or", text)
             told.add(command or repair["text"])
             continue
-        file = (repair["trial"] or {}).get("file", "")
-        within = bool(file) and repair["trial"]["verdict"] == "within"
-        kept = (
-            f", where {repair['trial']['note']} (build it without --fp16)"
-            if within and repair["repair"] == _KEEP
-            else ""
-        )
-        used = f"use {file}{kept}: " if within else ""
-        yield make_row(
-            "Fix" if repair["cures"] else "Then",
-            f"{used}{text}",
-            command=command,
-            note=_shown_effect(repair, document),
-        )
+        if repair["tried_file"]:
+            kept = f", where {repair['trial']['note']} (build it without --fp16)" if repair["repair"] == _KEEP else ""
+            text = f"use {repair['tried_file']}{kept}: {text}"
+        label, note = "Fix" if repair["cures"] else "Then", _shown_effect(repair, document)
+        yield make_row(label, text, command=command, note=note)
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
             # What was tried to prove the cause may keep more in FP32 than has to be.
@@ -444,34 +432,21 @@ def _rows_of_repairs(
 def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     """What tells whether the first repair helped, with the file that it writes; of a prediction, what tests the real one."""
     best = offered[0] if offered and offered[0]["cures"] else None
-    command = best["command"] if best else ""
-    file = name_written_file(command) or ((best["trial"] or {}).get("file", "") if best else "")
-    proof = proof_command(document, file)
-    if _is_predicted(document):
-        deployed = f"deploy {file}" if file else "deploy it"
-        yield make_row("Then", f"{deployed}, record its outputs and test those: this was a prediction", command=proof)
-    elif (
-        best
-        and proof
-        and (file or not command.startswith("parityscope"))
-        and not command.startswith("parityscope verify")
-    ):
-        done = f"deploy {file}" if file else ""
-        recorded = (known := _runtime_of(document)) is not None and known.recorded
-        again = "record it again" if recorded else "" if file else "do it"
-        steps = ", ".join(one for one in (done, again) if one)
+    tried, written = (best["tried_file"], name_written_file(best["command"])) if best else ("", "")
+    proof, known = proof_command(document, written), _runtime_of(document)
+    deployed = f"deploy {tried or written}" if tried or written else ""
+    if known is not None and known.simulates:
+        told = f"{deployed or 'deploy it'}, record its outputs and test those: this was a prediction"
+        yield make_row("Then", told, command=proof)
+    elif best and not tried and (written or not best["command"].startswith("parityscope")):
+        again = "record it again" if known is not None and known.recorded else "" if written else "do it"
+        steps = ", ".join(one for one in (deployed, again) if one)
         yield make_row("Then", f"{steps}, and this tells whether it helped:", command=proof)
 
 
 def _runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:
     """What computes a side; None where that is not installed here."""
     return known_backend(str((document.get(side) or {}).get("backend") or "none"))
-
-
-def _is_predicted(document: Mapping[str, Any]) -> bool:
-    """Whether no deployment was asked, but a simulation of one."""
-    known = _runtime_of(document)
-    return known is not None and known.simulates
 
 
 def _one_line(written: Mapping[str, str]) -> str:

@@ -134,7 +134,9 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
     if known is not None and known.recorded and before:
         after = shlex.quote(another_recording(before))
         return f"parityscope verify {path} --before {shlex.quote(before)} --after {after}{given}{paired}"
-    return _verify_command(document, file) or without_destinations(_clean_command(document.get("command") or ""))
+    typed = f" -o {file}" in repair_command(document)  # what the search writes holds its own types
+    again = without_destinations(_clean_command(document.get("command") or ""))
+    return _verify_command(document, file, typed=typed) or again
 
 
 def another_recording(first: str) -> str:
@@ -159,6 +161,7 @@ def _view_repair(
         "cures": finding.get("role") == "cause",
         "likely": (as_number(finding.get("confidence", 1.0)) or 0.0) > WEAK,
         "trial": None,
+        "tried_file": "",
         "cause": None
         if step is None or trial
         else {key: _format_trial_error(step.get(key)) for key in ("before", "after")},
@@ -201,7 +204,7 @@ def _with_file(
     within = trial["verdict"] == "within"
     command = _verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
     tools = rows_for(declared, path if within else "")
-    return {**shown, "command": command or shown["command"], "tools": tools}
+    return {**shown, "command": command or shown["command"], "tools": tools, "tried_file": path if within else ""}
 
 
 def _format_trial_error(value: object) -> str:

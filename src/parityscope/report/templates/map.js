@@ -15,7 +15,8 @@
   reads.forEach((from, node) => from.forEach((other) => readBy[other]?.push(node)));
   const names = wiring.names ? unshared(wiring.names) : [], kinds = wiring.operators;
   const operator = (node) => (rowsOf[node].length ? pointed("operator", rowsOf[node][0]) : kinds?.texts[kinds.at[node]] ?? "");
-  const named = (node) => (rowsOf[node].length ? nodeOf(rowsOf[node][0]) : names[node] || words("node {0}", grouped(node + 1)));
+  const numbered = (node) => words("node #{0} of #0 to #{1}", grouped(node), grouped(nodes - 1)); // as unnamed nodes are called
+  const named = (node) => (rowsOf[node].length ? nodeOf(rowsOf[node][0]) : names[node] || words("node #{0}", grouped(node)));
 
   const canvas = strip.querySelector("canvas"), paper = canvas.getContext("2d");
   const search = document.getElementById("search"), panel = document.getElementById("node");
@@ -68,7 +69,7 @@
     strip.setAttribute("aria-valuenow", String(open + 1));
     strip.setAttribute("aria-valuetext", described(open));
   };
-  const described = (node) => `${words("node {0} of {1}", grouped(node + 1), grouped(nodes))}, ${operator(node)} ${named(node)}: ${words(page.states[states[node]])}`;
+  const described = (node) => `${numbered(node)}, ${operator(node)} ${named(node)}: ${words(page.states[states[node]])}`;
   const zoom = (factor, at = open) => {
     const wide = Math.min(nodes, Math.max(Math.min(nodes, 12), (to - from) * factor));
     const part = (at + 0.5 - from) / (to - from);
@@ -95,7 +96,7 @@
     const head = make("h3", "");
     const code = make("code", short(named(open), 72));
     code.title = named(open);
-    head.append(code, make("span", ` ${operator(open)}, ${words("node {0} of {1}", grouped(open + 1), grouped(nodes))}`, "quiet"));
+    head.append(code, make("span", ` ${operator(open)}, ${numbered(open)}`, "quiet"));
     const said = make("p", "", "state");
     said.append(make("span", "", `swatch cell s${states[open]}`), ` ${words(page.states[states[open]])}`);
     if (open === cause) said.append(`; ${words("the cause is here")}`);
@@ -139,7 +140,7 @@
 
   canvas.addEventListener("pointermove", (event) => {
     const node = at(event), box = strip.getBoundingClientRect(), x = event.clientX - box.left, i = rowsOf[node][0];
-    tip.replaceChildren(make("b", named(node)), make("span", `${operator(node)}, ${words("node {0} of {1}", grouped(node + 1), grouped(nodes))}`, "quiet"), make("div", words(page.states[states[node]])));
+    tip.replaceChildren(make("b", named(node)), make("span", `${operator(node)}, ${numbered(node)}`, "quiet"), make("div", words(page.states[states[node]])));
     if (i !== undefined) for (const column of ["introduced", "inherited"]) tip.append(make("div", `${words(column)} ${rows[column][i]}`));
     tip.hidden = false;
     tip.style.left = `${x > box.width / 2 ? Math.max(0, x - tip.offsetWidth - 12) : x + 12}px`;
