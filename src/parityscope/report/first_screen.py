@@ -314,8 +314,9 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
 
 def number_node(index: float | None, nodes: float | None) -> str:
     """Which node of how many, counted from 0 as in the names of nodes that have none; "" where that is not known."""
-    known = index is not None and nodes and 0 <= index < nodes
-    return f"node #{format_count(index)} of #0 to #{format_count(nodes - 1)}" if known else ""
+    if index is None or not nodes or not 0 <= index < nodes:
+        return ""
+    return f"node #{format_count(index)} of #0 to #{format_count(nodes - 1)}"
 
 
 def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> str:
