@@ -114,7 +114,9 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     if beyond:
         yield _row_of_cause(document, causes, model)
         further = [one for one in causes[1:] if _is_proved(one) or not _is_proved(causes[0])]
-        further += [one for one in document["findings"] if one.get("role") == "contributing" and _is_needed(one)]
+        further += [
+            one for one in document.get("findings", ()) if one.get("role") == "contributing" and _is_needed(one)
+        ]
         yield from (_row_of_further_cause(one, causes) for one in further[: _MOST_ADVICE - 1])
         yield from _rows_of_place(document, causes)
         proved = any(map(_is_proved, causes))
