@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PICTURES = ROOT / "docs" / "pictures" / "first-screens"
 _DOCUMENTS = ROOT / "tests" / "golden" / "first-screens"
 _PAGE = ROOT / "docs" / "first-screens.md"
-_COLOURS = 24
+_COLOURS = 40
 _WAYS = ("", "dark", "400", "zh")
 _HEAD = """# First screens
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
-from parityscope.report.first_screen import describe_handing_on, number_node, place_outside
-from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, shorten_name
+from parityscope.report.first_screen import call_name, describe_handing_on, number_node, place_outside
+from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["view_tiles"]
 
 _Tile = dict[str, str]
-_NAME = 60  # characters of a name
 _BECOMES = "\N{RIGHTWARDS ARROW}"
 
 
@@ -45,7 +44,7 @@ def _tile_of_error(document: Mapping[str, Any]) -> list[_Tile]:
     worst = max(measured, key=badness_of_output)
     declared = str((document.get("policy") or {}).get("declared") or "")
     expected = as_number((worst.get("expected") or {}).get(declared))
-    name = shorten_name(worst.get("name", ""), _NAME)
+    name = call_name(worst.get("name", ""))
     explains = (
         f"; {GRADES.get(declared, clean(declared))}'s expected rounding error is {format_percent(expected, exact=True)}"
         if expected
@@ -76,9 +75,7 @@ def _tile_of_place(document: Mapping[str, Any]) -> list[_Tile]:
     if not site or not (number := number_node(index, nodes)):
         return [_make_tile("Where", "not known", seen)]
     passing = describe_handing_on(document.get("tensors", ()), index)
-    named = (
-        f"{shorten_name(site.get('node') or site.get('tensor') or '', _NAME)} ({clean(site.get('op_type') or 'node')})"
-    )
+    named = f"{call_name(site.get('node') or site.get('tensor') or '')} ({clean(site.get('op_type') or 'node')})"
     return [_make_tile("Where", number, f"{named}{passing}")]
 
 

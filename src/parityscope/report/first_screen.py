@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from parityscope.backends import Backend
 
 __all__ = [
+    "call_name",
     "cut_text",
     "describe_handing_on",
     "first_screen",
@@ -49,7 +50,7 @@ __all__ = [
 _Row = dict[str, str]
 _PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
-_LONGEST, _SHORTER, _LINE = 290, 150, 84
+_LONGEST, _SHORTER, _LINE = 290, 170, 84
 _ALL = 0.995  # of the error, which three digits call all of it
 # A name that a converter made of two equal ones: "a/add;a/add".
 _DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
@@ -58,7 +59,6 @@ _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chi
 _BETWEEN = re.compile(r"; |；|(?<=[a-z0-9)'\"%])\. (?=['A-Z])|。(?=.)")  # noqa: RUF001 - as Chinese has them
 _GAP = " … "
 _NAME = 40  # characters of a name, wherever it stands
-_INNER_NAMES = (28, 20)  # of one in a sentence that is too long
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
@@ -124,8 +124,9 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         repairs = list(_rows_of_repairs(offered, repair_command(document), document))
         yield from repairs
         yield from _rows_of_proof(document, offered)
-        if not any(row["label"] == "Fix" and row["note"] for row in repairs):
-            yield from _rows_of_sureness(document, causes)
+        if causes:
+            left_told = any(row["label"] == "Fix" and row["note"] for row in repairs)
+            yield from _rows_of_sureness(document, causes, left_told=left_told)
     else:
         yield from _rows_of_proof(document, ())
     yield from _rows_of_widened(document)
@@ -145,7 +146,7 @@ def _describe_subject(document: Mapping[str, Any]) -> str:
     runtime = str(candidate.get("backend") or "")
     known = _runtime_of(document)
     by = clean(runtime) if known is None else known.words or known.title
-    named = _call((document.get("model") or {}).get("name") or "model")
+    named = call_name((document.get("model") or {}).get("name") or "model")
     whole = " wholly" if known is not None and known.simulates and declared in _HALF else ""
     return (
         f"{named}{f'{whole} in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
@@ -218,10 +219,7 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     said after the first statement. Of a statement that is still too long its start and its end are left.
     """
     told = _DOUBLED.sub(r"\1", say_in_language(text))
-    told = _shorten_names(told)
-    for limit in _INNER_NAMES:
-        if columns_of(told) > longest:
-            told = _shorten_names(told, limit)
+    told = " ".join(shorten_name(word, _NAME) for word in told.split(" "))
     while columns_of(told) > longest and (places := list(_BRACKETS.finditer(told))):
         told = told[: places[-1].start()] + told[places[-1].end() :]
     while columns_of(told) > longest and (places := list(_BETWEEN.finditer(told))):
@@ -236,13 +234,9 @@ def _without_middle(text: str, longest: int) -> str:
     return f"{head.rpartition(' ')[0] or head}{_GAP}{tail.partition(' ')[2] or tail}"
 
 
-def _call(name: object) -> str:
+def call_name(name: object) -> str:
     """A name as every answer has it."""
     return shorten_name(_DOUBLED.sub(r"\1", clean(name)), _NAME)
-
-
-def _shorten_names(text: str, limit: int = _NAME) -> str:
-    return " ".join(shorten_name(word, limit) if len(word) > limit else word for word in text.split(" "))
 
 
 def _is_proved(finding: Mapping[str, Any]) -> bool:
@@ -280,7 +274,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     if elsewhere := place_outside(first):
         details = first.get("details") or {}
         moved = list(details.get("order") or ()) if str(first["code"]).startswith("BND") else []
-        named = ", ".join(_call(one) for one in moved or [(site or {}).get("tensor") or ""] if one)
+        named = ", ".join(call_name(one) for one in moved or [(site or {}).get("tensor") or ""] if one)
         held = list(details.get("elements") or ()) if first["code"] == "DAT007" else []
         counted = f", {format_count(len(held))} of {format_count(details.get('of'))}" if held else ""
         counted += f", the first at {held[0]}" if len(held) > 1 else f", at {held[0]}" if held else ""
@@ -288,7 +282,7 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
         return
     if not causes and (region := _region_of(document)):
         count, start, end, every = region
-        ends = f"from '{_call(start)}' to '{_call(end)}'"
+        ends = f"from '{call_name(start)}' to '{call_name(end)}'"
         told = (
             f"anywhere in the network's {format_count(every)} nodes, or in what enters it"
             if count == every
@@ -307,11 +301,11 @@ def _rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, An
     # A node without a name is called by what it gives elsewhere.
     unnamed = re.fullmatch(r"\w+#\d+", node) and tensor
     kind = f" ({clean(site.get('op_type'))})" if site.get("op_type") else ""
-    kind = f", which gives '{_call(tensor)}'" if unnamed else kind
+    kind = f", which gives '{call_name(tensor)}'" if unnamed else kind
     passing = _describe_earlier_loss(document, index) or describe_handing_on(document.get("tensors", ()), index)
     if "NaN" in passing and not any(map(_holds_lost, document.get("outputs", ()))):
         passing += "; the outputs are finite"
-    yield make_row("Where", f"{place}{_call(node or tensor)}{kind}{passing}")
+    yield make_row("Where", f"{place}{call_name(node or tensor)}{kind}{passing}")
 
 
 def number_node(index: float | None, nodes: float | None) -> str:
@@ -383,7 +377,7 @@ def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> st
     explained = _describe_limit(document, trial["output"])
     said = f"within what {explained}" if within else f"still beyond what {explained}"
     several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
-    return f"{said}, in '{_call(trial['output'])}'" if several else said
+    return f"{said}, in '{call_name(trial['output'])}'" if several else said
 
 
 def _describe_limit(document: Mapping[str, Any], output: str = "") -> str:
@@ -480,16 +474,17 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
     return f"tried: {trial['change']}, {_describe_trial(trial, document)}{seen}{kept}"
 
 
-def _rows_of_sureness(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
-    if not causes:
-        return
-    first = causes[0]
-    sure = _describe_sureness(first, causes)
+def _rows_of_sureness(
+    document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], *, left_told: bool
+) -> Iterator[_Row]:
+    """How sure the first cause is, where neither its code nor what its repair left says all of it."""
+    sure = _describe_sureness(causes[0], causes)
     if sure.startswith("possible"):
         told = "each explains all of the error on these samples; more samples, or a look at layers, tell them apart"
-    else:
-        told = _describe_proof(document, first)
-    yield make_row("Sure", f"{sure}; {told}" if told else sure)
+        yield make_row("Sure", f"{sure}; {told}")
+    elif not left_told:
+        told = _describe_proof(document, causes[0])
+        yield make_row("Sure", f"{sure}; {told}" if told else sure)
 
 
 def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
@@ -512,11 +507,7 @@ def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> 
 
 
 def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
-    """The error that was measured with a cause put right: by its repair, in the reference's copy, or by an experiment."""
-    trials = [one["trial"] for one in finding.get("repairs", ()) if one.get("trial")]
-    for one in trials:
-        if one.get("verdict") == "within":
-            return as_number(one.get("after"))
+    """The error that was measured with a cause put right, in the reference's copy or by an experiment."""
     steps = (document.get("sequence") or {}).get("steps", ())
     own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
     if len(own) == 1 and _is_proved(finding):
