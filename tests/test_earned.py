@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import exit_status, in_a_process
+from command_line import exit_status, in_a_process, in_this_process
 from parityscope.cli import guard_exit_code
 from parityscope.errors import ParityError
 from parityscope.testing.networks import write_network
@@ -129,7 +129,7 @@ def test_a_stage_that_fails_is_skipped_with_its_reason_and_the_verdict_stands(
 
 @pytest.mark.parametrize("candidate", ["ort", "ort?model=m.onnx"])
 def test_the_same_on_both_sides_is_said_and_the_verdict_stands(desk: Path, candidate: str) -> None:
-    done = in_a_process("compare", "m.onnx", "--inputs", "x.npz", "--candidate", candidate, folder=desk)
+    done = in_this_process("compare", "m.onnx", "--inputs", "x.npz", "--candidate", candidate, folder=desk)
     assert done.returncode == 0
     assert "Both sides are the same target and model." in done.stdout
 
@@ -137,7 +137,7 @@ def test_the_same_on_both_sides_is_said_and_the_verdict_stands(desk: Path, candi
 def test_another_model_is_not_the_same(desk: Path) -> None:
     onnx.save(onnx.parser.parse_model(SMALL.replace("Tanh", "Sin")), desk / "other.onnx")
     words = ("compare", "m.onnx", "--inputs", "x.npz", "--candidate", "ort?model=other.onnx")
-    assert "Both sides are the same" not in in_a_process(*words, folder=desk).stdout
+    assert "Both sides are the same" not in in_this_process(*words, folder=desk).stdout
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_outputs_that_cannot_be_compared_earn_nothing(desk: Path, body: str, why
     text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[N, 4] y) {{ {body} }}'
     onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
     words = ("compare", "m.onnx", "--inputs", "x.npz", "--candidate", "ort?optimization=disabled")
-    done = in_a_process(*words, folder=desk)
+    done = in_this_process(*words, folder=desk)
     assert done.returncode == 3
     assert why in " ".join(done.stdout.split())
 
@@ -162,7 +162,7 @@ def test_where_the_reference_itself_is_not_finite_is_said(desk: Path) -> None:
     text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[1, 4] y) {{ {body} }}'
     onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
     words = ("--inputs", "x.npz", "--candidate", "ort?optimization=disabled", "--all")
-    done = in_a_process("compare", "m.onnx", *words, folder=desk)
+    done = in_this_process("compare", "m.onnx", *words, folder=desk)
     assert done.returncode == 0
     told = " ".join(done.stdout.split())
     assert "1 elements of output y: the reference itself gives NaN or infinity there" in told
@@ -179,7 +179,7 @@ def test_where_the_reference_itself_is_not_finite_is_said(desk: Path) -> None:
 def test_a_prediction_of_nothing_earns_nothing(desk: Path, body: str, status: int, said: str) -> None:
     text = f'<ir_version: 8, opset_import: ["": 17]> g (float[1, 4] x) => (float[N, 4] y) {{ {body} }}'
     onnx.save(onnx.parser.parse_model(text), desk / "m.onnx")
-    done = in_a_process("predict", "m.onnx", "--inputs", "x.npz", "--formats", "f16", folder=desk)
+    done = in_this_process("predict", "m.onnx", "--inputs", "x.npz", "--formats", "f16", folder=desk)
     assert done.returncode == status
     assert said in " ".join(done.stdout.split())
 
@@ -191,7 +191,7 @@ def test_one_lost_sample_is_a_lost_output(desk: Path) -> None:
     (desk / "s").mkdir()
     for index, size in enumerate((10.0, 10.0, 1e-5)):
         np.savez(desk / "s" / f"{index}.npz", x=np.full((1, 32), size, np.float32))
-    done = in_a_process("predict", "m.onnx", "--inputs", "s", "--formats", "f16", folder=desk)
+    done = in_this_process("predict", "m.onnx", "--inputs", "s", "--formats", "f16", folder=desk)
     assert done.returncode == 1
 
 
@@ -208,7 +208,7 @@ def test_a_repair_that_loses_a_small_part_is_refuted(desk: Path) -> None:
         model.graph.initializer.append(onnx.numpy_helper.from_array(factors.astype(np.float32), "k"))
         onnx.save(model, desk / f"{name}.onnx")
     words = ("--before", "ort?model=before.onnx", "--after", "ort?model=after.onnx", "--inputs", "s", "--no-timing")
-    done = in_a_process("verify", "m.onnx", *words, folder=desk)
+    done = in_this_process("verify", "m.onnx", *words, folder=desk)
     assert done.returncode == 1
     told = " ".join(done.stdout.split())
     assert "ndex 3 of axis 2 of output y is far worse: its error went from 0.01 to 1" in told
@@ -222,7 +222,7 @@ def test_between_infinities_no_difference_is_told(desk: Path) -> None:
     broken = SMALL.replace("y = Tanh(x)", "z = Constant <value_float = 0.0> () y = Div(x, z)")
     onnx.save(onnx.parser.parse_model(broken), desk / "before.onnx")
     words = ("--before", "ort?model=before.onnx", "--after", "ort", "--inputs", "s", "--no-timing")
-    done = in_a_process("verify", "m.onnx", *words, folder=desk)
+    done = in_this_process("verify", "m.onnx", *words, folder=desk)
     assert done.returncode == 0
     assert "went from infinity to 0" in " ".join(done.stdout.split())
     assert "-infinity" not in done.stdout
@@ -292,7 +292,7 @@ def test_a_resize_to_computed_sizes_is_looked_into(desk: Path) -> None:
         onnx.save(onnx.parser.parse_model(changed), desk / f"{name}.onnx")
     np.savez(desk / "x.npz", x=np.random.default_rng(0).standard_normal((1, 2, 8, 8)).astype(np.float32))
     words = ("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "ort?model=changed.onnx", "--format", "json")
-    done = in_a_process(*words, folder=desk)
+    done = in_this_process(*words, folder=desk)
     assert done.returncode == 1
     assert json.loads(done.stdout)["findings"][0]["site"]["op_type"] == "Sigmoid"
 

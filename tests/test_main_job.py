@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from command_line import in_a_process
+from command_line import in_a_process, in_this_process
 from parityscope.case.formats.npz import write_npz
 from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
 
@@ -71,10 +71,10 @@ def test_the_document_follows_the_design(diagnosed: tuple[dict[str, Any], Path])
 def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple[dict[str, Any], Path]) -> None:
     _, study = diagnosed
     words = ["--candidate", "ort", "--study", str(study)]
-    again = in_a_process("diagnose", str(require("ocr-det")), *words, folder=study.parent)
+    again = in_this_process("diagnose", str(require("ocr-det")), *words, folder=study.parent)
     assert again.returncode == 2
     assert "never overwritten" in again.stderr
-    rendered = in_a_process("report", str(study), folder=study.parent)
+    rendered = in_this_process("report", str(study), folder=study.parent)
     assert rendered.returncode == 0
     assert NODE in rendered.stdout
 
@@ -82,7 +82,7 @@ def test_a_study_is_never_overwritten_and_can_be_rendered_again(diagnosed: tuple
 @pytest.mark.model
 def test_the_optimizer_makes_no_difference(page: Path, tmp_path: Path) -> None:
     words = ["--candidate", "ort?optimization=disabled", "--inputs", str(page), "--study", "s", "--format", "json"]
-    done = in_a_process("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
+    done = in_this_process("diagnose", str(require("ocr-det")), *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["verdict"] == "within"
@@ -105,7 +105,7 @@ def test_outputs_that_polygraphy_saved(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     words = ["--candidate", "saved?path=out.json", "--inputs", "in.json", "--study", "s", "--format", "json"]
-    found = in_a_process("diagnose", model, *words, folder=tmp_path)
+    found = in_this_process("diagnose", model, *words, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["outputs"][0]["rel_l2"] == 0
 
@@ -115,7 +115,7 @@ def test_the_recogniser_in_bfloat16_is_localized(tmp_path: Path) -> None:
     write_npz(tmp_path / "line.npz", ocr_rec_input(rendered_line("Parity in 2024")))
     # Where the processor has no BF16 the outputs are within FP32's noise, and only a thorough examination looks at layers.
     words = ["--candidate", "openvino:bf16", "--inputs", "line.npz", "--study", "s", "--format", "json", "--thorough"]
-    done = in_a_process("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
+    done = in_this_process("diagnose", str(require("ocr-rec")), *words, folder=tmp_path)
     assert done.returncode in {0, 1}, done.stderr
     document = json.loads(done.stdout)
     assert document["suspects"]
@@ -137,7 +137,7 @@ def test_bad_input_is_one_error_with_a_fix(tmp_path: Path) -> None:
         ["list", "nothing"],
     ]
     for words in cases:
-        done = in_a_process(*words, folder=tmp_path)
+        done = in_this_process(*words, folder=tmp_path)
         assert done.returncode == 2, words
         assert "Traceback" not in done.stderr, words
         assert "fix:" in done.stderr, words

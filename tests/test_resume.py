@@ -18,6 +18,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from command_line import in_this_process
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.resuming import FACTS
 from parityscope.backends.targets import parse_target
@@ -67,8 +68,8 @@ def words(study: Path, *, candidate: str = CANDIDATE, verb: tuple[str, str] = LO
 def run(
     folder: Path, study: Path, *, candidate: str = CANDIDATE, verb: tuple[str, str] = LOCALIZE
 ) -> subprocess.CompletedProcess[str]:
-    told = words(study, candidate=candidate, verb=verb)
-    return subprocess.run(told, cwd=folder, capture_output=True, text=True, check=False)
+    """The command in this process: what is interrupted is another one."""
+    return in_this_process(*words(study, candidate=candidate, verb=verb)[3:], folder=folder)
 
 
 def scratch_of(study: Path) -> Path:
