@@ -488,6 +488,7 @@ def test_memory_stays_at_a_few_samples(
     monkeypatch.setattr(inputs_module, "MOST_SPOOLED", 0)
     monkeypatch.setattr("test_data_sources.rows", lambda first=0, last=40: long_rows(samples[first:last]))
     how = kind(data)
+    load(made, tmp_path, **how)  # modules that it takes are no samples
     pa.default_memory_pool().release_unused()
     before = pa.total_allocated_bytes()
     tracemalloc.start()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import os
 import select
+import signal
+import sys
+import tempfile
 import threading
 from typing import TYPE_CHECKING
 
@@ -17,10 +22,14 @@ import pytest
 from parityscope.comparison.measure import measure_pair
 from parityscope.comparison.warming import warm_kernels
 from parityscope.evaluation.rounding import FloatRounding
+from parityscope.fork_server import contained_child
 from parityscope.forking import Forked, fork_child, kept_pool, started_thread
+from parityscope.memory import allow_memory, allowed_memory
+from test_outputs_alone import NETWORK, diagnose, findings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 
@@ -37,6 +46,10 @@ def _session(threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(_MODEL, options, providers=["CPUExecutionProvider"])
+
+
+def _session_of_one() -> None:
+    _session(1)
 
 
 def _round_large() -> None:
@@ -114,3 +127,78 @@ def test_a_fork_waits_for_what_imports_and_compiles() -> None:
     assert not thread.is_alive()
     warm_kernels()
     assert _found_by(fork_child(lambda: bytes(f"{measure_pair(_X, _X, channel_axis=None).count}", "ascii"))) == b"256"
+
+
+def _import_and_run(name: str, shared: int) -> bytes:
+    os.write(shared, b"begun")
+    importlib.import_module(name)
+    _session(1).run(None, {"x": _X})
+    return b"done"
+
+
+def _tell_state(shared: int) -> bytes:
+    del shared
+    return json.dumps([os.getcwd(), os.environ["OF_THE_TEST"], allowed_memory()]).encode()  # noqa: PTH109 - as it is
+
+
+def _kill_itself(shared: int) -> bytes:
+    del shared
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return b"done"
+
+
+def test_beside_threads_of_others_a_child_finds_no_lock_of_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread is in the middle of an import, and a fork would keep the lock of the module for ever; another opens sessions."""
+    flag = tmp_path / "flag"
+    text = f"import pathlib, time\nwhile not pathlib.Path({str(flag)!r}).exists():\n    time.sleep(0.01)\n"
+    (tmp_path / "imported_slowly.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    importing = threading.Thread(target=importlib.import_module, args=("imported_slowly",))
+    importing.start()
+    with _busy(lambda: _session(2)), tempfile.TemporaryFile() as shared:
+        children = [
+            contained_child(_import_and_run, ("imported_slowly",), shared.fileno(), ("onnxruntime",)) for _ in range(8)
+        ]
+        flag.touch()
+        assert [_found_by(child) for child in children] == [b"done"] * len(children)
+        shared.seek(0)
+        assert shared.read() == b"begun" * len(children)
+    importing.join()
+    sys.modules.pop("imported_slowly")
+
+
+def test_a_child_beside_threads_of_others_knows_what_a_fork_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OF_THE_TEST", "is set")
+    before = allowed_memory()
+    allow_memory(123 << 20)
+    try:
+        alone = _found_by(contained_child(_tell_state, (), 0, ()))
+        with _busy(_session_of_one):
+            beside = _found_by(contained_child(_tell_state, (), 0, ()))
+    finally:
+        allow_memory(before)
+    assert json.loads(alone) == json.loads(beside) == [str(tmp_path), "is set", 123 << 20]
+
+
+def test_a_child_beside_threads_of_others_may_die_and_the_next_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_TEST", "is set")
+    with _busy(_session_of_one):
+        assert _found_by(contained_child(_kill_itself, (), 0, ())) == b""
+        assert json.loads(_found_by(contained_child(_tell_state, (), 0, ())))[1] == "is set"
+
+
+def test_a_cause_is_searched_for_beside_threads_of_others_without_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(work: Callable[[], bytes]) -> Forked:
+        raise AssertionError(work)
+
+    monkeypatch.setattr("parityscope.fork_server.fork_child", refuse)
+    with _busy(_session_of_one):
+        found = findings(diagnose(tmp_path, NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu")))[0]
+    assert (found["code"], found["role"], found["site"]["tensor"]) == ("FUS014", "cause", "h")

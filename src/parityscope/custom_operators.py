@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["libraries_for_session", "library_in_use"]
+__all__ = ["libraries_for_session", "libraries_in_use", "library_in_use"]
 
 _in_use: list[str] = []
 
@@ -31,6 +31,11 @@ def library_in_use(path: str) -> Iterator[None]:
         yield
     finally:
         _in_use.remove(path)
+
+
+def libraries_in_use() -> tuple[str, ...]:
+    """What `library_in_use` was given by those blocks that are open."""
+    return tuple(_in_use)
 
 
 def libraries_for_session(own: str) -> tuple[str, ...]:

@@ -25,11 +25,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Forked", "end_with_parent", "flush_streams", "fork_child", "kept_pool", "started_thread", "tell_parent"]
+__all__ = [
+    "Forked",
+    "end_with_parent",
+    "flush_streams",
+    "fork_child",
+    "has_threads_of_others",
+    "kept_pool",
+    "started_thread",
+    "tell_parent",
+]
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _SIXTEENTH = 1 << 16  # bytes that are read at once
 _own_end: int | None = None  # of the pipe to the process that forked this one
+_POOL = "parityscope's pool: "
 _started: list[threading.Thread] = []  # those that hold locks while they work
 
 
@@ -85,7 +95,7 @@ def kept_pool(name: str, threads: int) -> ThreadPoolExecutor:
     """The pool of this name, kept for the next use in this process; a forked child makes its own."""
     from concurrent.futures import ThreadPoolExecutor  # a command forks before anything else, and need not wait for it
 
-    return ThreadPoolExecutor(threads, thread_name_prefix=name)
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"{_POOL}{name}")
 
 
 def started_thread(name: str, work: Callable[[], None]) -> threading.Thread:
@@ -95,6 +105,14 @@ def started_thread(name: str, work: Callable[[], None]) -> threading.Thread:
     thread.start()
     _started.append(thread)
     return thread
+
+
+def has_threads_of_others() -> bool:
+    """Whether Python threads may be at work here that no fork waits for: any but this one, idle pools, and `started_thread`'s."""
+    return any(
+        thread is not threading.current_thread() and thread not in _started and not thread.name.startswith(_POOL)
+        for thread in threading.enumerate()
+    )
 
 
 def _await_started() -> None:

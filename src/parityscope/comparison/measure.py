@@ -119,9 +119,7 @@ def work_in_stretches(work: Callable[[int, int], T], count: int, threads: int) -
         return [work(0, count)]
     step = -(-count // stretches // STRETCH) * STRETCH  # whole blocks: conversion then cuts none
     starts = range(0, count, step)
-    return list(
-        kept_pool("parityscope-comparison", threads).map(lambda start: work(start, min(count, start + step)), starts)
-    )
+    return list(kept_pool("comparison", threads).map(lambda start: work(start, min(count, start + step)), starts))
 
 
 def _join_measured(

@@ -1,8 +1,8 @@
 """Searches stretches in a process of its own, as an edit may crash the runtime or never end.
 
-The process is forked, so that it finds everything imported; its answer comes through a pipe. Both share one small page of memory
-where it notes which edit it is about to try. If it dies, or an edit takes longer than `_PATIENCE_S`, that is banned,
-counted, and the search begun again without it.
+The process is forked (`fork_server`: by this one, or by another beside threads of others), so that it finds everything imported;
+its answer comes through a pipe. Both share one small page of a file where it notes which edit it is about to try. If it dies, or
+an edit takes longer than `_PATIENCE_S`, that is banned, counted, and the search begun again without it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import os
 import pickle
 import select
 import signal
+import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
-from parityscope.forking import fork_child
+from parityscope.fork_server import contained_child
 from parityscope.hypotheses.edits import form_of
 from parityscope.records import Skip
 
@@ -44,6 +45,15 @@ _STANDSTILL_S = (
 _STARTS = 5  # of the worker for one task: each but the first was for an edit that ended it
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
+_MODULES = (  # what a search imports: a second, once for all
+    "onnxruntime",
+    "scipy.special",
+    "parityscope.compiling",
+    "parityscope.hypotheses.worker",
+    "parityscope.hypotheses.arithmetic.named",
+    "parityscope.hypotheses.from_outputs.telling",
+    "parityscope.hypotheses.searching",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,20 +142,21 @@ class Worker:
         """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
         _import_first()
-        with mmap.mmap(-1, _PAGE) as note:  # shared with what is forked
-            for _ in range(_STARTS):
-                note[:_PAGE] = bytes(_PAGE)
-                task, banned = asked(), frozenset(self._banned)
-                answer = _receive_answer(
-                    fork_child(lambda task=task, banned=banned: _send_answer(task, banned, note)), note
-                )
-                if answer is not None:
-                    return answer, tuple(fatal), ""
-                noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
-                if not noted:
-                    return None, tuple(fatal), "the search ended before it tried anything"
-                self._banned.add(form_of(noted))
-                fatal.append(noted)
+        with tempfile.TemporaryFile() as shared:
+            shared.truncate(_PAGE)
+            with mmap.mmap(shared.fileno(), _PAGE) as note:
+                for _ in range(_STARTS):
+                    note[:_PAGE] = bytes(_PAGE)
+                    task, banned = asked(), frozenset(self._banned)
+                    child = contained_child(_send_answer, (task, banned), shared.fileno(), _MODULES)
+                    answer = _receive_answer(child, note)
+                    if answer is not None:
+                        return answer, tuple(fatal), ""
+                    noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
+                    if not noted:
+                        return None, tuple(fatal), "the search ended before it tried anything"
+                    self._banned.add(form_of(noted))
+                    fatal.append(noted)
         return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
 
 
@@ -201,14 +212,15 @@ def _processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], note: mmap.mmap) -> bytes:
+def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], shared: int) -> bytes:
     """What the worker process does: searches, and packs what it found."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # what a runtime prints is no answer
         os.dup2(nowhere, stream)
-    return pickle.dumps(_answer_task(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
+    with mmap.mmap(shared, _PAGE) as note:
+        return pickle.dumps(_answer_task(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _node_alone(edit: StretchEdit) -> bytes:
