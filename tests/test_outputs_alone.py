@@ -20,6 +20,7 @@ from parityscope.backends import Capture
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.backends.opening import open_target
 from parityscope.case import Sample, load_model
+from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.edits import StretchEdit
@@ -32,6 +33,7 @@ from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.records import Target
+from parityscope.report.as_text import render_first_screen
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:
@@ -309,6 +311,47 @@ def test_what_is_done_to_an_input_is_found_in_front_of_the_network(tmp_path: Pat
     deployed = NETWORK.replace("(x, w1, b1)", "(z, w1, b1)").replace("  a = Gemm", "  z = Mul(x, two)\n  a = Gemm")
     told = searched(tmp_path, NETWORK, deployed, WEIGHTS | {"two": np.array(2, np.float32)}, SAMPLES[0]["x"])
     assert ("x::read", "the result scaled by 2") in [(one.output, one.words) for one in told.members]
+
+
+def test_a_large_scale_with_a_shift_of_an_input_is_the_cause_in_front_of_the_network(tmp_path: Path) -> None:
+    """Features that the reference divides by a hundred and adds two to; the deployment gives them as they are.
+
+    Most of the outputs saturate with such inputs, so that they are fitted in many steps.
+    """
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,24,16,1] x) => (float[1,8,11,7] y) {
+      t = Transpose<perm = [0, 3, 1, 2]>(x)
+      a = Conv(t, k1, c1)
+      h = LeakyRelu<alpha = 0.2>(a)
+      m = Max(h, floor)
+      p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(m)
+      b = Conv<pads = [1, 1, 1, 1]>(p, k2, c2)
+      i = LeakyRelu<alpha = 0.2>(b)
+      n = Max(i, floor)
+      d = Conv<pads = [1, 1, 1, 1]>(n, k3, c3)
+      y = Tanh(d)
+    }"""
+    draw = np.random.default_rng(31)
+    shapes = {"k1": (6, 1, 3, 3), "c1": (6,), "k2": (8, 6, 3, 3), "c2": (8,), "k3": (8, 8, 3, 3), "c3": (8,)}
+    weights = {
+        name: (draw.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+        for name, shape in shapes.items()
+    } | {"floor": np.array(-0.4, np.float32)}
+    model = write_network(tmp_path / "model.onnx", text, weights)
+    run = open_session(load_model(model).graph())
+    for number in range(3):
+        raw = draw.normal(-100, 100, size=(1, 24, 16, 1)).astype(np.float32)
+        write_npz(tmp_path / "inputs" / f"{number}.npz", {"x": raw / np.float32(100) + np.float32(2)})
+        write_npz(tmp_path / "recorded" / f"{number}.npz", run({"x": raw}))
+    line = ("diagnose", str(model), "--inputs", str(tmp_path / "inputs"), "--study", str(tmp_path / "study"), "--quiet")
+    assert exit_status(*line, "--candidate", str(tmp_path / "recorded")) == 1
+    text = (tmp_path / "study" / "study.json").read_text(encoding="utf-8")
+    first = findings(text)[0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("FUS014", "cause", "x")
+    assert first["details"]["fitted"] == {"factor": 100, "offset": -200}
+    assert first["confidence"] > 0.9  # the Transpose hands on the same numbers, and is no other place
+    told = render_first_screen(json.loads(text))
+    assert "before the network, in how the inputs are prepared: x" in told
+    assert "x = (x - -200) / 100" in " ".join(told.split())
 
 
 def test_one_rule_for_all_layers_of_a_kind_is_one_cause(tmp_path: Path) -> None:

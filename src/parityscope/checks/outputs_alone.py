@@ -24,7 +24,7 @@ Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,11 +32,13 @@ from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
+from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker, skips_of_search
+from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,6 +54,7 @@ _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
+_MEND = "take that step out of the deployment's preprocessing"
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
@@ -190,6 +193,8 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
     also += "; ".join(f"{_describe_place(known, one)}: {one.words}" for one in others[:_SHOWN])
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
+    entered = first.output.removesuffix(READ) if first.output.endswith(READ) else ""
+    mapped = _map_of_input(known, entered, first) if entered else {}
     return replace(
         seen,
         role="cause" if told.exact else "contributing",
@@ -200,10 +205,11 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else STANDS_IN),
         confidence_from="the share of the error that it explains, over the number of nodes that explain as much"
         + ("" if told.exact else HALVED),
-        site=known.places.get(first.output),
+        site=Site(tensor=entered, node="", op_type="Input", index=-1) if entered else known.places.get(first.output),
         share=max(0.0, first.share),
-        repairs=_offer_repairs(told),
+        repairs=repairs_of(mapped, (), _MEND) if entered else _offer_repairs(told),
         details={
+            **mapped,
             "parameter": f"{first.output}:{first.words}",
             "kind": first.kind,
             "fitted": dict(first.numbers),
@@ -212,6 +218,16 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
             "evaluations": told.evaluations,
         },
     )
+
+
+def _map_of_input(known: Examination, name: str, member: EquivalentEdit) -> Mapping[str, Any]:
+    """What turns an input that is scaled and shifted back into what the model expects, as details of a repair."""
+    numbers = member.numbers
+    if known.bench is None or not numbers or not numbers.keys() <= {"factor", "offset"}:
+        return {}
+    sample = known.bench.inputs(known.bench.samples[0])
+    scaled = (sample[name] * numbers.get("factor", 1.0) + numbers.get("offset", 0.0)).astype(sample[name].dtype)
+    return affine_details({**sample, name: scaled}, sample)
 
 
 def _describe_next_record(told: OutputsAnswer) -> str:

@@ -73,25 +73,25 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
             anywhere=True,
             step=_SMALL_STEP * min(size, 1.0),
         )
-        yield EditFamily(
-            kind="result scaled",
-            make=_scale_result,
-            anywhere=True,
-            step=_SMALL_STEP,
-            wider=lambda by: (line, (1 + by, 0.0)),
-        )
-        yield EditFamily(
-            kind="result shifted",
-            make=_shift_result,
-            anywhere=True,
-            step=_SMALL_STEP * size,
-            wider=lambda by: (line, (1.0, by)),
-        )
         # A large change is not what a derivative says it is: numbers that people choose are begun with as well.
-        yield EditFamily(kind="result scaled", make=_scale_result, anywhere=True, step=_SMALL_STEP, grid=_SCALES)
-        yield EditFamily(
-            kind="result shifted", make=_shift_result, anywhere=True, step=_SMALL_STEP * size, grid=_SHIFTS
-        )
+        for grid in ((), _SCALES):
+            yield EditFamily(
+                kind="result scaled",
+                make=_scale_result,
+                anywhere=True,
+                step=_SMALL_STEP,
+                grid=grid,
+                wider=lambda by: (line, (1 + by, 0.0)),
+            )
+        for grid in ((), _SHIFTS):
+            yield EditFamily(
+                kind="result shifted",
+                make=_shift_result,
+                anywhere=True,
+                step=_SMALL_STEP * size,
+                grid=grid,
+                wider=lambda by: (line, (1.0, by)),
+            )
         if (array < 0).any() and (array > 0).any():
             yield EditFamily(kind="negative part scaled", make=_leak_negatives, anywhere=True, step=_SMALL_STEP)
     if not site.whole_step:

@@ -293,7 +293,9 @@ def _class_of(found: OutputsSearchResult) -> None:
     left = 1 - top
     alike = [one for one in held if 1 - one.explained <= max(3 * left, _BESIDE)]
     floor = max(found.residual.noise, _EQUAL * found.residual.whole)
-    found.alike = sorted(alike, key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
+    alike.sort(key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
+    # Fitted from two starts, one edit is found twice.
+    found.alike = list({(one.guess.site.output, one.edit.words): one for one in reversed(alike)}.values())[::-1]
 
 
 def _shorter_above(found: OutputsSearchResult, best: TriedGuess) -> list[Guess]:

@@ -70,8 +70,10 @@ class SiteGuesses:
             found.sort(key=lambda one: one[1].bits)
         except ParityError:  # a step that cannot be run alone has no edits
             return seconds
+        above = self.site.hands_on  # there each of its elements is looked at as well
+        found = [one for one in found if not (above and one[1].pointwise)]
         guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
-        if fitted:
+        if fitted and not above:
             for family in (*families_of(self.site), *bounds_of(self.site), *operators_of(self.site)):
                 starts = [one if isinstance(one, tuple) else (one,) for one in family.grid or (family.step,)]
                 guesses[:0] = [Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in starts]

@@ -17,6 +17,7 @@ from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MADE_S, SITE_S
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
+from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ EARLY = ("neighbours", "inputs", "attributes", "operands", "values", "constants"
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 PLAIN = ("neighbours", "inputs", "attributes", "operands")  # whose short ones are tried at every site
 _OF_RESULT = "values"
+_MOVES = operators_that_move("in order", "permuted", "picked", "repeated")
 UNCHANGED = StretchEdit(words="", bits=0)
 _BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen
 _SMALL = 1 << 16  # elements of a constant near by
@@ -94,6 +96,14 @@ class EditSite:
     def changed_step(self) -> ProgramStep:
         """The step of which an edit here is about."""
         return self.step if self.inner is None else self.inner.step
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether the step only moves what nothing else reads: what is done to each element here is done to that as well."""
+        step, program = self.step, self.reference.program
+        moves = self.inner is None and len(step.outputs) == 1 and step.op_type in _MOVES
+        read = moves and sum(step.inputs[0] in other.reads for other in self.reference.live) == 1
+        return read and step.inputs[0] in program.steps_of and step.inputs[0] not in program.outputs
 
     def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, StretchEdit]]:
         """What is generated of some kinds, with the kind; a generator that cannot go on ends alone."""
