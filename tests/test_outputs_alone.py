@@ -354,6 +354,49 @@ def test_a_large_scale_with_a_shift_of_an_input_is_the_cause_in_front_of_the_net
     assert "x = (x - -200) / 100" in " ".join(told.split())
 
 
+def test_a_normalization_in_training_mode_is_a_cause_and_no_constants_of_one_sample(tmp_path: Path) -> None:
+    """Statistics of the batch at hand are others for each sample: no copy of the model holds them as constants."""
+    text = """<ir_version: 8, opset_import: ["" : 13]> g (float[4,6,9] x) => (float[4,5,9] y) {
+      a = Conv<kernel_shape = [1]>(x, k1)
+      n = BatchNormalization<epsilon = 0.001>(a, scale, shift, mean, variance)
+      h = Sigmoid(n)
+      y = Conv<kernel_shape = [1]>(h, k2)
+    }"""
+    trained = """n = BatchNormalization<epsilon = 0.001>(a, scale, shift, mean, variance)"""
+    composed = """m = ReduceMean<axes = [0, 2]>(a)
+      d = Sub(a, m)
+      q = Mul(d, d)
+      v = ReduceMean<axes = [0, 2]>(q)
+      w = Add(v, epsilon)
+      r = Sqrt(w)
+      z = Div(d, r)
+      s = Mul(z, tall)
+      n = Add(s, wide)"""
+    draw = np.random.default_rng(36)
+    weights = {"k1": draw.normal(size=(7, 6, 1)), "k2": draw.normal(size=(5, 7, 1)), "mean": draw.normal(size=7)}
+    weights |= {"scale": draw.uniform(0.5, 2, 7), "shift": draw.normal(size=7), "variance": draw.uniform(2, 9, 7)}
+    weights |= {"tall": weights["scale"].reshape(1, 7, 1), "wide": weights["shift"].reshape(1, 7, 1)}
+    weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    used = {name: array for name, array in weights.items() if name not in {"tall", "wide"}}
+    model = write_network(tmp_path / "model.onnx", text, used)
+    other = {**weights, "epsilon": np.array(0.001, np.float32)}
+    left = {name: array for name, array in other.items() if name not in {"scale", "shift", "mean", "variance"}}
+    deployed = load_model(write_network(tmp_path / "deployed.onnx", text.replace(trained, composed), left))
+    run = open_session(deployed.graph())
+    for number in range(3):
+        arrays = {"x": draw.normal(size=(4, 6, 9)).astype(np.float32)}
+        write_npz(tmp_path / "inputs" / f"{number}.npz", arrays)
+        write_npz(tmp_path / "recorded" / f"{number}.npz", run(arrays))
+    line = ("diagnose", str(model), "--inputs", str(tmp_path / "inputs"), "--study", str(tmp_path / "study"), "--quiet")
+    assert exit_status(*line, "--candidate", str(tmp_path / "recorded")) == 1
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    first = document["findings"][0]
+    assert (first["code"], first["role"], first["site"]["tensor"]) == ("FUS014", "cause", "n")
+    assert "statistics of the batch at hand in place of the trained ones" in first["claim"]
+    assert first["share"] > 0.999
+    assert document.get("sequence") is None  # nothing that a graph cannot say is put right in a copy
+
+
 def test_one_rule_for_all_layers_of_a_kind_is_one_cause(tmp_path: Path) -> None:
     network = NETWORK.replace("u = Tanh(t)", "u = LeakyRelu<alpha = 0.2>(t)")
     told = searched(

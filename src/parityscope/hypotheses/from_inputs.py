@@ -19,6 +19,7 @@ from parityscope.hypotheses.schemas import (
     input_label,
     schema_of,
 )
+from parityscope.operators import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +48,11 @@ __all__ = [
 _FIRST = re.compile(
     r"transposed|reversed|rolled by -?1 |rounded|quantized to int[48] as|2 blocks|block \d of 2 |times (?:0|-1)$|last of"
 )
+# By the role of an input. Biased, as BatchNormalization-15 normalizes in training.
+_STATISTICS: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] = {
+    "running mean": lambda data, over: data.mean(over, dtype=np.float64),
+    "running variance": lambda data, over: data.var(over, dtype=np.float64),
+}
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 
@@ -63,6 +69,11 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         if index in values and values[index].dtype.kind in "fiu":
             yield edit_of_input(place, f"{label} all zeros", 5, index, np.zeros_like)
             yield edit_of_input(place, f"{label} all ones", 6, index, np.ones_like)
+    running = {index: role_of(node.op_type, index) for index in labels}
+    running = {index: role for index, role in running.items() if role in _STATISTICS}
+    if running:
+        words = "statistics of the batch at hand in place of the trained ones (training mode)"
+        yield StretchEdit(words=words, bits=5, at=place, before=_take_statistics(running))
     for one, other in itertools.combinations(labels, 2):
         order = tuple({one: other, other: one}.get(index, index) for index in range(len(node.input)))
         words = f"inputs {one} and {other} exchanged"
@@ -73,6 +84,20 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         yield StretchEdit(
             words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy_input(one, other)
         )
+
+
+def _take_statistics(running: Mapping[int, str]) -> Callable[[Arrays], Arrays]:
+    """Statistics of the first input over all but its channels, in place of those that were given (by place, and which)."""
+
+    def before(arrays: Arrays) -> Arrays:
+        data = arrays[0]
+        if data is None:
+            return arrays
+        over = (0, *range(2, data.ndim))
+        made = {index: _STATISTICS[role](data, over).astype(data.dtype) for index, role in running.items()}
+        return [made.get(index, array) for index, array in enumerate(arrays)]
+
+    return before
 
 
 def constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:

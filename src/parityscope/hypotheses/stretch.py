@@ -280,14 +280,14 @@ class ComputedStretch:
         return self.arithmetic.between(array, Operand(node=step.node, index=-1, constant=False))
 
     def changed_constants(self, edit: StretchEdit) -> dict[str, np.ndarray]:
-        """What an edit of constants alone makes of them, by name; nothing of other edits."""
+        """What an edit of constants alone makes of them, by name; nothing of edits that look at other inputs."""
         if edit.before is None or edit.node is not None or edit.opset is not None or edit.at < 0:
             return {}
         step = self.steps[edit.at]
-        arrays = [self.value(0, name) if name else None for name in step.inputs]
+        arrays = [self.context.constants.get(name) for name in step.inputs]
         try:
             made = edit.before(arrays)
-        except (TypeError, ValueError, IndexError, KeyError):
+        except (AttributeError, TypeError, ValueError, IndexError, KeyError):
             return {}
         changed = [index for index, (old, new) in enumerate(zip(arrays, made, strict=False)) if old is not new]
         names = {index: step.inputs[index] for index in changed}
