@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PICTURES = ROOT / "docs" / "pictures" / "first-screens"
 _DOCUMENTS = ROOT / "tests" / "golden" / "first-screens"
 _PAGE = ROOT / "docs" / "first-screens.md"
-_COLOURS = 40
+_COLOURS = 32
 _WAYS = ("", "dark", "400", "zh")
 _HEAD = """# First screens
 
@@ -94,7 +94,7 @@ def picture_study(browser: Browser, name: str, study: Path) -> None:
         with open_page(browser, text, width=int(way) if way.isdecimal() else 1280, dark=way == "dark") as page:
             whole = Image.open(io.BytesIO(take_picture(page))).convert("RGB")
         path = _PICTURES / f"{name}{f'-{way}' if way else ''}.png"
-        whole.quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+        whole.quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} KB", flush=True)
 
 

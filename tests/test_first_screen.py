@@ -82,6 +82,25 @@ def test_what_is_left_stands_with_the_fix_beside_its_limit_and_what_to_do_about_
     assert rows(document)["Sure"] == f"likely: 40.0 %; allowing for the cause, 0.300 % is left, {less}"
 
 
+def test_causes_that_explain_the_same_say_so_whatever_their_repair_left() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    (first, *_) = document["findings"]
+    first["share"] = 1.0
+    document["findings"] = [first, {**first, "code": "RNG003"}]
+    assert rows(document)["Sure"].startswith("possible: 1 of 2; each explains all of the error")
+    assert notes(document)["Fix"].startswith("tried: ")
+
+
+def test_after_a_search_the_file_that_it_writes_is_what_the_deployment_runs() -> None:
+    document = copy.deepcopy(documents.detector(16))
+    kept = {**document["findings"][0]["repairs"][0], "repair": "keep_in_fp32", "command": "", "trial": None}
+    document["findings"][0]["repairs"] = [kept]
+    found = {row["label"]: row for row in view_study(document)["first_screen"]["rows"]}
+    assert found["Fix"]["command"].endswith(" -o ch_PP-OCRv4_det_infer.fixed.onnx")
+    assert found["Then"]["text"] == "deploy ch_PP-OCRv4_det_infer.fixed.onnx, and this tells whether it helped:"
+    assert "--after 'openvino?model=ch_PP-OCRv4_det_infer.fixed.onnx'" in found["Then"]["command"]
+
+
 def test_a_node_without_a_name_has_its_number_too() -> None:
     document = copy.deepcopy(documents.detector(16))
     document["findings"][0]["site"] |= {"node": "Pow#2", "index": 2, "op_type": "Pow"}

@@ -206,6 +206,7 @@ def test_nodes_are_counted_and_names_are_shortened_in_one_way(name: str) -> None
 
 def test_elements_that_are_off_are_counted_and_judged_by_the_reference() -> None:
     place, then = row_of("outlier", "Where")["text"], row_of("outlier", "Then")["command"]
+    assert row_of("outlier", "Then")["text"] == "record it again, and this tells whether it is wrong again:"
     assert place == "no single layer, but elements of an output: y, 1 of 2,363,392, at [0, 77, 2526]"
     assert then.startswith("parityscope verify encoder.onnx --before encoder-y.npz --after encoder-y-again.npz ")
     assert "right is what ONNX Runtime gives" in view_answer(document_of("outlier"))["first_screen"]["basis"]

@@ -439,7 +439,8 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
     elif best and not tried and (written or not best["command"].startswith("parityscope")):
         again = "record it again" if known is not None and known.recorded else "" if written else "do it"
         steps = ", ".join(one for one in (deployed, again) if one)
-        yield make_row("Then", f"{steps}, and this tells whether it helped:", command=proof)
+        told = "whether it is wrong again" if best["code"] in _SYMPTOMS else "whether it helped"
+        yield make_row("Then", f"{steps}, and this tells {told}:", command=proof)
 
 
 def _runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:
