@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import parser
 
+from command_line import in_this_process
 from parityscope.checks import known_checks
 from parityscope.errors import ParityError
 from parityscope.lint import known_rules
@@ -72,10 +73,7 @@ def test_every_code_has_a_page_and_no_other_does() -> None:
     assert not taken & set(log_codes())  # a code means one thing
     for code in log_codes():
         assert len(log_page(code)) > 100
-    done = subprocess.run(
-        [sys.executable, "-m", "parityscope", "explain", "RNG204"], capture_output=True, text=True, check=True
-    )
-    assert "Pow" in done.stdout
+    assert "Pow" in in_this_process("explain", "RNG204", folder=Path()).stdout
 
 
 def test_weights_with_names_and_kinds(tmp_path: Path) -> None:
@@ -611,11 +609,11 @@ def test_findings_of_two_logs_say_whose_they_are(tmp_path: Path) -> None:
 
 def test_command_line_in_three_forms(built: dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    command = [sys.executable, "-m", "parityscope", "log", str(built["float"]), str(built["float16"])]
-    done = subprocess.run([*command, "-o", str(page)], capture_output=True, text=True, check=False)
+    words = ("log", str(built["float"]), str(built["float16"]))
+    done = in_this_process(*words, "-o", str(page), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Float -> Half" in done.stdout
-    held = json.loads(subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=True).stdout)
+    held = json.loads(in_this_process(*words, "--format", "json", folder=tmp_path).stdout)
     assert held["kind"] == "log"
     assert held["comparison"]["retyped"] == 3
     assert page.read_text(encoding="utf-8").count("<html") == 1
@@ -627,8 +625,7 @@ def test_exit_code_and_escaping(tmp_path: Path) -> None:
         "converted them to the closest finite FP16 value.\n[V] [TRT]   List of affected weights: </script><b>\n"
     )
     path = written(tmp_path, text)
-    command = [sys.executable, "-m", "parityscope", "log", str(path), "--format", "html"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = in_this_process("log", str(path), "--format", "html", folder=tmp_path)
     assert done.returncode == 1
     assert "</script><b>" not in done.stdout
     assert done.stdout.count("</script>") == done.stdout.count("<script")

@@ -7,8 +7,6 @@ import json
 import math
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from command_line import in_this_process
 from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
@@ -120,15 +119,8 @@ def test_the_judgement_is_that_of_evaluate(part: Any, tmp_path: Path) -> None:
     weights = {"w": np.full((3, 4), 0.5, np.float32), "v": np.ones((2, 5), np.float32)}
     original = saved(nodes, weights, ([2, 3], [4, 5]), tmp_path / "o.onnx")
     write_npz(tmp_path / "in" / "0.npz", {"x": x.astype(np.float32)})
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "parityscope", "evaluate", path, "--reference", original, "--quiet"),
-            *("--inputs", tmp_path / "in", "--format", "json", "--study", tmp_path / "study"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("evaluate", str(path), "--reference", str(original), "--inputs", "in", "--quiet", "--format", "json")
+    done = in_this_process(*words, "--study", "study", folder=tmp_path)
     told = json.loads(done.stdout)["outputs"][0]["rel_l2"]
     judging = part("judging")
     reference = judging.as_it_stands(original)(sample_of(x).arrays)

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from command_line import in_a_process
+from command_line import in_this_process
 from parityscope.backends import Capture
 from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
@@ -164,10 +164,10 @@ def test_the_command_line_names_the_missing_file(model: Model, tmp_path: Path) -
     for number, name in enumerate(NUMBERS):
         npz(recorded, name, number)
     words = ["compare", str(model.path), "--inputs", str(data), "--candidate", f"saved?path={recorded}"]
-    done = in_a_process(*words, "--study", "whole", folder=tmp_path)
+    done = in_this_process(*words, "--study", "whole", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     (recorded / "000002.npz").unlink()
-    done = in_a_process(*words, "--study", "cut", folder=tmp_path)
+    done = in_this_process(*words, "--study", "cut", folder=tmp_path)
     assert done.returncode == 2
     assert "sample 000002.npz was not recorded" in done.stderr
     assert not (tmp_path / "cut").exists()
