@@ -7,6 +7,7 @@ number comes near, a family of more numbers that contains it is fitted from ther
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ _FEW = 16  # elements: a constant of fewer is not cut off
 _SCALES = tuple(factor - 1 for factor in (2.0, 0.5, 0.0, -1.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1))
 _SHIFTS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
 _TAPS = (-1, 0, 1)  # of a filter along an axis
+# Along an axis: what changes nothing, what smoothing makes, halves of two neighbours, a mean. A fit starts from each.
+_FILTERS = ((0.0, 1.0, 0.0), (0.25, 0.5, 0.25), (0.5, 0.5, 0.0), (0.0, 0.5, 0.5), (1 / 3, 1 / 3, 1 / 3))
 _LONG = 8  # an axis of more is one of places
 _BOUND_STEP = 2e-3  # of the span: two bounds so far apart cut off nearly the same elements; chosen
 _SMALL_STEP = 1e-2  # relative: what a direction is measured with where it is not exact; chosen
@@ -236,14 +239,26 @@ def exchange_edit(site: EditSite, name: str, axis: int, one: int, other: int) ->
 
 
 def filters_of(site: EditSite) -> Iterator[EditFamily]:
-    """A small linear filter over the places of a result: of 3 taps along one axis, of 3 x 3 over the last two."""
+    """A small linear filter over the places of a result: of 3 taps along each axis, of 3 x 3 over the last two."""
     array = site.result
     if array.dtype.kind != "f":
         return
     places = [axis for axis, length in enumerate(array.shape) if length > _LONG]
-    for axes in {tuple(places[-1:]), tuple(places[-2:])}:
+    for axes in dict.fromkeys((*((axis,) for axis in reversed(places)), tuple(places[-2:]))):
         if axes:
-            yield EditFamily(kind="filter", make=_make_filter(axes), step=_SMALL_STEP, count=len(_TAPS) ** len(axes))
+            yield EditFamily(
+                kind="filter",
+                make=_make_filter(axes),
+                step=_SMALL_STEP,
+                grid=tuple(_taps_beside_none(one, len(axes)) for one in _FILTERS),
+                count=len(_TAPS) ** len(axes),
+            )
+
+
+def _taps_beside_none(taps: tuple[float, ...], axes: int) -> tuple[float, ...]:
+    """The taps of a filter along each of some axes, less those of the filter that changes nothing."""
+    made, none = (functools.reduce(np.multiply.outer, [np.array(one)] * axes).ravel() for one in (taps, _FILTERS[0]))
+    return tuple(map(float, made - none))
 
 
 def _make_filter(axes: tuple[int, ...]) -> Callable[..., StretchEdit]:

@@ -46,6 +46,8 @@ _PLAIN = 0.4  # of all, at most, for edits in few words at all places; chosen
 _PLAIN_BITS = (
     6.0  # of such an edit; chosen: a node left out, another input read, one left out or zero, an attribute's default
 )
+# Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
+_ENTRY = 0.2
 _EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
 _PATIENCE = (
     500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
@@ -147,6 +149,9 @@ def search_outputs(
     plain = [one for one in _guesses_unpredicted(sites, PLAIN) if one.made().bits <= _PLAIN_BITS]
     trials.until = meter.share_of(until, _PLAIN)
     trials.run_plain(plain)
+    if not trials.explains:
+        trials.until = meter.share_of(until, _ENTRY)
+        _try_entries(found)
     trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
     predictor.until = meter.share_of(until, 1 - _TRIED)
     # What is explained by so few words can only stand in for what lies near.
@@ -161,8 +166,6 @@ def search_outputs(
     trials.until = until
     if not trials.explains:
         _try_operators(found)
-    if not trials.explains:
-        _filter_inputs(found)
     if not trials.explains:
         found.pair = search_second_fault(
             Peeling(
@@ -226,15 +229,16 @@ def _try_operators(found: OutputsSearchResult) -> None:
     trials.run_plain(_guesses_unpredicted(best[:_NEAR_SITES], ("operators",)))
 
 
-def _filter_inputs(found: OutputsSearchResult) -> None:
-    """Small filters of what is read of each input: their numbers are fitted from the filter that changes nothing."""
+def _try_entries(found: OutputsSearchResult) -> None:
+    """What may be done to the inputs: small filters, fitted from those that are usual, then every edit by its length."""
     trials = found.trials
-    for site in found.sites:
-        if not site.output.endswith(READ) or trials.is_spent:
-            continue
+    entries = [site for site in found.sites if site.output.endswith(READ)]
+    for site in entries:
         for family in filters_of(site):
-            trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
-            trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=(0.0,) * family.count))
+            for start in family.grid:
+                if not (trials.explains or trials.is_spent):
+                    trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=start))
+    trials.run_plain(_guesses_unpredicted(entries, (*EARLY, *LATE)))
 
 
 def _stage_budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
