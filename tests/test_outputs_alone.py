@@ -37,7 +37,7 @@ from parityscope.report.as_text import render_first_screen
 from parityscope.testing.networks import parse_network, write_network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import onnx
@@ -352,6 +352,51 @@ def test_a_large_scale_with_a_shift_of_an_input_is_the_cause_in_front_of_the_net
     told = render_first_screen(json.loads(text))
     assert "before the network, in how the inputs are prepared: x" in told
     assert "x = (x - -200) / 100" in " ".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: np.roll(x, 2, 1), "rolled by 2 along axis 1"),
+        (
+            lambda x: (_edge(x)[:, :-2] + 2 * x + _edge(x)[:, 2:]) / 4,
+            "filtered along the axes [1] with 0.25, 0.5, 0.25",
+        ),
+    ],
+)
+def test_an_input_that_is_moved_or_smoothed_is_found_where_a_derivative_misleads(
+    change: Callable[[np.ndarray], np.ndarray], words: str, tmp_path: Path
+) -> None:
+    """Behind a normalization nothing is left of the size of a change, and a long search finds something else first."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,64] x) => (float[2,24] y) {
+      m = MatMul(x, k1)
+      large = Mul(m, gain)
+      mean = ReduceMean<axes = [1]>(large)
+      d = Sub(large, mean)
+      squares = Mul(d, d)
+      variance = ReduceMean<axes = [1]>(squares)
+      guarded = Add(variance, tiny)
+      root = Sqrt(guarded)
+      n = Div(d, root)
+      y = MatMul(n, k2)
+    }"""
+    draw = np.random.default_rng(12)
+    weights = {
+        "k1": (draw.normal(size=(64, 48)) / 8).astype(np.float32),
+        "gain": (1 + draw.gamma(1.0, 20.0, size=48)).astype(np.float32),
+        "tiny": np.array(1e-5, np.float32),
+        "k2": (draw.normal(size=(48, 24)) / 7).astype(np.float32),
+    }
+    model = write_network(tmp_path / "model.onnx", text, weights)
+    run = open_session(load_model(model).graph())
+    samples = [{"x": draw.normal(size=(2, 64)).astype(np.float32)} for _ in range(3)]
+    given = [run({"x": change(one["x"]).astype(np.float32)}) for one in samples]
+    told = told_of(search_outputs(KnownOutputs(model=model, feeds=samples, candidate=given, noise={"y": 1e-6})))
+    assert ("x::read", f"the result {words}") in [(one.output, one.words) for one in told.members]
+
+
+def _edge(x: np.ndarray) -> np.ndarray:
+    return np.pad(x, [(0, 0), (1, 1)], mode="edge")
 
 
 def test_a_normalization_in_training_mode_is_a_cause_and_no_constants_of_one_sample(tmp_path: Path) -> None:

@@ -187,7 +187,8 @@ class Predictor:
         alpha = along / self._whole
         products = np.stack([self._products[sample] for sample in self.samples])
         rest = signs - alpha[:, None, None] * products
-        beside = np.square(rest).mean(2).sum(1) / self._whole
-        size = np.sqrt(alpha**2 + beside) + 1e-30
-        amount = alpha / (alpha**2 + beside + 1e-30)
+        with np.errstate(over="ignore"):  # beyond what float64 holds it is no near guess
+            beside = np.square(rest).mean(2).sum(1) / self._whole
+            size = np.sqrt(alpha**2 + beside) + 1e-30
+            amount = alpha / (alpha**2 + beside + 1e-30)
         return alpha / size, np.where(size > 1e-12, amount, 0.0)

@@ -235,10 +235,25 @@ def _try_entries(found: OutputsSearchResult) -> None:
     entries = [site for site in found.sites if site.output.endswith(READ)]
     for site in entries:
         for family in filters_of(site):
-            for start in family.grid:
-                if not (trials.explains or trials.is_spent):
-                    trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=start))
+            _try_filter(trials, Guess(site=site, kind=family.kind, family=family))
     trials.run_plain(_guesses_unpredicted(entries, (*EARLY, *LATE)))
+
+
+def _try_filter(trials: Trials, guess: Guess) -> None:
+    """The usual filters, and what is fitted from the best of them."""
+    family, best = guess.family, None
+    if family is None:
+        return
+    for start in family.grid:
+        if trials.explains or trials.is_spent:
+            return
+        amounts = start if isinstance(start, tuple) else (start,)
+        edit = guess.of_family(family, amounts)
+        tried = trials.attempt(Guess(site=guess.site, kind=guess.kind, edit=edit))
+        if tried is not None and (best is None or tried.explained > best.explained):
+            best, guess.amounts = tried, amounts
+    if best is not None and not trials.explains:
+        trials.attempt(guess)
 
 
 def _stage_budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
