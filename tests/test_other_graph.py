@@ -398,6 +398,26 @@ def test_types_that_the_file_declares_are_no_fault_and_one_beside_them_is(refere
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator", "dynamic"])
 def test_a_quantized_file_does_what_it_declares(form: str, tmp_path: Path) -> None:
+    reference, made, samples = _quantized(form, tmp_path)
+    decision = _compared(reference, made, samples).decision
+    assert decision.explained > 0.9
+    assert [unit.group for unit, share in decision.causes if share > 0.01 and not unit.declared] == []
+
+
+def test_a_quantizer_whose_scale_is_too_small_is_told_by_its_range(tmp_path: Path) -> None:
+    reference, made, samples = _quantized("qdq", tmp_path)
+    model = onnx.load(made)
+    scale = next(one for one in model.graph.initializer if one.name == "r_scale")
+    scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) / np.float32(4), "r_scale"))
+    onnx.save(model, made)
+    (unit, share), *_ = _compared(reference, made, samples).decision.causes
+    assert share > 0.5
+    assert not unit.declared
+    assert "QuantizeLinear r_QuantizeLinear: its range ends at " in unit.differences[0].words
+
+
+def _quantized(form: str, tmp_path: Path) -> tuple[Path, Path, list[dict[str, np.ndarray]]]:
+    """A network, its quantized file, and the samples of both."""
     from onnxruntime import quantization
 
     rng = np.random.default_rng(72)
@@ -421,9 +441,7 @@ def test_a_quantized_file_does_what_it_declares(form: str, tmp_path: Path) -> No
 
         kind = quantization.QuantFormat.QDQ if form == "qdq" else quantization.QuantFormat.QOperator
         quantization.quantize_static(reference, made, Reader(), quant_format=kind, reduce_range=True)
-    decision = _compared(reference, made, samples).decision
-    assert decision.explained > 0.9
-    assert [unit.group for unit, share in decision.causes if share > 0.01 and not unit.declared] == []
+    return reference, made, samples
 
 
 def _diagnosed(

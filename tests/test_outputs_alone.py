@@ -351,7 +351,7 @@ def test_a_large_scale_with_a_shift_of_an_input_is_the_cause_in_front_of_the_net
     assert first["confidence"] > 0.9  # the Transpose hands on the same numbers, and is no other place
     told = render_first_screen(json.loads(text))
     assert "before the network, in how the inputs are prepared: x" in told
-    assert "x = (x - -200) / 100" in " ".join(told.split())
+    assert "x = (x + 200) / 100" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def _write_formula(details: Mapping[str, Any]) -> str:
     order = list(details.get("channels", ()))
     if not subtract or not divide or order != sorted(order):
         return ""
-    return f": x = (x - {write_numbers(subtract)}) / {write_numbers(divide)}"
+    return f": x = (x - {write_numbers(subtract)}) / {write_numbers(divide)}".replace("- -", "+ ")
 
 
 def describe_precision(outputs: Sequence[Pair]) -> str:

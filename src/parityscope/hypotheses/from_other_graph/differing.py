@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["REWRITTEN", "DifferingStretch", "stretches_of"]
 
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
+_QUANTIZER = "QuantizeLinear"
+_CUT = 2.0  # of the end of a quantizer's range, chosen: calibration by percentiles or entropy seldom cuts off more
 _SHOWN = 5  # steps that are told by name
 # What a step of one number, its second input, does to a result.
 _CHANGED_BY = {
@@ -213,7 +215,8 @@ def _structural_difference(
     if changed and not behind and not any(set(added[0].outputs) & set(step.reads) for step in its_steps):
         behind = site
     handed = "" if added or renamed else _input_handed_on(alignment, gone, its_steps)
-    words = "; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step"
+    words = _describe_cut(alignment, added) if quantized else ""
+    words = words or "; ".join(_structure_words(before, after, told)) or f"{site} is passed on without a step"
     return GraphDifference(
         site=site,
         node=name_of(first[0]) if first else site,
@@ -223,6 +226,27 @@ def _structural_difference(
         group="quantized" if quantized else " ".join(("structure", *pattern)),
         declared=quantized,
     )
+
+
+def _describe_cut(alignment: Alignment, added: list[ProgramStep]) -> str:
+    """The quantizer whose range is too small for what the reference has there; "" where none cuts much off."""
+    constants = alignment.candidate.constants
+    for step in added if any(one.op_type == _QUANTIZER for one in added) else ():
+        around = [step.inputs[0], *(one.outputs[0] for one in added if step.outputs[0] in one.inputs)]
+        value = next((alignment.values[alignment.pairs[name]] for name in around if name in alignment.pairs), None)
+        scale, zero = (constants.get(name) for name in (*step.inputs, "", "")[1:3])
+        if step.op_type != _QUANTIZER or value is None or scale is None or zero is None or scale.size != 1:
+            continue
+        if not value.size or zero.dtype.kind not in "iu":
+            continue
+        ends = [
+            (end - int(zero.item())) * float(scale.item())
+            for end in (np.iinfo(zero.dtype).min, np.iinfo(zero.dtype).max)
+        ]
+        for end, reached in zip(ends, (float(value.min()), float(value.max())), strict=True):
+            if end and reached / end > _CUT:  # a range that ends at zero does what a Relu does
+                return f"{_QUANTIZER} {name_of(step)}: its range ends at {end:.3g}, and what it reads reaches {reached:.3g}"
+    return ""
 
 
 def _result_changed_behind(alignment: Alignment, added: list[ProgramStep]) -> str:
