@@ -160,7 +160,7 @@ def _offer_repairs(model: str, layers: Sequence[str]) -> tuple[Offer, ...]:
     typed = (
         "strongly_typed",
         "build it strongly typed, so that the engine keeps the types of the file",
-        f"trtexec --onnx={model} --stronglyTyped",
+        f"trtexec --onnx={model} --stronglyTyped --saveEngine=fixed.plan",
     )
     # trtexec parts its lists at commas, and takes at most one wildcard in a name.
     if any("," in layer or "*" in layer for layer in layers):
@@ -168,10 +168,10 @@ def _offer_repairs(model: str, layers: Sequence[str]) -> tuple[Offer, ...]:
     listed = shlex.quote(",".join(f"{layer}:fp32" for layer in layers))
     obeyed = (
         "obey_precisions",
-        "with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and obey it",
+        "with TensorRT 8 to 10 and weak types, ask for FP32 at exactly these layers, inputs and results, and have that obeyed",
         (
             f"trtexec --onnx={model} --fp16 --precisionConstraints=obey "
-            f"--layerPrecisions={listed} --layerOutputTypes={listed}"
+            f"--layerPrecisions={listed} --layerOutputTypes={listed} --saveEngine=fixed.plan"
         ),
     )
     return (typed, obeyed)

@@ -330,7 +330,7 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     }
     own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
     less = own is not None and before and all(share is not None and share < own for share in before)
-    return f"{begins}, where it makes less of the error" if less else begins
+    return f"{begins}, which makes a smaller part of the error" if less else begins
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:
@@ -469,7 +469,7 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
         )
     note, within = trial["note"], trial["verdict"] == "within"
     users = describe_decisions_after(document, trial["decisions"])
-    users = users or ("it can be used; verify --metric asks your task" if within and trial["error"] else "")
+    users = users or ("it can be used; verify --metric tests that with your task" if within and trial["error"] else "")
     seen = f"; then {users}" if users else ""
     told = repair["repair"] == _KEEP and within and trial["file"]
     kept = f"; {note}" if note and not told and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
