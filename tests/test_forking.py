@@ -150,7 +150,13 @@ def _kill_itself(shared: int) -> bytes:
 def test_beside_threads_of_others_a_child_finds_no_lock_of_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread is in the middle of an import, and a fork would keep the lock of the module for ever; another opens sessions."""
+    """A thread is in the middle of an import, and a fork would keep the lock of the module for ever; another opens sessions.
+
+    The process that forks was started before the module's folder was known.
+    """
+    monkeypatch.setenv("OF_THE_TEST", "is set")
+    with _busy(_session_of_one):
+        assert _found_by(contained_child(_tell_state, (), 0, ()))
     flag = tmp_path / "flag"
     text = f"import pathlib, time\nwhile not pathlib.Path({str(flag)!r}).exists():\n    time.sleep(0.01)\n"
     (tmp_path / "imported_slowly.py").write_text(text, encoding="utf-8")

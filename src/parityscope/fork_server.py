@@ -51,7 +51,9 @@ def contained_child(
     if has_threads_of_others():
         with tempfile.TemporaryFile() as task:
             try:
-                pickle.dump(_Task.of(work, arguments), task, protocol=pickle.HIGHEST_PROTOCOL)
+                # First where modules lie: the server may have been started before some of these folders were known.
+                for part in (sys.path, _Task.of(work, arguments)):
+                    pickle.dump(part, task, protocol=pickle.HIGHEST_PROTOCOL)
             except _UNPICKLABLE:
                 return fork_child(lambda: work(*arguments, shared))
             task.flush()
@@ -228,7 +230,8 @@ def _do_task(task: int, shared: int, found: int) -> bytes:
     """The child's side: what the work gives goes to whoever asked for it, and nothing to the server."""
     with os.fdopen(task, "rb") as opened:
         opened.seek(0)
-        told: Any = pickle.load(opened)  # noqa: S301 - from the process that started this one
+        sys.path[:] = pickle.load(opened)  # noqa: S301 - from the process that started this one
+        told: Any = pickle.load(opened)  # noqa: S301 - the same
     with os.fdopen(found, "wb") as out:
         out.write(told.do(shared))
     return b""
