@@ -178,7 +178,7 @@ def test_a_place_says_why_what_is_not_finite_before_it_is_not_the_cause(name: st
     told = row_of(name, "Where")["text"]
     assert ("NaN or infinity begins at" in told) == bool(earlier)
     assert not earlier or f"begins at #{min(earlier)} (" in told
-    assert not earlier or "makes a smaller part of the error" in told
+    assert not earlier or "makes less of the error" in told
 
 
 @pytest.mark.parametrize("name", NAMES)

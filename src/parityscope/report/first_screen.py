@@ -330,7 +330,7 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     }
     own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
     less = own is not None and before and all(share is not None and share < own for share in before)
-    return f"{begins}, which makes a smaller part of the error" if less else begins
+    return f"{begins}, which makes less of the error" if less else begins
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:
