@@ -24,6 +24,7 @@ __all__ = [
     "closure_of",
     "computed_values",
     "computing_nodes",
+    "constant_input",
     "constant_value",
     "consumers_of",
     "dependencies_of",
@@ -169,6 +170,12 @@ def constant_value(value: ir.Value | None) -> ir.TensorProtocol | None:
         return None if value is None else value.const_value
     node = value.producer()
     return None if node is None or node.op_type != "Constant" or node.domain else held_tensor(node)
+
+
+def constant_input(node: ir.Node, index: int) -> np.ndarray | None:
+    """Input `index` as an array of its own shape and dtype where it is a parameter; None for anything computed or left out."""
+    tensor = constant_value(input_at(node, index))
+    return None if tensor is None else np.asarray(tensor.numpy())
 
 
 def held_tensor(node: ir.Node) -> ir.TensorProtocol | None:

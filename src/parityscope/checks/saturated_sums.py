@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.graphs import add_constant
-from parityscope.case.graph import constant_value
+from parityscope.case.graph import constant_input
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, tell_trial
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-# What multiplies: (where it reads the activation and its zero point, the weight, its scale and its zero point).
+# What multiplies: (where it reads the activation's zero point, the weight, and the weight's zero point).
 _INTEGER = {
-    "QLinearConv": (0, 2, 3, 5),
-    "QLinearMatMul": (0, 2, 3, 5),
-    "ConvInteger": (0, 2, 1, 3),
-    "MatMulInteger": (0, 2, 1, 3),
+    "QLinearConv": (2, 3, 5),
+    "QLinearMatMul": (2, 3, 5),
+    "ConvInteger": (2, 1, 3),
+    "MatMulInteger": (2, 1, 3),
 }
 _FLOAT = of_kind("product")
 _SEVEN_BITS = 64  # 255 * 64 * 2 is 32,640, the largest sum of a pair that 16 bits hold
@@ -137,7 +137,7 @@ def _unsign_weights(model: ir.Model) -> list[str]:
             continue
         holder, weight, scale, zero = found
         source = holder.inputs[weight]
-        values = _array_of(source)
+        values = constant_input(holder, weight)
         if (
             source is None
             or values is None
@@ -147,8 +147,8 @@ def _unsign_weights(model: ir.Model) -> list[str]:
             continue
         key = (source, holder.inputs[scale])
         if key not in made:
-            held = _array_of(holder.inputs[zero]) if len(holder.inputs) > zero else None
-            scales = _array_of(holder.inputs[scale]) if scale != weight else None
+            held = constant_input(holder, zero)
+            scales = constant_input(holder, scale) if scale != weight else None
             zeros = np.zeros(() if scales is None else scales.shape, np.int8) if held is None else held
             made[key] = tuple(
                 add_constant(graph, (one.astype(np.int16) + _OFFSET).astype(np.uint8), f"{source.name}::{what}")
@@ -166,7 +166,7 @@ def _unsign_activations(model: ir.Model) -> None:
     """Writes what is quantized to int8 and read as numbers alone as uint8: a runtime does that to signed activations, too."""
     for node in list(model.graph):
         point = node.inputs[2] if node.op_type == "QuantizeLinear" and len(node.inputs) > 2 else None
-        zero = _array_of(point)
+        zero = constant_input(node, 2)
         readers = [user for user, _ in node.outputs[0].uses()]
         if point is None or zero is None or zero.dtype != np.int8 or not readers:
             continue
@@ -181,8 +181,8 @@ def _unsign_activations(model: ir.Model) -> None:
 def _find_weight(node: ir.Node) -> tuple[ir.Node, int, int, int] | None:
     """The node that holds a product's int8 weight, and where: (node, weight, scale, zero point); None for other nodes."""
     if node.op_type in _INTEGER:
-        _, zero, weight, its_zero = _INTEGER[node.op_type]
-        point = _array_of(node.inputs[zero]) if len(node.inputs) > zero else None
+        zero, weight, its_zero = _INTEGER[node.op_type]
+        point = constant_input(node, zero)
         signed = point is not None and point.dtype != np.uint8
         return None if signed else (node, weight, weight + 1 if node.op_type[0] == "Q" else weight, its_zero)
     if node.op_type not in _FLOAT:
@@ -190,14 +190,9 @@ def _find_weight(node: ir.Node) -> tuple[ir.Node, int, int, int] | None:
     left, right = (value.producer() if value is not None else None for value in node.inputs[:2])
     if left is None or right is None or {left.op_type, right.op_type} != {"DequantizeLinear"}:
         return None
-    point = _array_of(left.inputs[2]) if len(left.inputs) > 2 else None
+    point = constant_input(left, 2)
     # Without a zero point its type is uint8, unless the quantizer says otherwise.
     return (right, 0, 1, 2) if point is None or point.dtype == np.uint8 else None
-
-
-def _array_of(value: ir.Value | None) -> np.ndarray | None:
-    tensor = constant_value(value)
-    return None if tensor is None else tensor.numpy()
 
 
 _RNG = np.random.default_rng(44)

@@ -27,8 +27,8 @@ _REFERENCE = "ort"  # the target where none is given, as the command line has it
 # What a repair that has no file of its own is called where a title stands; others are called as their file is.
 _KEEP = "keep_in_fp32"
 _TITLES = {"put_back": "put back what differs", _KEEP: "keep in FP32", "barrier": "one more output"}
-# What changes something else than the reference's model, so that no search in it leads there.
 _FIXED = re.compile(r"[^\s\"']+\.fixed\.onnx")
+# What changes something else than the reference's model, so that no search in it leads there.
 _ELSEWHERE = {"put_back", "barrier", "optimizer_off", "bind_by_name"}
 
 # Chosen: from here on a cause is proved, and below that another claim is more likely wrong than right.

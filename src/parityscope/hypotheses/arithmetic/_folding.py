@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
-from parityscope.hypotheses.arithmetic.edits import array_of, read_constant_instead, substitute_result
+from parityscope.case.graph import constant_input
+from parityscope.hypotheses.arithmetic.edits import read_constant_instead, substitute_result
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
@@ -69,22 +70,24 @@ def _next_foldable(node: ir.Node, graph: ir.Graph) -> tuple[ir.Node, _Affine] | 
 
 def _weight_of_product(node: ir.Node) -> tuple[np.ndarray, int] | None:
     """A product's weight and its axis of output channels."""
-    array = array_of(node, 1)
+    array = constant_input(node, 1)
     if array is None or node.domain or array.dtype != np.float32:
         return None
-    if node.op_type == "Conv" and (len(node.inputs) < 3 or node.inputs[2] is None or array_of(node, 2) is not None):
+    if node.op_type == "Conv" and (
+        len(node.inputs) < 3 or node.inputs[2] is None or constant_input(node, 2) is not None
+    ):
         return array, 0
     if node.op_type == "MatMul" and array.ndim == 2:
         return array, 1
     plain = node.attributes.get_float("alpha", 1.0) == 1.0 and node.attributes.get_float("beta", 1.0) == 1.0
-    if node.op_type == "Gemm" and plain and (len(node.inputs) < 3 or array_of(node, 2) is not None):
+    if node.op_type == "Gemm" and plain and (len(node.inputs) < 3 or constant_input(node, 2) is not None):
         return array, 0 if node.attributes.get_int("transB", 0) else 1
     return None
 
 
 def _scale_or_shift(node: ir.Node, index: int, channels: int, behind: int) -> _Affine | None:
     """Of Mul, Div, Add or Sub with a parameter of one number, or one per channel with `behind` axes behind it."""
-    array = array_of(node, 1 - index)
+    array = constant_input(node, 1 - index)
     if array is None or (index == 1 and node.op_type in {"Div", "Sub"}):
         return None
     per_channel = (channels, *[1] * behind)
@@ -102,7 +105,7 @@ def _scale_or_shift(node: ir.Node, index: int, channels: int, behind: int) -> _A
 
 
 def _affine_of_normalization(node: ir.Node) -> _Affine | None:
-    arrays = [array_of(node, index) for index in (1, 2, 3, 4)]
+    arrays = [constant_input(node, index) for index in (1, 2, 3, 4)]
     if node.attributes.get_int("training_mode", 0) or any(array is None for array in arrays):
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays if array is not None)
@@ -122,7 +125,7 @@ def _fold_behind(model: ir.Model, node: ir.Node, behind: ir.Node, affine: _Affin
     shape = [-1 if each == axis else 1 for each in range(weight.ndim)]
     read_constant_instead(model, node, 1, (weight.astype(np.float64) * affine.gain.reshape(shape)).astype(np.float32))
     if node.op_type != "MatMul":
-        old = array_of(node, 2)
+        old = constant_input(node, 2)
         bias = np.zeros(affine.gain.size) if old is None else old.astype(np.float64)
         read_constant_instead(model, node, 2, (bias * affine.gain + affine.shift).astype(np.float32))
     substitute_result(model, behind, node.outputs[0])

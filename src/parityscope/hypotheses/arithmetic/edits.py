@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.graphs import add_constant
-from parityscope.case.graph import constant_value, input_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
+
     Attribute = int | float | str | Sequence[int]
 
 __all__ = [
-    "array_of",
     "insert_before",
     "insert_behind",
     "read_constant_instead",
@@ -35,12 +34,6 @@ def set_attribute(node: ir.Node, name: str, value: Attribute) -> None:
         node.attributes[name] = ir.AttrFloat32(name, value)
     else:
         node.attributes[name] = ir.AttrInt64s(name, list(value))
-
-
-def array_of(node: ir.Node, index: int) -> np.ndarray | None:
-    """Input `index` as an array of its own shape and dtype where it is a parameter; None for anything computed or left out."""
-    tensor = constant_value(input_at(node, index))
-    return None if tensor is None else np.asarray(tensor.numpy())
 
 
 def read_constant_instead(model: ir.Model, node: ir.Node, index: int, array: np.ndarray) -> None:

@@ -17,10 +17,10 @@ import numpy as np
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.rounding import round_to
-from parityscope.case.graph import input_at
+from parityscope.case.graph import constant_input, input_at
 from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
 from parityscope.hypotheses.arithmetic._rounding import output_rounding, rounding_to
-from parityscope.hypotheses.arithmetic.edits import array_of, insert_before, substitute_result
+from parityscope.hypotheses.arithmetic.edits import insert_before, substitute_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def _applies_to(_node: ir.Node, graph: ir.Graph) -> bool:
 
 
 def _is_float_division(node: ir.Node) -> bool:
-    array = array_of(node, 1)
+    array = constant_input(node, 1)
     return node.op_type == "Div" and not node.domain and (array is None or array.dtype == np.float32)
 
 
@@ -49,7 +49,7 @@ def _multiply_by_reciprocal(name: str) -> Rewrite:
     def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
         for node in [each for each in model.graph if _is_float_division(each)]:
             divisor = input_at(node, 1)
-            array = array_of(node, 1)
+            array = constant_input(node, 1)
             if array is None:
                 factor = insert_before(node, "Reciprocal", [divisor])
             else:

@@ -231,11 +231,11 @@ def _structural_difference(
 def _describe_cut(alignment: Alignment, added: list[ProgramStep]) -> str:
     """The quantizer whose range is too small for what the reference has there; "" where none cuts much off."""
     constants = alignment.candidate.constants
-    for step in added if any(one.op_type == _QUANTIZER for one in added) else ():
+    for step in (one for one in added if one.op_type == _QUANTIZER):
         around = [step.inputs[0], *(one.outputs[0] for one in added if step.outputs[0] in one.inputs)]
         value = next((alignment.values[alignment.pairs[name]] for name in around if name in alignment.pairs), None)
         scale, zero = (constants.get(name) for name in (*step.inputs, "", "")[1:3])
-        if step.op_type != _QUANTIZER or value is None or scale is None or zero is None or scale.size != 1:
+        if value is None or scale is None or zero is None or scale.size != 1:
             continue
         if not value.size or zero.dtype.kind not in "iu":
             continue

@@ -64,6 +64,11 @@ class EditFamily:
     anywhere: bool = False
     count: int = 1
 
+    @property
+    def starts(self) -> list[tuple[float, ...]]:
+        """Where a search of its amounts begins."""
+        return [one if isinstance(one, tuple) else (one,) for one in self.grid or (self.step,)]
+
 
 def families_of(site: EditSite) -> Iterator[EditFamily]:
     """Of a site's result as a whole, of its inputs and its attributes."""

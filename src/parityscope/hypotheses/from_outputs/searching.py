@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from parityscope.evaluation.program import ProgramStep
+    from parityscope.hypotheses.from_outputs.families import EditFamily
 
 __all__ = ["KnownOutputs", "OutputsSearchResult", "search_outputs"]
 
@@ -235,25 +236,21 @@ def _try_entries(found: OutputsSearchResult) -> None:
     entries = [site for site in found.sites if site.output.endswith(READ)]
     for site in entries:
         for family in filters_of(site):
-            _try_filter(trials, Guess(site=site, kind=family.kind, family=family))
+            _try_filter(trials, site, family)
     trials.run_plain(_guesses_unpredicted(entries, (*EARLY, *LATE)))
 
 
-def _try_filter(trials: Trials, guess: Guess) -> None:
+def _try_filter(trials: Trials, site: EditSite, family: EditFamily) -> None:
     """The usual filters, and what is fitted from the best of them."""
-    family, best = guess.family, None
-    if family is None:
-        return
-    for start in family.grid:
+    best, amounts = -math.inf, None
+    for start in family.starts:
         if trials.explains or trials.is_spent:
             return
-        amounts = start if isinstance(start, tuple) else (start,)
-        edit = guess.of_family(family, amounts)
-        tried = trials.attempt(Guess(site=guess.site, kind=guess.kind, edit=edit))
-        if tried is not None and (best is None or tried.explained > best.explained):
-            best, guess.amounts = tried, amounts
-    if best is not None and not trials.explains:
-        trials.attempt(guess)
+        tried = trials.attempt(Guess(site=site, kind=family.kind, edit=family.make(*start)))
+        if tried is not None and tried.explained > best:
+            best, amounts = tried.explained, start
+    if amounts is not None and not trials.explains:
+        trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
 
 
 def _stage_budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:

@@ -75,8 +75,9 @@ class SiteGuesses:
         guesses = [Guess(site=self.site, kind=kind, edit=edit) for kind, edit in found]
         if fitted and not above:
             for family in (*families_of(self.site), *bounds_of(self.site), *operators_of(self.site)):
-                starts = [one if isinstance(one, tuple) else (one,) for one in family.grid or (family.step,)]
-                guesses[:0] = [Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in starts]
+                guesses[:0] = [
+                    Guess(site=self.site, kind=family.kind, family=family, amounts=one) for one in family.starts
+                ]
         held = APPLY_S + 2 * ELEMENT_S * _size_of_constants(self.site)
         left = seconds
         for guess in guesses:
