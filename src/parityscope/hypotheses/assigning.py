@@ -12,6 +12,6 @@ def assign_rows(costs: np.ndarray) -> np.ndarray:
     nearest: np.ndarray = costs.argmin(1)
     if np.unique(nearest).size == nearest.size:
         return nearest  # each row has its least, so that no sum is less
-    from scipy.optimize import linear_sum_assignment  # a second of a processor to import, and seldom asked
+    from scipy.optimize import linear_sum_assignment  # a third of a second to import, and not always asked
 
     return np.asarray(linear_sum_assignment(costs)[1])

@@ -46,7 +46,9 @@ _STARTS = 5  # of the worker for one task: each but the first was for an edit th
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
 _MODULES = (  # what a search imports: a second, once for all
+    "onnx.reference.ops",
     "onnxruntime",
+    "scipy.optimize",
     "scipy.special",
     "parityscope.compiling",
     "parityscope.hypotheses.worker",
@@ -141,7 +143,7 @@ class Worker:
     ) -> tuple[object, tuple[str, ...], str]:
         """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
         fatal: list[str] = []
-        _import_first()
+        _prepare_first()
         with tempfile.TemporaryFile() as shared:
             shared.truncate(_PAGE)
             with mmap.mmap(shared.fileno(), _PAGE) as note:
@@ -172,9 +174,15 @@ def skips_of_search(tensor: str, answer: StretchAnswer | OutputsAnswer) -> Itera
         yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
 
 
-def _import_first() -> None:
-    """Imports what every search needs, so that no fork does it again (a fifth of a second each)."""
+def _prepare_first() -> None:
+    """Imports and reads what nearly every search needs, so that no fork does it again (half a second each)."""
+    import onnx.reference.ops
+    import scipy.optimize
     import scipy.special  # noqa: F401
+
+    from parityscope.hypotheses.schemas import versions_of
+
+    versions_of(onnx.NodeProto())
 
 
 def _receive_answer(child: Forked, note: mmap.mmap) -> object:
