@@ -54,6 +54,13 @@ def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     assert [(page.name, one) for page in pages for one in fetched.findall(page.read_text("utf-8"))] == []
 
 
+def test_every_page_of_the_guide_and_every_story_has_its_translation() -> None:
+    shelf = re.compile(r"^  - (?:Start here|Stories|Guide):\n((?: {6}- .*\n)+)", re.MULTILINE)
+    pages = re.findall(r"([\w-]+)\.md$", "".join(shelf.findall((ROOT / "mkdocs.yml").read_text("utf-8"))), re.MULTILINE)
+    assert len(pages) > 30
+    assert [page for page in pages if not (ROOT / "docs" / f"{page}.zh.md").is_file()] == []
+
+
 @pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: page.name)
 def test_a_translation_shows_all_code_of_its_page(page: Path, site: Path) -> None:
     text = page.read_text("utf-8")
