@@ -39,15 +39,14 @@ class Names:
 
     def __init__(self, model: ir.Model) -> None:
         self._taken = {value.name for value in all_values(model)}
+        self._numbers: dict[str, Iterator[int]] = {}  # by what was wanted: those that were not tried yet
 
     def fresh(self, name: str | None, suffix: str) -> str:
         """`<name>::<suffix>`, with a number behind it where that is taken."""
-        wanted = f"{name}::{suffix}"
-        found = wanted
-        for number in count(2):
-            if found not in self._taken:
-                break
-            found = f"{wanted}{number}"
+        found = wanted = f"{name}::{suffix}"
+        numbers = self._numbers.setdefault(wanted, count(2))
+        while found in self._taken:
+            found = f"{wanted}{next(numbers)}"
         self._taken.add(found)
         return found
 
