@@ -133,6 +133,28 @@ def test_samples_of_different_batch_sizes_are_searched_together(tmp_path: Path) 
     assert found.trials.tried
 
 
+EXTENDED = """<ir_version: 8, opset_import: ["" : 17]>
+g (float[1,2,4,4] x) => (float[1,2,10,10] y) <int64[8] pads = {0, 0, 1, 0, 0, 0, 0, 1}, float[4] scales = {1.0, 1.0, 2.0, 2.0}> {
+  p = Pad(x, pads)
+  y = Resize(p, , scales)
+}"""
+
+
+def test_no_edit_makes_a_result_hundreds_of_times_larger(tmp_path: Path) -> None:
+    # 128 more on each side of four axes were ten gigabytes, and half a minute of a processor before the edit was given up.
+    model = write_network(tmp_path / "model.onnx", EXTENDED)
+    draw = np.random.default_rng(8)
+    x = draw.normal(size=(1, 2, 4, 4)).astype(np.float32)
+    (right,) = open_session(load_model(model).graph())({"x": x}).values()
+    tried: list[str] = []
+    given = [{"y": right + draw.normal(size=right.shape).astype(np.float32)}]
+    search_outputs(KnownOutputs(model=model, feeds=[{"x": x}], candidate=given, noise={"y": 1e-6}), tried.append)
+    for label in ("constant pads ('pads')", "constant scales ('scales')"):
+        changes = {words.removeprefix(f"{label} ") for words in tried if words.startswith(label)}
+        assert "times 2" in changes
+        assert not {"times 10", "times 128", "times 255", "plus 128"} & changes
+
+
 def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:
     first = findings(diagnose(tmp_path, NETWORK.replace("alpha = 0.1", "alpha = 0.3")))[0]
     assert (first["code"], first["role"]) == ("FUS014", "cause")

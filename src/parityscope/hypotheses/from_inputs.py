@@ -19,7 +19,7 @@ from parityscope.hypotheses.schemas import (
     input_label,
     schema_of,
 )
-from parityscope.operators import role_of
+from parityscope.operators import OPERATORS, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +55,9 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] =
 }
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
+_MOST_GROWN = (
+    2.0  # times as large as they are: extents that are tried; 128 more on four axes of a picture are gigabytes
+)
 
 
 def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
@@ -134,7 +137,8 @@ def changed_constant_edits(stretch: ComputedStretch, place: int, node: onnx.Node
         if values[index].size <= _SMALL:
             yield from _small_constant_edits(place, label_of_input(stretch, node, index), index, values[index])
     for index in constants:
-        yield from _input_change_edits(place, label_of_input(stretch, node, index), index, values[index], len(values))
+        edits = _input_change_edits(place, label_of_input(stretch, node, index), index, values[index], len(values))
+        yield from _keep_extents(edits, node, index, values)
 
 
 def changed_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
@@ -142,7 +146,8 @@ def changed_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodePro
     values = input_values(stretch, node)
     for index, array in values.items():
         if node.input[index] not in stretch.context.constants:
-            yield from _input_change_edits(place, label_of_input(stretch, node, index), index, array, len(values))
+            edits = _input_change_edits(place, label_of_input(stretch, node, index), index, array, len(values))
+            yield from _keep_extents(edits, node, index, values)
 
 
 def input_values(stretch: ComputedStretch, node: onnx.NodeProto) -> dict[int, np.ndarray]:
@@ -248,6 +253,21 @@ def _input_change_edits(place: int, label: str, index: int, array: np.ndarray, c
             made = round_to_format(name)(array)
             words = f"{label} rounded to {name}: {float(array.ravel()[0]):.4g} becomes {float(made.ravel()[0]):.4g}"
             yield edit_of_input(place, words, 7, index, made)
+
+
+def _keep_extents(
+    edits: Iterator[StretchEdit], node: onnx.NodeProto, index: int, values: Mapping[int, np.ndarray]
+) -> Iterator[StretchEdit]:
+    """These edits of one input; where it says how large the result is, those that make it no more than some times larger."""
+    if node.op_type not in OPERATORS or index not in OPERATORS[node.op_type].enlarges:
+        yield from edits
+        return
+    arrays = [values.get(place) for place in range(index + 1)]
+    most = _MOST_GROWN * max(1.0, float(np.abs(values[index]).max(initial=0)))
+    for edit in edits:
+        changed = edit.before(arrays)[index:] if edit.before is not None else ()
+        if all(array is not None and np.abs(array).max(initial=0) <= most for array in changed):
+            yield edit
 
 
 def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:

@@ -54,6 +54,8 @@ _STEERING = frozenset(
     "resize scales|score threshold|shape|size|sizes|start|starts|step|steps|training mode|trip count|weight scale|"
     "weight zero point|zero point".split("|")
 )
+# Those of them that may make the results larger without end.
+_EXTENTS = frozenset("count|depth|length|limit|padding|repeats|resize scales|shape|size|sizes|trip count".split("|"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +112,8 @@ class Operator:
     def steers(self) -> tuple[int, ...]:
         """The inputs that say how and not what to compute: never rounded, and where shape arithmetic may end."""
         return tuple(index for index, role in enumerate(self.inputs) if role in _STEERING)
+
+    @property
+    def enlarges(self) -> tuple[int, ...]:
+        """The inputs that say how large the results are."""
+        return tuple(index for index, role in enumerate(self.inputs) if role in _EXTENTS)
