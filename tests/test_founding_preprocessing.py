@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from PIL import Image
 
 from command_line import exit_status
 from detection_metric import Detections, mean_average_precision
 from pages import ROOT, work_through
+from parityscope.backends.onnxruntime_sessions import open_path
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
@@ -26,6 +26,8 @@ from parityscope.repairs import known_advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from parityscope.backends.onnxruntime_running import Run
 
     Prepare = Callable[[Image.Image], np.ndarray]
 
@@ -65,8 +67,8 @@ def as_input(image: Image.Image, name: str) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def network() -> onnxruntime.InferenceSession:
-    return onnxruntime.InferenceSession(MODEL)
+def network() -> Run:
+    return open_path(MODEL, outputs=["logits", "boxes"], threads=1)  # threads that wait busily take twice the time
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +111,7 @@ def detected(logits: np.ndarray, boxes: np.ndarray, size: tuple[int, int]) -> De
     ("name", "expected"), [("right", 0.952), ("bgr", 0.019), ("imagenet", 0.761), ("nearest", 0.947), ("four", 0.016)]
 )
 def test_the_metric_falls_as_its_readme_says(
-    network: onnxruntime.InferenceSession,
+    network: Run,
     images: list[Image.Image],
     truth: list[Detections],
     name: str,
@@ -117,23 +119,20 @@ def test_the_metric_falls_as_its_readme_says(
 ) -> None:
     found = []
     for image in images:
-        logits, boxes = network.run(None, {"images": as_input(image, name)})
-        found.append(detected(logits, boxes, image.size))
+        answer = network({"images": as_input(image, name)})
+        found.append(detected(answer["logits"], answer["boxes"], image.size))
     assert mean_average_precision(found, truth) == pytest.approx(expected, abs=0.001)
 
 
 @pytest.fixture(scope="module")
-def desk(
-    network: onnxruntime.InferenceSession, images: list[Image.Image], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def desk(network: Run, images: list[Image.Image], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of each preprocessing the recorded inputs and outputs of the first images."""
     folder = tmp_path_factory.mktemp("rtdetr")
     for number, image in enumerate(images[:JUDGED]):
         for name in PREPARED:
             array = as_input(image, name)
-            logits, boxes = network.run(None, {"images": array})
             write_npz(folder / name / "inputs" / f"{number:03d}.npz", {"images": array})
-            write_npz(folder / name / "outputs" / f"{number:03d}.npz", {"logits": logits, "boxes": boxes})
+            write_npz(folder / name / "outputs" / f"{number:03d}.npz", network({"images": array}))
     return folder
 
 
@@ -164,7 +163,7 @@ def test_from_outputs_alone_the_channels_are_named_and_no_precision_is_blamed(
 
 
 def test_with_the_images_four_faults_at_once_are_named_and_the_recipe_repairs_them(
-    network: onnxruntime.InferenceSession,
+    network: Run,
     images: list[Image.Image],
     truth: list[Detections],
     tmp_path: Path,
@@ -191,8 +190,8 @@ def test_with_the_images_four_faults_at_once_are_named_and_the_recipe_repairs_th
     recipe = read_recipe(tmp_path / "prepare.toml", ["images"])
     repaired = []
     for image in images:
-        logits, boxes = network.run(None, {"images": prepare_image(recipe, np.asarray(image))})
-        repaired.append(detected(logits, boxes, image.size))
+        answer = network({"images": prepare_image(recipe, np.asarray(image))})
+        repaired.append(detected(answer["logits"], answer["boxes"], image.size))
     assert mean_average_precision(repaired, truth) == pytest.approx(0.952, abs=0.001)
 
 
