@@ -24,7 +24,7 @@ NODE = "p2o.BatchNormalization.1"
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "page.npz"
-    write_npz(path, ocr_det_input(page_image(), (768, 384)))
+    write_npz(path, ocr_det_input(page_image(), (384, 192)))
     return path
 
 
