@@ -244,7 +244,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         given = ("m.onnx", "--inputs", "x.npz", "--quiet")
         assert exit_status("lint", "m.onnx", "--quiet", "-o", "lint.html") in {0, 1}
         assert exit_status("predict", *given, "-o", "predict.html") in {0, 1}
-        assert exit_status("repair", *given, "--low", "f16", "-o", "fixed.onnx", "--report", "repair.html") in {0, 1, 3}
+        assert exit_status("repair", *given, "--low", "f16", "-o", "fixed.onnx", "-o", "repair.html") in {0, 1, 3}
         sides = ("--before", "sim:f16", "--after", "sim:f16?model=fixed.onnx")
         assert exit_status("verify", *given, *sides, "--no-timing", "--study", "verify") in {0, 1, 3}
         for name in ("f16", "bf16"):

@@ -602,7 +602,7 @@ def test_reports_say_the_outcome_and_escape_names(tmp_path: Path) -> None:
 def test_command_line_writes_a_model_a_plan_and_a_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     task_of(tmp_path, OVERFLOW, OVERFLOW_WEIGHTS, inputs_of(4, 1, 8))
     base = ["repair", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "data"), "--quiet"]
-    outputs = ["-o", str(tmp_path / "fixed.onnx"), "--report", str(tmp_path / "page.html")]
+    outputs = ["-o", str(tmp_path / "fixed.onnx"), "-o", str(tmp_path / "page.html")]
     code = exit_status(*base, "--low", "f16", "--budget", "rel_l2=1e-2", *outputs)
     assert code == 0  # within on each of them
     assert "takes 22 such samples" in " ".join(capfd.readouterr().out.split())

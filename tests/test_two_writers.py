@@ -40,7 +40,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("predict", "small.onnx", "--inputs", "x.npz", "-o", "told.json"),
         ("lint", "small.onnx", "-o", "told.json"),
         ("repair", "small.onnx", "--inputs", "x.npz", "--budget", "rel_l2=0.1", "-o", "told.json"),
-        ("repair", "small.onnx", "--inputs", "x.npz", "--budget", "rel_l2=0.1", "--report", "told.json"),
+        ("repair", "small.onnx", "--inputs", "x.npz", "--budget", "rel_l2=0.1", "-o", "fixed.onnx", "-o", "told.json"),
     ],
 )
 def test_a_name_that_another_command_writes_is_refused(

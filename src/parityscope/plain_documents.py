@@ -12,9 +12,10 @@ from parityscope.errors import ParityError
 from parityscope.regular_files import read_text_file
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["parse_json", "read_json_file", "read_toml_file"]
+__all__ = ["kind_of", "parse_json", "read_json_file", "read_toml_file"]
 
 # Memory that a value in JSON is taken to need: in lists of small objects it is 96 bytes, in one object of a million keys 172
 # (measured), while it may take two in the file.
@@ -125,3 +126,9 @@ def _large_integer(held: Any) -> int:
 
 def _shorten_message(said: str) -> str:
     return said if len(said) <= 300 else f"{said[:300]} ..."
+
+
+def kind_of(document: Mapping[str, Any]) -> str:
+    """What one of our documents is: "" for a study, else its `kind`, or what its schema is called."""
+    name = str(document.get("schema") or "").partition("/")[0]
+    return str(document.get("kind") or name.removeprefix("parityscope").removeprefix("-"))

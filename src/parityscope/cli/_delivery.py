@@ -28,14 +28,14 @@ __all__ = ["Delivery", "exit_code", "finish_study", "show_document"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """How a study is handed over: its folder (None: a new one), what stdout gets, a file as well, and what of it is kept.
+    """How a study is handed over: its folder (None: a new one), what stdout gets, files as well, and what of it is kept.
 
     `whole` prints everything that was found, `ladder` which tensors exceed which tolerance.
     """
 
     study: Path | None = None
     format_name: str = "text"
-    output: Path | None = None
+    output: tuple[Path, ...] = ()
     keep_tensors: bool = False
     redact: bool = False
     quiet: bool = False
@@ -60,8 +60,9 @@ def finish_study(
     from parityscope.study import COLUMNS, folder_of, name_files_from_here, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
-    writer = None if delivery.output is None else renderer_for(delivery.output.name)
-    claim_file(delivery.output, "-o")
+    writers = {path: renderer_for(path.name) for path in delivery.output}
+    for path in delivery.output:
+        claim_file(path, "-o")
     folder = folder_for(model.stem, delivery.study)
     try:
         with prepare_folder(folder, facts, numbered=delivery.study is None) as scratch:
@@ -81,9 +82,9 @@ def finish_study(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    if writer is not None and delivery.output is not None:
+    for path, writer in writers.items():
         text = writer.render(name_files_from_here(document, folder))
-        write_whole(delivery.output, text.rstrip("\n") + "\n")
+        write_whole(path, text.rstrip("\n") + "\n")
     show_document(document, wanted.name, folder, ladder=delivery.ladder, whole=delivery.whole)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)

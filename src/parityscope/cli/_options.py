@@ -35,11 +35,16 @@ SeedOption = Annotated[int, typer.Option(help="Seed of generated inputs.")]
 StudyOption = Annotated[Path | None, typer.Option(help="Folder of the study [parityscope-<model>-<UTC time>].")]
 FormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, node-data, ...")]
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", help="A file as well: .html, .json, .md, .xml (JUnit), .sarif or .txt.")
+    list[Path] | None,
+    typer.Option("-o", "--output", help="A file as well: .html, .json, .md, .xml (JUnit), .sarif or .txt; repeatable."),
 ]
 # Of documents that are no studies.
-PageFormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")]
-PageOption = Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")]
+PageFormatOption = Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html, markdown, ...")]
+PageOption = Annotated[
+    list[Path] | None,
+    typer.Option("-o", "--output", help="A file as well, by its ending: .html, .json, .md, .txt, ..."),
+]
+KeptOption = Annotated[Path | None, typer.Option("--study", help="Folder that keeps the answer, its page and data.")]
 DeclaredOption = Annotated[str, typer.Option(help="Arithmetic the candidate declares: f32, tf32, f16, bf16 or int8.")]
 BudgetOption = Annotated[
     list[str] | None, typer.Option("--budget", help="METRIC=VALUE or OUTPUT:METRIC=VALUE; repeatable.")

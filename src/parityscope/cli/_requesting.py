@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
+from parityscope.cli._answering import Answer
 from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
@@ -54,8 +55,16 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "whole": (o.AllOption, False),
     "ladder": (o.LadderOption, False),
 }
+# Of an answer that is no study; what stands here comes before what stands above.
+_ANSWERED: dict[str, tuple[Any, Any]] = {
+    "kept": (o.KeptOption, None),
+    "format_name": (o.PageFormatOption, "text"),
+    "output": (o.PageOption, None),
+    "quiet": (o.QuietOption, False),
+}
 _READ: dict[str, Callable[[Any], Any]] = {
     "shapes": o.shapes_of,
+    "output": lambda paths: tuple(paths or ()),
     "budgets": o.budgets_of,
     "mapping": o.mapping_of,
     "match": o.names_of,
@@ -68,7 +77,13 @@ _READ: dict[str, Callable[[Any], Any]] = {
 # The records that a command may take, by the names of the parameters that they are for, and the options that each holds.
 _DATA = tuple(one.name for one in fields(o.Data))
 _DELIVERY = tuple(one.name for one in fields(Delivery) if one.name in _OPTIONS)
-_HELD = {"data": _DATA, "delivery": _DELIVERY, "request": tuple(name for name in _OPTIONS if name not in _DELIVERY)}
+_HELD = {
+    "data": _DATA,
+    "delivery": _DELIVERY,
+    "request": tuple(name for name in _OPTIONS if name not in _DELIVERY),
+    "answer": tuple(_ANSWERED),
+    "told": tuple(name for name in _ANSWERED if name != "kept"),
+}
 
 
 def spread_options(command: Callable[..., int]) -> Callable[..., int]:
@@ -80,12 +95,14 @@ def spread_options(command: Callable[..., int]) -> Callable[..., int]:
     records = [name for name in parameters if name in _HELD]
     if not records:
         return command
-    hints = typing.get_type_hints(command, localns={"Request": object, "Delivery": object}, include_extras=True)
+    names = {"Request": object, "Delivery": object, "Answer": object}
+    hints = typing.get_type_hints(command, localns=names, include_extras=True)
     own = [one for name, one in parameters.items() if name not in _HELD]
-    shared = [name for name in _OPTIONS if any(name in _HELD[one] for one in records) and name not in parameters]
+    forms = {**_OPTIONS, **_ANSWERED} if {"answer", "told"} & {*records} else _OPTIONS
+    shared = [name for name in forms if any(name in _HELD[one] for one in records) and name not in parameters]
     every = [_parameter_of(one.name, one.default, hints[one.name]) for one in own]
     before = list(parameters).index(records[0])
-    every[before:before] = [_parameter_of(name, *reversed(_OPTIONS[name])) for name in shared]
+    every[before:before] = [_parameter_of(name, *reversed(forms[name])) for name in shared]
 
     def run(**values: Any) -> int:  # typer hands every option over by its name
         rest = {one.name: values[one.name] for one in own}
@@ -104,6 +121,8 @@ def _make_record(name: str, values: dict[str, Any]) -> object:
         return o.Data(**values)
     if name == "delivery":
         return Delivery(**values)
+    if name in {"answer", "told"}:
+        return Answer(**values)
     from parityscope.request import Request
 
     return Request(**values)

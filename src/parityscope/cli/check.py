@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_report, command_line, hand_over, print_text, terminal_width, write_report
+from parityscope.cli.shell.output import command_line, print_document, print_text, terminal_width
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit, ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from parityscope.cli._answering import Answer
     from parityscope.study.checking.pairs import CheckedPair
     from parityscope.study.checking.running import CheckSettings, PairOutcome
 
@@ -37,16 +38,9 @@ def command(
     study: Annotated[
         Path | None, typer.Option(help="Folder of the studies; the same goes on [parityscope-check-<UTC time>].")
     ] = None,
-    format_name: Annotated[
-        str, typer.Option("--format", help="What stdout gets: text, json, html, junit, sarif, github or markdown.")
-    ] = "text",
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--output", help="A .xml (JUnit), .sarif, .md, .html, .json or .txt file; repeatable."),
-    ] = None,
+    told: Answer,
     no_causes: Annotated[bool, typer.Option("--no-causes", help="Do not diagnose what fails.")] = False,
     memory: o.MemoryOption = "512MiB",
-    quiet: o.QuietOption = False,
 ) -> int:
     """Examines every model and target of a policy file: a line each, against the policy and against the baseline.
 
@@ -61,37 +55,34 @@ def command(
     from parityscope.study.checking.running import CheckSettings
     from parityscope.version import __version__
 
-    FORMS.check(format_name)
+    told.claim(FORMS)
     held = read_check_file(file, o.size_of(memory))
     pairs = choose_pairs(held.pairs, only or [], file)
     place = baseline or held.baseline
     entries = read_baseline(place)
     if update:
-        _check_writable(place, output or [])
-    for path in output or []:
-        claim_report(path, "-o", FORMS)
+        _check_writable(place, told.output)
     settings = CheckSettings(
         folder=o.folder_for("check", study),
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,
-        progress=progress_for(quiet=quiet),
+        progress=progress_for(quiet=told.quiet),
     )
-    outcomes = _run_pairs(pairs, entries, settings, live=format_name == "text")
+    outcomes = _run_pairs(pairs, entries, settings, live=told.format_name == "text")
     updated = update and any(one.study is not None for one in outcomes)
     document = check_document(
         held, outcomes, baseline=place, updated=updated, version=__version__, command=command_line()
     )
-    for path in output or []:
-        write_report(FORMS, document, path)
+    told.write(FORMS, document)
     width, color = terminal_width()
-    if format_name == "text":
+    if told.format_name == "text":
         print_text(summary_as_text(document, width=width, color=color), drawn=color)
     else:
-        hand_over(FORMS, document, format_name)
+        print_document(FORMS, document, told.format_name)
     if updated:
         update_baseline(place, [one.name for one in held.pairs], outcomes)
-    if not quiet:
+    if not told.quiet:
         written = f"; the baseline is written to {place}" if updated else ""
         print(f"{document['verdict']}; the studies are in {settings.folder}{written}", file=sys.stderr)
     return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]

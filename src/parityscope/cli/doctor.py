@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from dataclasses import asdict
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parityscope.errors import Exit, ParityError
+from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command", "examine_machine"]
 
@@ -43,25 +44,23 @@ _INDENT = 16
 
 def command(
     *,
-    format_name: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
+    told: Answer,
     prepare: Annotated[
         bool, typer.Option("--prepare", help="Compile what is compiled once, so that no other command waits for it.")
     ] = False,
 ) -> int:
     """Lists what can run here and in what arithmetic, what is missing, and the facts about this machine that change results."""
-    if format_name not in {"text", "json"}:
-        raise ParityError(f"doctor has no format {format_name!r}", fix="use --format text|json")
+    from parityscope.report.forms import plain_forms
+
+    forms = plain_forms("doctor", _lines_of)
+    told.claim(forms)
     if prepare:
         from parityscope.cli._preparing import prepare_machine
 
         for line in prepare_machine():
             print(line, flush=True)
         return Exit.WITHIN
-    found = examine_machine()
-    if format_name == "json":
-        print(json.dumps(found, indent=1, sort_keys=True))
-    else:
-        print("\n".join(_lines_of(found)))
+    told.hand_over(forms, examine_machine())
     return Exit.WITHIN
 
 
@@ -138,18 +137,21 @@ def _lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     cuda = f", driver for CUDA {found['gpu']['cuda']}" if found["gpu"]["cuda"] else ""
     yield f"GPU: {'; '.join(gpus) or found['gpu']['problem']}{cuda}"
     for name, state in found["backends"].items():
-        yield f"\n{name:{_INDENT}} {state['title']}: {state['problem'] or 'ready, ' + state['version']}"
+        yield ""
+        yield f"{name:{_INDENT}} {state['title']}: {state['problem'] or 'ready, ' + state['version']}"
         if state["fix"]:
             yield f"{'':{_INDENT}} fix: {state['fix']}"
         for key, value in state["facts"].items():
             yield f"{'':{_INDENT}} {key}: {value}"
     for name, value in found["variables"].items():
         yield f"{name} is set: {value!r}"
-    yield "\nwhat each really computes in:" + ("" if found["arithmetic"] else " nothing that runs a model is installed")
+    yield ""
+    yield "what each really computes in:" + ("" if found["arithmetic"] else " nothing that runs a model is installed")
     for one in found["arithmetic"]:
         tf32 = "" if one["tf32"] == "none" else f", TF32 {one['tf32']}"
         yield f"{one['target']:{_INDENT}} {one['computes']}{tf32}: {one['because']}"
-    yield "\nfacts that change results:"
+    yield ""
+    yield "facts that change results:"
     for key, value in {**found["packages"], **found["facts"]}.items():
         yield f"{'':{_INDENT}} {key}: {value}"
     for one in found["known"]:

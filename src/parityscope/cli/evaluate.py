@@ -64,7 +64,7 @@ def command(
             depth="outputs",
         )
         delivery = Delivery(
-            study=study, format_name=format_name, output=output, redact=redact, quiet=quiet, whole=whole
+            study=study, format_name=format_name, output=tuple(output or ()), redact=redact, quiet=quiet, whole=whole
         )
         with open_request(request) as asked:
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +10,13 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
-from parityscope.errors import Exit, ParityError
+from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from parityscope.cli._answering import Answer
     from parityscope.study import Repeated
 
 __all__ = ["NAME", "command"]
@@ -40,40 +39,36 @@ def command(
     images: Annotated[str, typer.Option(help="Where the samples' images are now.")] = "",
     candidate_inputs: Annotated[str, typer.Option(help="Where the deployment's recorded inputs are now.")] = "",
     time: o.TimeOption = "",
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
-    quiet: o.QuietOption = False,
+    told: Answer,
 ) -> int:
     """Runs one experiment of a study again; exit code 0 if its outcome is the study's, 1 if it is another, 3 if there is none.
 
     Nothing is run because the study says so: programs, modules, loaders and libraries that it names have to be named again.
     """
-    from parityscope.study import as_written, load_study
+    from parityscope.report.forms import plain_forms
+    from parityscope.study import as_written, experiments_of, load_study
 
-    if format_name not in {"text", "json"}:
-        raise ParityError(f"there is no format {format_name!r} here", fix="use --format text or json")
+    forms = plain_forms("experiment", _list_lines)
+    told.claim(forms)
     document = load_study(study).document
     if not identity:
         with as_written(study):
-            _list_experiments(document, format_name)
+            told.hand_over(forms, {"schema": _SCHEMA, "experiments": list(experiments_of(document).values())})
         return Exit.WITHIN
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
     given |= {"preprocess": preprocess, "real": real, "images": images, "candidate_inputs": candidate_inputs}
     options = {name: value for name, value in given.items() if value}
-    found = _repeat_experiment(document, identity, options, seconds=o.seconds_of(time), quiet=quiet)
+    found = _repeat_experiment(document, identity, options, seconds=o.seconds_of(time), quiet=told.quiet)
     with as_written(study):
-        _tell_outcome(found, identity, format_name)
+        told.hand_over(forms, _outcome_document(found, identity))
     if found.now is None:
         return Exit.INCOMPLETE
     return Exit.WITHIN if found.same else Exit.BEYOND
 
 
-def _tell_outcome(found: Repeated, identity: str, format_name: str) -> None:
-    if format_name == "json":
-        names = ("experiment", "then", "now", "reason", "fix", "same", "notes")
-        plain = {name: getattr(found, name) for name in names}
-        print(json.dumps({"schema": _SCHEMA, "identity": identity, **plain}, indent=2, allow_nan=False))
-    else:
-        _tell_text(found, identity)
+def _outcome_document(found: Repeated, identity: str) -> dict[str, Any]:
+    names = ("experiment", "then", "now", "reason", "fix", "same", "notes")
+    return {"schema": _SCHEMA, "identity": identity, **{name: getattr(found, name) for name in names}}
 
 
 def _repeat_experiment(
@@ -93,37 +88,30 @@ def _repeat_experiment(
         )
 
 
-def _list_experiments(document: Mapping[str, Any], format_name: str) -> None:
-    from parityscope.study import experiments_of
-
-    found = experiments_of(document)
-    if format_name == "json":
-        print(json.dumps({"schema": _SCHEMA, "experiments": list(found.values())}, indent=2, allow_nan=False))
+def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    if "experiments" in document:
+        for one in document["experiments"]:
+            yield f"{one['experiment']['id']:<12} {one['outcome']:<12} {one['experiment']['claim']}"
+        if not document["experiments"]:
+            yield "the study holds no experiment"
         return
-    for identity, evidence in found.items():
-        print(f"{identity:<12} {evidence['outcome']:<12} {evidence['experiment']['claim']}")
-    if not found:
-        print("the study holds no experiment", file=sys.stderr)
-
-
-def _tell_text(found: Repeated, identity: str) -> None:
-    experiment = found.experiment
-    print(f"{identity}: {experiment['claim']}")
+    experiment, now = document["experiment"], document["now"]
+    yield f"{document['identity']}: {experiment['claim']}"
     for name, words in (
         ("change", "change"),
         ("measure", "measured"),
         ("if_true", "if true"),
         ("if_false", "if false"),
     ):
-        print(f"  {words + ':':<10} {experiment[name]}")
-    print(f"  then:      {_outcome_words(found.then)}")
-    print(f"  now:       {_outcome_words(found.now) if found.now else f'no outcome: {found.reason}'}")
-    if found.now is None and found.fix:
-        print(f"  fix:       {found.fix}")
-    for note in found.notes:
-        print(f"  note:      {note}")
-    if found.now is not None:
-        print(f"  the outcome is {'that' if found.same else 'not that'} of the study")
+        yield f"  {words + ':':<10} {experiment[name]}"
+    yield f"  then:      {_outcome_words(document['then'])}"
+    yield f"  now:       {_outcome_words(now) if now else 'no outcome: ' + document['reason']}"
+    if now is None and document["fix"]:
+        yield f"  fix:       {document['fix']}"
+    for note in document["notes"]:
+        yield f"  note:      {note}"
+    if now is not None:
+        yield f"  the outcome is {'that' if document['same'] else 'not that'} of the study"
 
 
 def _outcome_words(evidence: Mapping[str, Any]) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import claim_report, command_line, hand_over
+from parityscope.cli.shell.output import command_line
 from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
+
+if TYPE_CHECKING:
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command"]
 
@@ -31,46 +33,37 @@ def command(
     formats: Annotated[str, typer.Option(help="Formats it is meant for: f16, bf16, f8e4m3, f8e5m2.")] = "f16,bf16",
     network: NetworkOption = "",
     shapes: o.ShapesOption = None,
-    format_name: o.PageFormatOption = "text",
-    output: o.PageOption = None,
-    quiet: o.QuietOption = False,
+    answer: Answer,
 ) -> int:
     """Reads a model's file and tells what will break in lower precision; exit code 1 if something will."""
     from parityscope.report.lint import FORMS
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    answer.claim(FORMS)
     if others:
-        _refuse_single(network, format_name, output)
-        found = {_tell_findings(each, formats, None, "text", None, quiet=quiet) for each in (model, *others)}
+        _refuse_single(network, answer)
+        found = {_tell_findings(each, formats, None, answer) for each in (model, *others)}
         return next((status for status in _GRAVEST_FIRST if status in found), Exit.WITHIN)
     if not network:
-        return _tell_findings(model, formats, None, format_name, output, quiet=quiet)
+        return _tell_findings(model, formats, None, answer)
     asked = NetworkWords(candidate=network, shapes=shapes)
     with scratch_folder("network") as scratch:
         log = Path(scratch, "build.log")
-        return contain_work(
-            lambda: _tell_findings(model, formats, (asked, log), format_name, output, quiet=quiet), log, "TensorRT"
-        )
+        return contain_work(lambda: _tell_findings(model, formats, (asked, log), answer), log, "TensorRT")
 
 
-def _refuse_single(network: str, format_name: str, output: Path | None) -> None:
+def _refuse_single(network: str, answer: Answer) -> None:
     """Refuses what is for one model alone."""
-    given = (("--network", network), ("-o", output), (f"--format {format_name}", format_name != "text"))
+    other = answer.format_name != "text"
+    given = (
+        *(("--network", network), ("-o", answer.output), ("--study", answer.kept)),
+        (f"--format {answer.format_name}", other),
+    )
     for option, value in given:
         if value:
             raise ParityError(f"{option} is for one model, and several are given", fix="lint one after the other")
 
 
-def _tell_findings(
-    model: Path,
-    formats: str,
-    network: tuple[NetworkWords, Path] | None,
-    format_name: str,
-    output: Path | None,
-    *,
-    quiet: bool,
-) -> int:
+def _tell_findings(model: Path, formats: str, network: tuple[NetworkWords, Path] | None, answer: Answer) -> int:
     from parityscope.lint import lint
     from parityscope.report.lint import FORMS, lint_document
     from parityscope.version import __version__
@@ -82,8 +75,6 @@ def _tell_findings(
         ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
         found = replace(found, findings=tuple(ordered))
     held = lint_document(found, version=__version__, command=command_line())
-    hand_over(FORMS, held, format_name, output)
-    if not quiet:
-        counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())
-        print(counts + (f"; the report is {output}" if output else ""), file=sys.stderr)
+    answer.hand_over(FORMS, held)
+    answer.summarize(", ".join(f"{count} {role}" for role, count in held["counts"].items()))
     return EXIT_OF[held["verdict"]]

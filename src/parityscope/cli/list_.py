@@ -9,7 +9,9 @@ import typer
 from parityscope.errors import Exit, ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from parityscope.cli._answering import Answer
 
 __all__ = ["CATALOGUES", "NAME", "command"]
 
@@ -21,23 +23,34 @@ def command(
         str | None,
         typer.Argument(help="backends, checks, rules, metrics, repairs or formats; all, if none.", show_default=False),
     ] = None,
+    *,
+    told: Answer,
 ) -> int:
     """Lists what there is of a kind of plug-in, or of every kind."""
+    from parityscope.report.forms import plain_forms
+
     if kind is not None and kind not in CATALOGUES:
         raise ParityError(f"there is no catalogue {kind!r}", fix=f"use one of: {', '.join(CATALOGUES)}")
-    if kind is not None:
-        print("\n".join(_lines_of(kind)))
-        return Exit.WITHIN
-    for place, name in enumerate(CATALOGUES):
-        print("\n" * (place > 0) + name.capitalize())
-        print("\n".join(f"  {line}".rstrip() for line in _lines_of(name)))
+    forms = plain_forms("list", _list_lines)
+    told.claim(forms)
+    told.hand_over(forms, {name: CATALOGUES[name]() for name in ([kind] if kind else CATALOGUES)})
     return Exit.WITHIN
 
 
-def _lines_of(kind: str) -> list[str]:
+def _list_lines(document: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    if len(document) == 1:
+        yield from _lines_of(*document.values())
+        return
+    for place, (name, titles) in enumerate(document.items()):
+        if place:
+            yield ""
+        yield name.capitalize()
+        yield from (f"  {line}".rstrip() for line in _lines_of(titles))
+
+
+def _lines_of(titles: Mapping[str, str]) -> list[str]:
     from parityscope.catalogue import lines_by_family, whole_catalogue
 
-    titles = CATALOGUES[kind]()
     if set(titles) <= set(known := whole_catalogue()):
         return list(lines_by_family([one for one in known.values() if one.code in titles]))
     return [f"{name:28} {title}" for name, title in sorted(titles.items())]

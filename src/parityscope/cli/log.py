@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.output import claim_file, command_line
 from parityscope.errors import EXIT_OF, ParityError
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from parityscope.cli._answering import Answer
     from parityscope.logs import Log, LogPair
 
 __all__ = ["NAME", "command"]
@@ -34,6 +33,7 @@ def command(
     ],
     other: Annotated[Path | None, typer.Argument(help="Another build's, to compare with.")] = None,
     *,
+    answer: Answer,
     profile: Annotated[
         list[Path] | None,
         typer.Option(help="Times of layers (trtexec --exportProfile), once for each FILE."),
@@ -41,17 +41,13 @@ def command(
     node_times: Annotated[
         Path | None, typer.Option(help="With two builds: each node's times, for `repair --profile` (.json).")
     ] = None,
-    format_name: o.PageFormatOption = "text",
-    output: o.PageOption = None,
-    quiet: o.QuietOption = False,
 ) -> int:
     """Reads logs of TensorRT builds and explains what matters in them; exit code 1 if there is a cause."""
     from parityscope.logs import compare_logs, find_in_log, find_pair
     from parityscope.report.log import FORMS, log_document
     from parityscope.version import __version__
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    answer.claim(FORMS)
     claim_file(node_times, "--node-times")
     logs = _read_log([file, *([other] if other is not None else [])], profile or [])
     log = logs[0]
@@ -60,10 +56,8 @@ def command(
         _write_times(pair, node_times)
     findings = find_pair(pair) if pair else find_in_log(log)
     held = log_document(log, findings, version=__version__, command=command_line(), pair=pair)
-    hand_over(FORMS, held, format_name, output)
-    if not quiet:
-        counts = ", ".join(f"{count} {role}" for role, count in held["counts"].items())
-        print(counts + (f"; the report is {output}" if output else ""), file=sys.stderr)
+    answer.hand_over(FORMS, held)
+    answer.summarize(", ".join(f"{count} {role}" for role, count in held["counts"].items()))
     return EXIT_OF[held["verdict"]]
 
 

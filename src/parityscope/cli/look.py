@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_report, command_line, exit_of_forecast, hand_over
+from parityscope.cli.shell.output import command_line, exit_of_forecast
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command"]
 
@@ -27,20 +28,17 @@ def command(
     model: o.ModelArgument,
     *,
     data: o.Data,
+    answer: Answer,
     inputs: Annotated[
         str, typer.Option(help="Real samples: .npz, a folder, ... [what fits beside the model, else generated].")
     ] = "",
-    format_name: o.PageFormatOption = "text",
-    output: o.PageOption = None,
-    quiet: o.QuietOption = False,
 ) -> int:
     """Tells what FP16 and BF16 would do to a model and what its file says; 1 if an output would be lost."""
     from parityscope.case import load_model
     from parityscope.case.beside import SAMPLES, samples_beside
     from parityscope.report.model_alone import FORMS
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    answer.claim(FORMS)
     unread = "--preprocess" if data.preprocess else "--stacked" if data.stacked else ""
     if unread and not inputs:
         raise ParityError(f"{unread} says how data is read, and none is given", fix="give it: --inputs DATA")
@@ -53,8 +51,8 @@ def command(
         if taken is None:
             generated = data.samples is None and not inputs
             taken = (replace(data, samples=_GENERATED) if generated else data).load(loaded, scratch / "data")
-        document = _look_document(loaded, taken, inputs, data.memory, quiet=quiet)
-    hand_over(FORMS, document, format_name, output)
+        document = _look_document(loaded, taken, inputs, data.memory, quiet=answer.quiet)
+    answer.hand_over(FORMS, document)
     return exit_of_forecast(document)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import check_writable, claim_report, command_line, hand_over, write_report
+from parityscope.cli.shell.output import check_writable, command_line
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit
+
+if TYPE_CHECKING:
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command"]
 
@@ -26,16 +29,10 @@ def command(
     study: Annotated[
         Path | None, typer.Option(help="Folder of the studies; the same goes on [parityscope-matrix-<UTC time>].")
     ] = None,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json, html or markdown.")] = (
-        "text"
-    ),
-    output: Annotated[
-        list[Path] | None, typer.Option("-o", "--output", help="A .html, .json, .md or .txt file; repeatable.")
-    ] = None,
+    told: Answer,
     no_causes: Annotated[bool, typer.Option("--no-causes", help="Do not diagnose what fails.")] = False,
     workers: o.WorkersOption = "",
     memory: o.MemoryOption = "512MiB",
-    quiet: o.QuietOption = False,
 ) -> int:
     """Examines every cell and tells first what changed since the last run: verdicts, errors, causes, latencies.
 
@@ -49,11 +46,9 @@ def command(
     from parityscope.study.checking.running import CheckSettings, check_pair
     from parityscope.version import __version__
 
-    FORMS.check(format_name)
+    told.claim(FORMS)
     held = read_matrix_file(file, o.size_of(memory))
     last = read_baseline(held.last)
-    for path in output or []:
-        claim_report(path, "-o", FORMS)
     folder = o.folder_for("matrix", study)
     check_writable(folder, "--study")
     check_writable(held.last.parent, "place for the file")
@@ -62,7 +57,7 @@ def command(
         as_html=renderer_named("html").render,
         command=command_line(),
         with_causes=not no_causes,
-        progress=progress_for(quiet=quiet),
+        progress=progress_for(quiet=told.quiet),
         workers=o.workers_of(workers),
         timed=True,
     )
@@ -70,7 +65,7 @@ def command(
     try:
         for cell in held.cells:
             outcomes.append(check_pair(cell.pair, last.get(cell.pair.name), settings))
-            if not quiet:
+            if not told.quiet:
                 print(f"{outcomes[-1].status}: {cell.row}, {cell.column}", file=sys.stderr, flush=True)
     except KeyboardInterrupt as interrupt:
         words = f"interrupted; {len(outcomes)} of {len(held.cells)} cells are done\n  fix:   the same command with "
@@ -78,11 +73,9 @@ def command(
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from KeyboardInterrupt(words).with_traceback(interrupt.__traceback__)
     document = matrix_document(held, outcomes, last, version=__version__, command=command_line())
-    for path in output or []:
-        write_report(FORMS, document, path)
-    hand_over(FORMS, document, format_name)
+    told.hand_over(FORMS, document)
     if any(one.study is not None for one in outcomes):
         update_baseline(held.last, {cell.pair.name for cell in held.cells}, outcomes, cell_entry)
-    if not quiet:
+    if not told.quiet:
         print(f"{document['verdict']}; the studies are in {settings.folder}", file=sys.stderr)
     return Exit.UNUSABLE if document["verdict"] == "error" else EXIT_OF[document["verdict"]]

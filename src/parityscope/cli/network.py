@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._network_view import FixOption, NetworkWords, SettleOption, asked_options
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import check_model_file, claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.output import check_model_file, claim_file, command_line
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.network import NetworkView
     from parityscope.backends.tensorrt.options import TensorrtOptions
     from parityscope.backends.tensorrt.packages import Package
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command"]
 
@@ -39,22 +39,19 @@ def command(
         bool, typer.Option("--tf32", help="Let products round to TF32, as trtexec does by default.")
     ] = False,
     keep_log: Annotated[Path | None, typer.Option(help="Keep the builder's verbose log here.")] = None,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text, json or html.")] = "text",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="A .html, .json or .txt file as well.")] = None,
-    quiet: o.QuietOption = False,
+    answer: Answer,
 ) -> int:
     """Parses and builds a model with TensorRT and tells what became of every node; exit code 1 if it is refused."""
     from parityscope.report.network import FORMS
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    answer.claim(FORMS)
     claim_file(settled, "--settled")
     check_model_file(model)
 
     def work(log: Path) -> int:
         asked = NetworkWords(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
         package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
-        return _tell_view(model, package, options, log, settled, format_name, output, quiet=quiet)
+        return _tell_view(model, package, options, log, settled, answer)
 
     with scratch_folder("network") as scratch:
         log = keep_log or Path(scratch, "build.log")
@@ -67,10 +64,7 @@ def _tell_view(
     options: TensorrtOptions,
     log: Path,
     settled: Path | None,
-    format_name: str,
-    output: Path | None,
-    *,
-    quiet: bool,
+    answer: Answer,
 ) -> int:
     from parityscope.backends.tensorrt.findings import find_in_view
     from parityscope.backends.tensorrt.network import network_view
@@ -81,10 +75,8 @@ def _tell_view(
     if settled is not None:
         _write_files(view, settled, model)
     held = network_document(view, find_in_view(view), model=model, version=__version__, command=command_line())
-    hand_over(FORMS, held, format_name, output)
-    if not quiet:
-        fates = ", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items()))
-        print(fates + (f"; the report is {output}" if output else ""), file=sys.stderr)
+    answer.hand_over(FORMS, held)
+    answer.summarize(", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items())))
     return Exit.BEYOND if view.problem else Exit.WITHIN
 
 

@@ -12,10 +12,12 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
-from parityscope.errors import EXIT_OF, ParityError
+from parityscope.errors import EXIT_OF
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from parityscope.cli._answering import Answer
 
 __all__ = ["NAME", "command"]
 
@@ -30,15 +32,13 @@ def command(
     time: o.TimeOption = "",
     memory: o.MemoryOption = "512MiB",
     keep_tensors: o.KeepOption = False,
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
-    quiet: o.QuietOption = False,
+    told: Answer,
 ) -> int:
     """Holds every stage of a chain against its reference on what it was given, and examines the first that differs."""
-    from parityscope.report.pipeline import pipeline_as_text
+    from parityscope.report.pipeline import FORMS
     from parityscope.study import examine_pipeline, folder_of, prepare_folder, read_pipeline
 
-    if format_name not in {"text", "json"}:
-        raise ParityError(f"pipeline has no format {format_name!r}", fix="use --format text|json")
+    told.claim(FORMS)
     pipeline = read_pipeline(file)
     seconds, budget = o.seconds_of(time), o.size_of(memory)
     with prepare_folder(o.folder_for(file.stem, study), numbered=study is None) as scratch:
@@ -50,13 +50,11 @@ def command(
             memory=budget,
             seconds=seconds,
             command=command_line(),
-            progress=progress_for(quiet=quiet),
+            progress=progress_for(quiet=told.quiet),
         )
         _write_files(scratch, document, found, keep_tensors=keep_tensors)
-    print(
-        json.dumps(document, indent=1, sort_keys=True) if format_name == "json" else pipeline_as_text(document), end=""
-    )
-    if not quiet:
+    told.hand_over(FORMS, document)
+    if not told.quiet:
         where = f"; {document['first']} is examined in {folder / 'report.html'}" if found else ""
         print(f"{document['verdict']}; the stages are in {folder / 'pipeline.json'}{where}", file=sys.stderr)
     return EXIT_OF[document["verdict"]]

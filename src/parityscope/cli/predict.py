@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +10,13 @@ import typer
 from parityscope.cli import _options as o
 from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import claim_report, command_line, exit_of_forecast, hand_over
+from parityscope.cli.shell.output import command_line, exit_of_forecast
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs
+    from parityscope.cli._answering import Answer
     from parityscope.expectation.forecasting import ForecastSettings
 
 __all__ = ["NAME", "command"]
@@ -35,6 +35,7 @@ def command(
     model: o.ModelArgument,
     *,
     data: o.Data,
+    answer: Answer,
     formats: Annotated[
         str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2, int8, fp8.")
     ] = "f16,bf16,tf32",
@@ -45,17 +46,13 @@ def command(
     network: NetworkOption = "",
     outputs_only: Annotated[bool, typer.Option("--outputs-only", help="Leave the layers out.")] = False,
     draws: Annotated[int, typer.Option(min=1, help="Draws of the rounding of outputs of few numbers.")] = 9,
-    format_name: o.PageFormatOption = "text",
-    output: o.PageOption = None,
-    quiet: o.QuietOption = False,
 ) -> int:
     """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
     from parityscope.expectation.forecasting import ForecastSettings
     from parityscope.report.forecast import FORMS
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    answer.claim(FORMS)
     names = o.formats_of(formats)
     settings = ForecastSettings(
         profile=profile,
@@ -67,12 +64,10 @@ def command(
     )
 
     def work(scratch: Path) -> int:
-        document = _predict_document(model, data, scratch, names, settings, network=network, quiet=quiet)
-        hand_over(FORMS, document, format_name, output)
+        document = _predict_document(model, data, scratch, names, settings, network=network, quiet=answer.quiet)
+        answer.hand_over(FORMS, document)
         status = exit_of_forecast(document)
-        if not quiet:
-            verdict = _VERDICTS[status]
-            print(verdict + (f"; the report is {output}" if output else ""), file=sys.stderr)
+        answer.summarize(_VERDICTS[status])
         return status
 
     with o.spool_folder() as scratch:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_file, command_line, terminal_width
+from parityscope.cli.shell.output import claim_file, command_line
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
@@ -22,6 +22,7 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from parityscope.cli._answering import Answer
     from parityscope.study.reduction import Reduced
 
 __all__ = ["NAME", "command"]
@@ -41,7 +42,11 @@ proof.json     all of this as data, with every smaller model that was tried
 def command(
     study: Annotated[Path, typer.Argument(help="The folder of a study, or a model (.onnx).", show_default=False)],
     *,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The zip [<study>-proof.zip].")] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--output", help="The zip [<study>-proof.zip]; .html, .json, ...: what it says."),
+    ] = None,
+    answer: Answer,
     model: Annotated[str, typer.Option(help="Where the study's model is now.")] = "",
     inputs: Annotated[str, typer.Option(help="Real samples of a model, or where the study's are now.")] = "",
     candidate: Annotated[str, typer.Option(help="The candidate of a model, or where the study's is now.")] = "",
@@ -55,37 +60,33 @@ def command(
         int, typer.Option(help="Runs before a model shows nothing [3 if answers vary].", min=0, show_default=False)
     ] = 0,
     memory: o.MemoryOption = "512MiB",
-    format_name: Annotated[str, typer.Option("--format", help="What stdout gets: text or json.")] = "text",
-    quiet: o.QuietOption = False,
 ) -> int:
     """Reduces a model to what still shows the same finding; exit code 0, or 3 where it does not show any more."""
-    from parityscope.report.reduction import as_text, reduction_document
+    from parityscope.report.reduction import FORMS, reduction_document
     from parityscope.study.reduction import GoneError
     from parityscope.version import __version__
 
-    if format_name not in {"text", "json"}:
-        raise ParityError(f"there is no format {format_name!r} here", fix="use --format text or json")
+    file, answer = answer.take_file(output or [])
+    answer.claim(FORMS)
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference, "preprocess": preprocess}
     options = {name: value for name, value in given.items() if value}
-    path = output or Path(f"{study.resolve().stem}-proof.zip")
+    path = file or Path(f"{study.resolve().stem}-proof.zip")
     claim_file(path, "-o")
     with scratch_folder("reduce") as scratch:
         home = Path(scratch)
         try:
             if study.suffix != ".onnx":
-                found = _reduce_study(study, options, home, runs=runs, repeats=repeat, quiet=quiet)
+                found = _reduce_study(study, options, home, runs=runs, repeats=repeat, quiet=answer.quiet)
             else:
                 options |= {"model": str(study), "declared": declared}
-                found = _reduce_model(options, home, runs=runs, repeats=repeat, memory=memory, quiet=quiet)
+                found = _reduce_model(options, home, runs=runs, repeats=repeat, memory=memory, quiet=answer.quiet)
         except GoneError as gone:
             print(f"parityscope: {gone}", file=sys.stderr)
             return Exit.INCOMPLETE
         told = reduction_document(found, version=__version__, command=command_line())
         write_whole(path, _zipped(found, told))
-    width, color = terminal_width()
-    text = as_text(told, width=width, color=color) if format_name == "text" else json.dumps(told, indent=1) + "\n"
-    print(text, end="")
-    if not quiet:
+    answer.hand_over(FORMS, told)
+    if not answer.quiet:
         print(f"the proof is {path}", file=sys.stderr)
     return Exit.WITHIN
 

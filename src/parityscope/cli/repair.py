@@ -21,12 +21,13 @@ from parityscope.cli._repair_asked import (
 )
 from parityscope.cli._repair_files import check_settings, plan_path, write_plan_file, write_settings
 from parityscope.cli._repair_metrics import functions_of
-from parityscope.cli.shell.output import claim_file, claim_report, command_line, hand_over
+from parityscope.cli.shell.output import claim_file, command_line
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
+    from parityscope.cli._answering import Answer
     from parityscope.repairs.plan import RepairPlan
     from parityscope.repairs.search import RepairOutcome, RepairTask
 
@@ -50,7 +51,11 @@ def command(
     low: Annotated[
         str, typer.Option(help="Low formats: f16, bf16, f8e4m3, f8e4m3,f16, ... [the candidate's, else f16].")
     ] = "",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="The repaired model (.onnx).")] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--output", help="The repaired model (.onnx); .html, .json, ...: the report."),
+    ] = None,
+    answer: Answer,
     budget: o.BudgetOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="NAME of a task metric, or file.py:function.")] = None,
     policy: o.PolicyOption = None,
@@ -78,12 +83,9 @@ def command(
     settings: Annotated[list[str] | None, typer.Option(help="Write settings beside -o: trtexec, ... (docs).")] = None,
     plan: Annotated[Path | None, typer.Option(help="Apply this plan (.toml) without a search.")] = None,
     write_plan: Annotated[Path | None, typer.Option(help="Write the plan (.toml) [beside -o].")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a .html, .json or .txt report as well.")] = None,
     threads: Annotated[
         int, typer.Option(help="Threads inside an operator [the runtime's choice].", show_default=False)
     ] = 0,
-    format_name: o.PageFormatOption = "text",
-    quiet: o.QuietOption = False,
 ) -> int:
     """Finds which nodes to keep in FP32, writes the model and proves it; 1: infeasible, 3: ended early, or a sample misses."""
     from parityscope.case import load_model
@@ -91,12 +93,12 @@ def command(
     from parityscope.repairs.search.writing import check_output
     from parityscope.report.repair import FORMS, has_succeeded
 
-    FORMS.check(format_name)
-    plan_file = plan_path(output, write_plan)
-    check_output(output, model)
-    claim_file(output, "-o")
+    file, answer = answer.take_file(output or [])
+    answer.claim(FORMS)
+    plan_file = plan_path(file, write_plan)
+    check_output(file, model)
+    claim_file(file, "-o")
     claim_file(plan_file, "--write-plan")
-    claim_report(report, "--report")
     check_numbers(
         search_samples=search_samples,
         held_out=held_out,
@@ -106,7 +108,7 @@ def command(
         sensing=sensing,
         threads=threads,
     )
-    check_settings(settings or [], output)
+    check_settings(settings or [], file)
     functions = functions_of(metric)
     budgets = budgets_asked(budget, functions, policy)
     chosen, typed = aim_of(candidate, low, types)
@@ -132,7 +134,7 @@ def command(
             range_repairs=not no_range_repairs,
             consents=consents_of(consent),
             profile=profile,
-            journal=None if output is None else output.with_suffix(".search.jsonl"),
+            journal=None if file is None else file.with_suffix(".search.jsonl"),
             memory=data.memory,
             threads=threads,
         )
@@ -146,19 +148,19 @@ def command(
         if settings and task.typed:
             fix = "add --types f32: a strongly typed model needs no settings"
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
-        outcome = _outcome_of(task, Path(folder), output, held, quiet=quiet)
-        if settings and output is not None and output.exists():
-            notes = write_settings(settings, outcome, output)
+        outcome = _outcome_of(task, Path(folder), file, held, quiet=answer.quiet)
+        if settings and file is not None and file.exists():
+            notes = write_settings(settings, outcome, file)
             outcome = replace(outcome, skipped=(*outcome.skipped, *notes))
-        document = _repair_document(outcome, task, output)
+        document = _repair_document(outcome, task, file)
     # A search that ended before it found anything has no plan, nor has a model that needs no change.
     changes = bool(outcome.kept or outcome.edits or outcome.scales)
     found = changes and outcome.chosen is not None and outcome.verdict != "infeasible"
     if plan_file is not None and found and plan is None:
         write_plan_file(plan_file, outcome, task)
     kept = has_succeeded(document)
-    hand_over(FORMS, document, format_name, report)
-    if not quiet:
+    answer.hand_over(FORMS, document)
+    if not answer.quiet:
         if outcome.resumed:
             print(f"{outcome.resumed} runs of an interrupted search were taken over", file=sys.stderr)
         where = f"; the model is {document['output']}" if document["output"] else "; no model was written"

@@ -30,16 +30,17 @@ def command(
 ) -> int:
     """Renders a study as text, json, html or an overlay for a model viewer."""
     from parityscope.cli._delivery import show_document
-    from parityscope.report import renderer_named, verification
+    from parityscope.report import renderer_named
+    from parityscope.report.kinds import KINDS, forms_of
     from parityscope.study import as_written, load_study, name_files_from_here
 
     claim_file(output, "-o")
     format_name = format_name or format_of_file(output) or "text"
-    held = load_study(study, kinds=("", "verification"))
+    held = load_study(study, kinds=("", *KINDS))
     document, folder = dict(held.document), held.folder or study
     with as_written(study):
-        if document.get("kind") == "verification":
-            text = verification.render(document, format_name)
+        if forms := forms_of(document):
+            text = forms.render(document, format_name)
             print(text, end="") if output is None else write_whole(output, text)
         elif output is None:
             show_document(document, renderer_named(format_name).name, folder, ladder=ladder, whole=whole)

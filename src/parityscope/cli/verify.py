@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_report, command_line, hand_over
+from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
+    from parityscope.cli._answering import Answer
     from parityscope.request import Request
     from parityscope.verification import Chosen, VerificationSettings
 
@@ -53,18 +54,15 @@ def command(
     no_timing: Annotated[bool, typer.Option("--no-timing", help="Measure no latency.")] = False,
     workers: o.WorkersOption = "",
     study: o.StudyOption = None,
-    format_name: o.PageFormatOption = "text",
-    output: o.PageOption = None,
+    told: Answer,
     allow_skipped: o.AllowSkippedOption = "0",
-    quiet: o.QuietOption = False,
 ) -> int:
     """Proves a repair: 0 improved or within budget, also on every sample tried; 1 worse or a budget missed; 3 not proved."""
     from parityscope.report.verification import FORMS, has_succeeded
     from parityscope.study import Request, folder_of, prepare_folder, write_study
     from parityscope.verification import VerificationSettings
 
-    FORMS.check(format_name)
-    claim_report(output, "-o")
+    told.claim(FORMS)
     request = Request(
         model=model,
         candidate=after,
@@ -87,13 +85,13 @@ def command(
     try:
         with prepare_folder(folder, numbered=study is None) as scratch:
             folder = folder_of(scratch)
-            document = _verify_document(request, before, settings, labels, quiet=quiet)
+            document = _verify_document(request, before, settings, labels, quiet=told.quiet)
             write_study(scratch, document, FORMS.as_html)
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    hand_over(FORMS, document, format_name, output)
-    if not quiet:
+    told.hand_over(FORMS, document)
+    if not told.quiet:
         said = "so on every sample tried" if has_succeeded(document) else document["verdict"]
         print(f"{said}; the report is {folder / 'report.html'}", file=sys.stderr)
     # What was asked for and not judged leaves the proof open, however good the rest is.

@@ -1,4 +1,4 @@
-"""The forms that a document of one command has: text for a terminal, strict JSON, and a page.
+"""The forms that a document of one command has: text for a terminal, strict JSON, a page and Markdown.
 
 A study has more, which are plug-ins (`parityscope.report.known_renderers`).
 """
@@ -11,18 +11,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.languages import say_in_language
 from parityscope.report._console import write_to_console
+from parityscope.report._markup import fence_lines
 from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from rich.console import Console
 
-__all__ = ["FORMATS", "Forms", "Page"]
+__all__ = ["PLAIN", "Forms", "Page", "plain_forms"]
 
-FORMATS = ("text", "json", "html")
+_FORMATS = ("text", "json", "html", "markdown")
 SHARED_STYLE = TEMPLATES / "style.css"
 
 
@@ -60,7 +62,7 @@ class Forms:
     @property
     def names(self) -> tuple[str, ...]:
         """Every format there is."""
-        return (*FORMATS, *self.others)
+        return tuple(dict.fromkeys((*_FORMATS, *self.others)))
 
     def check(self, name: str) -> None:
         """Checks that there is such a format.
@@ -84,6 +86,8 @@ class Forms:
             return self.as_html(document)
         if name in self.others:
             return self.others[name](document)
+        if name == "markdown":
+            return "\n".join(fence_lines(self.as_text(document).splitlines())) + "\n"
         return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def as_text(self, document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
@@ -97,5 +101,19 @@ class Forms:
             for name, found in self.page.draw(document).items()
         }
         style = text_of(SHARED_STYLE, *self.page.styles)
-        values = {"view": self.view(document), **drawn, "style": style, "data": embedded_json(document)}
+        view = {"title": self.title, "text": self.as_text(document)} if self.page is PLAIN else self.view(document)
+        values = {"view": view, **drawn, "style": style, "data": embedded_json(document)}
         return laid_out(self.page.template, values)
+
+
+PLAIN = Page(template=TEMPLATES / "plain.html.j2")  # shows what is printed
+
+
+def plain_forms(title: str, list_lines: Callable[[Mapping[str, Any]], Iterable[str]]) -> Forms:
+    """The forms of a document that is read as lines of plain text, wherever; each is said in the language that is spoken."""
+
+    def show(console: Console, document: Mapping[str, Any]) -> None:
+        for line in list_lines(document):
+            console.print(say_in_language(line), soft_wrap=True)
+
+    return Forms(title=title, view=dict, show=show, page=PLAIN)

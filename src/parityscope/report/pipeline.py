@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report.forms import plain_forms
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["pipeline_as_text"]
+__all__ = ["FORMS"]
 
 _HEADS = ("stage", "output", "introduced", "inherited", "total", "grade", "verdict")
-
-
-def pipeline_as_text(document: Mapping[str, Any]) -> str:
-    """The document of `study.examine_pipeline` as a person reads it."""
-    return "\n".join(_list_lines(document)) + "\n"
 
 
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
@@ -49,3 +46,6 @@ def _list_rows(stage: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def _format_number(value: float | str | None) -> str:
     return "-" if value is None else value if isinstance(value, str) else f"{value:.3g}"
+
+
+FORMS = plain_forms("pipeline", _list_lines)

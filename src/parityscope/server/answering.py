@@ -234,14 +234,14 @@ def _study_of_scratch(place: str) -> str:
 def _drawn_study(folder: str, mark: str) -> str:
     """The report of a study, drawn anew from its document: a page that lies in the folder may be anybody's."""
     del mark  # another one is another document
-    from parityscope.report import verification
     from parityscope.report.as_html import render_html
+    from parityscope.report.kinds import KINDS, forms_of
     from parityscope.study import as_written, load_study, name_files_from_here
 
-    document = dict(load_study(Path(folder), kinds=("", "verification")).document)
+    document = dict(load_study(Path(folder), kinds=("", *KINDS)).document)
     with as_written(Path(folder)):
-        if document.get("kind") == "verification":
-            return verification.render(document, "html")
+        if forms := forms_of(document):
+            return forms.as_html(document)
         return render_html(name_files_from_here(document, Path(folder)))
 
 

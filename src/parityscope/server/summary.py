@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.plain_documents import read_json_file
+from parityscope.plain_documents import kind_of, read_json_file
 from parityscope.plain_numbers import as_number
 from parityscope.records import SCHEMA
+from parityscope.report.kinds import KINDS
 from parityscope.server.finding import open_document
 from parityscope.times import format_time
 from parityscope.visible import make_visible
@@ -64,13 +65,13 @@ def summarize_study(root: bytes, found: FoundStudy) -> StudySummary:
     except (ParityError, OSError) as error:
         problem = error.problem if isinstance(error, ParityError) else error.strerror
         return replace(base, model=name, problem=_text(problem))
-    schema, kind = _text(held.get("schema")), _text(held.get("kind"))
-    if schema != SCHEMA or kind not in {"", "verification"}:
-        told = f"it is not a study of schema {SCHEMA} but of {schema or 'none'} {kind}".strip()
+    schema, kind = _text(held.get("schema")), kind_of(held)
+    if not schema or kind not in {"", *KINDS}:
+        told = f"it is not a study of schema {SCHEMA} but of {_text(held.get('kind')) or schema or 'none'}"
         return replace(base, model=name, problem=told[:_LONGEST])
     side = _mapping(held.get("after" if kind else "candidate"))
     output, size = _worst_output(held.get("outputs"))
-    verdict = _text(held.get("verdict"))
+    verdict = _text(held.get("verdict")) or ("beyond" if held.get("lost") else "within" if kind else "")
     return replace(
         base,
         kind=kind,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
-from parityscope.plain_documents import read_json_file
+from parityscope.plain_documents import kind_of, read_json_file
 from parityscope.records import SCHEMA
 from parityscope.running_note import keep_running_note
 from parityscope.study._scratch_folder import (
@@ -35,6 +35,7 @@ __all__ = [
     "load_study",
     "name_files_from_here",
     "prepare_folder",
+    "refuse_taken",
     "to_strict_data",
     "write_known",
     "write_study",
@@ -75,12 +76,8 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
     """
     if numbered:
         folder = _reserve_folder(folder)
-    elif folder.exists():
-        raise ParityError(
-            f"{folder} exists already, and a study is never overwritten",
-            where=str(folder),
-            fix=f"choose another --study, or remove it: rm -r {folder}",
-        )
+    else:
+        refuse_taken(folder)
     scratch = _scratch_of(folder)
     with claim_scratch(scratch, folder):
         start_or_resume(scratch, facts)
@@ -106,13 +103,27 @@ def prepare_folder(folder: Path, facts: Mapping[str, Any] | None = None, *, numb
             raise ParityError(error.problem, where=error.where, fix=fix) from error
 
 
+def refuse_taken(folder: Path) -> None:
+    """Refuses a folder that is there already.
+
+    Raises:
+        ParityError: it is.
+    """
+    if folder.exists():
+        raise ParityError(
+            f"{folder} exists already, and a study is never overwritten",
+            where=str(folder),
+            fix=f"choose another --study, or remove it: rm -r {folder}",
+        )
+
+
 def folder_of(scratch: Path) -> Path:
     """What the scratch folder that `prepare_folder` gave becomes."""
     return scratch.parent / scratch.name[1 : -len(_SCRATCH)]
 
 
 def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
-    """Reads a study again; with `kinds` also what other commands write as one ("verification").
+    """Reads a study again; with `kinds` (as `kind_of` has them) also what other commands write as one ("verification").
 
     Raises:
         ParityError: there is none, or it was written by another version of the schema.
@@ -126,8 +137,10 @@ def load_study(folder: Path, *, kinds: tuple[str, ...] = ("",)) -> Study:
         fix = f"run `diagnose` again, or give the folder that it wrote instead of {path.name}"
         raise ParityError(f"{path} cannot be read as a study: {error.problem}", where=str(path), fix=fix) from error
     _refuse_other(document, path, kinds)
+    if kind_of(document):
+        return Study(document=document, folder=path.parent)
     document = upgrade_document(document)
-    if not document.get("kind") and (problem := problem_of(document)):
+    if problem := problem_of(document):
         raise ParityError(
             f"{path} is no study as it was written: {problem}",
             where=str(path),
@@ -151,7 +164,7 @@ def _refuse_other(document: Any, path: Path, kinds: tuple[str, ...]) -> None:
             where=str(path),
             fix="read it with the version that wrote it, or update: pip install -U parityscope",
         )
-    if schema != SCHEMA or held.get("kind", "") not in kinds:
+    if kind_of(held) not in kinds or (name in {"", ours} and schema != SCHEMA):
         other = schema if schema and schema != SCHEMA else held.get("kind", "") if schema else ""
         reads = f", or read it with Parityscope {version[:40]}, which wrote it" if version else ""
         raise ParityError(
@@ -169,7 +182,7 @@ def write_study(folder: Path, document: Mapping[str, Any], as_html: Callable[[Ma
     """
     write_known(folder, document)
     write_whole(folder / "report.html", as_html(name_files_from_here(document, folder_of(folder))))
-    if not document.get("kind") and (problem := problem_of(document)):
+    if not kind_of(document) and (problem := problem_of(document)):
         raise AssertionError(f"the study that was written is not of its own form: {problem}")
 
 

@@ -21,7 +21,7 @@ _GROUPS: Mapping[str, frozenset[str]] = {
         {"declared", "budgets", "budget", "policy", "mapping", "match", "floor", "metric", "metrics", "peer"}
     ),
     "What is written": frozenset(
-        {"study", "format_name", "output", "whole", "ladder", "keep_tensors", "redact", "quiet", "report", "write_plan"}
+        {"study", "format_name", "output", "whole", "ladder", "keep_tensors", "redact", "quiet", "kept", "write_plan"}
     ),
     "Time and memory": frozenset({"time", "time_budget", "memory", "workers", "thorough", "no_timing", "timing"}),
 }

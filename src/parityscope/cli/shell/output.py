@@ -29,7 +29,7 @@ __all__ = [
     "command_line",
     "exit_of_forecast",
     "format_of_file",
-    "hand_over",
+    "print_document",
     "print_text",
     "release_claims",
     "terminal_width",
@@ -38,7 +38,6 @@ __all__ = [
 
 # Of a file, and the format that it is written in.
 _SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif", ".txt": "text", ".xml": "junit"}
-_COMMON = ("html", "json", "text")
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
 _claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
 
@@ -65,14 +64,14 @@ def check_model_file(path: Path) -> None:
     read_message(path)
 
 
-def claim_report(path: Path | None, option: str, forms: Forms | None = None) -> None:
-    """Claims, before the work is done, the file that `option` gives for a report of these forms, if it gives one.
+def claim_report(path: Path, option: str, forms: Forms) -> None:
+    """Claims, before the work is done, the file that `option` gives for a report of these forms.
 
     Raises:
         ParityError: its suffix says no format, or as `claim_file`.
     """
-    known = [suffix for suffix, name in _SUFFIXES.items() if name in (forms.names if forms else _COMMON)]
-    if path is not None and path.suffix not in known:
+    known = [suffix for suffix, name in _SUFFIXES.items() if name in forms.names]
+    if path.suffix not in known:
         fix = f"use {', '.join(known[:-1])} or {known[-1]}"
         raise ParityError(f"{option} {path} has no suffix that says how to write it", fix=fix)
     claim_file(path, option)
@@ -172,10 +171,8 @@ def exit_of_forecast(document: Mapping[str, Any]) -> Exit:
     return Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
 
 
-def hand_over(forms: Forms, document: Mapping[str, Any], format_name: str, report: Path | None = None) -> None:
-    """Prints a document in one of its formats, and writes it to `report` as well if that is given."""
-    if report is not None:
-        write_report(forms, document, report)
+def print_document(forms: Forms, document: Mapping[str, Any], format_name: str) -> None:
+    """Prints a document in one of its formats."""
     width, color = terminal_width()
     print_text(forms.render(document, format_name, width=width, color=color), drawn=color and format_name == "text")
 

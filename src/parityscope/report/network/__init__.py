@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parityscope.report.forms import FORMATS, Forms, Page
+from parityscope.report.forms import Forms, Page
 from parityscope.report.network.document import network_document
 from parityscope.report.network.text import print_network
 from parityscope.report.network.view import view_network
 
-__all__ = ["FORMATS", "FORMS", "network_document"]
+__all__ = ["FORMS", "network_document"]
 
 FORMS = Forms(
     title="network",

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from parityscope.report.forms import PLAIN, Forms
 from parityscope.report.reduction.document import reduction_document
 from parityscope.report.reduction.issue import as_issue
 from parityscope.report.reduction.program import as_program
-from parityscope.report.reduction.text import as_text
+from parityscope.report.reduction.text import print_reduction
 
-__all__ = ["as_issue", "as_program", "as_text", "reduction_document"]
+__all__ = ["FORMS", "as_issue", "as_program", "reduction_document"]
+
+FORMS = Forms(title="reduce", view=dict, show=print_reduction, page=PLAIN)

@@ -9,7 +9,6 @@ from parityscope.report._console import (
     print_not_examined,
     print_paragraph,
     print_table,
-    write_to_console,
 )
 from parityscope.report.words import format_figure, format_percent
 
@@ -18,15 +17,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["as_text"]
+__all__ = ["print_reduction"]
 
 
-def as_text(document: Mapping[str, Any], *, width: int = 100, color: bool = False) -> str:
-    """`document` as text of at most `width` columns, with ANSI colours if `color`."""
-    return write_to_console(_print_reduction, document, width=width, color=color)
-
-
-def _print_reduction(console: Console, document: Mapping[str, Any]) -> None:
+def print_reduction(console: Console, document: Mapping[str, Any]) -> None:
+    """Writes `document` to a console."""
     finding, nodes, elements = document["finding"], document["nodes"], document["elements"]
     plural = "" if nodes["after"] == 1 else "s"
     numbers = f"{elements['after']:,} of {elements['before']:,} numbers of inputs and constants"
