@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from command_line import exit_status
-from parityscope.cli._answering import WITHOUT
+from parityscope.cli.shell.answering import WITHOUT
 from parityscope.cli.shell.app import command
 
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> network (float[1, 4] x) => (float[1, 4] y) { y = Tanh(x) }'

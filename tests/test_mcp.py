@@ -159,7 +159,12 @@ def test_every_tool_is_a_command_with_the_options_that_it_names() -> None:
         "diagnose",
         "compare",
         "localize",
+        "predict",
+        "lint",
+        "log",
+        "repair",
         "verify",
+        "diff",
         "check",
     ]
     schema = schema_of_tool(known_tools()["verify"])

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli import _options as o
-from parityscope.cli._answering import Answer
 from parityscope.cli._delivery import Delivery, finish_study
+from parityscope.cli.shell.answering import Answer
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
 
@@ -106,8 +106,9 @@ def spread_options(command: Callable[..., int]) -> Callable[..., int]:
 
     def run(**values: Any) -> int:  # typer hands every option over by its name
         rest = {one.name: values[one.name] for one in own}
-        read = {name: _READ.get(name, _as_typed)(value) for name, value in values.items()}
-        made = {one: _make_record(one, {name: read[name] for name in _HELD[one]}) for one in records}
+        made = {
+            one: _make_record(one, {name: _read_value(name, values[name]) for name in _HELD[one]}) for one in records
+        }
         return command(**made, **rest)
 
     run.__doc__ = command.__doc__
@@ -155,8 +156,8 @@ def answer_request(request: Request, delivery: Delivery) -> int:
         )
 
 
-def _as_typed(value: Any) -> Any:
-    return value
+def _read_value(name: str, typed: Any) -> Any:
+    return _READ[name](typed) if name in _READ else typed
 
 
 def _parameter_of(name: str, default: object, form: Any) -> inspect.Parameter:

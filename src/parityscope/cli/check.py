@@ -18,7 +18,7 @@ from parityscope.errors import EXIT_OF, Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.study.checking.pairs import CheckedPair
     from parityscope.study.checking.running import CheckSettings, PairOutcome
 

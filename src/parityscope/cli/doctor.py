@@ -15,7 +15,7 @@ from parityscope.errors import Exit
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command", "examine_machine"]
 

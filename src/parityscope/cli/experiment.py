@@ -16,7 +16,7 @@ from parityscope.private_folders import scratch_folder
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.study import Repeated
 
 __all__ = ["NAME", "command"]

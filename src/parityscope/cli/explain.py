@@ -12,7 +12,7 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

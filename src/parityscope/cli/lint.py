@@ -17,7 +17,7 @@ from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
 
 if TYPE_CHECKING:
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

@@ -11,7 +11,7 @@ from parityscope.errors import Exit, ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["CATALOGUES", "NAME", "command"]
 

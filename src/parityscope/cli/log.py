@@ -15,7 +15,7 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.logs import Log, LogPair
 
 __all__ = ["NAME", "command"]

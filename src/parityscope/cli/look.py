@@ -14,7 +14,7 @@ from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs, Model
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

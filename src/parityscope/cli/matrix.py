@@ -14,7 +14,7 @@ from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import EXIT_OF, Exit
 
 if TYPE_CHECKING:
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parityscope.backends.tensorrt.network import NetworkView
     from parityscope.backends.tensorrt.options import TensorrtOptions
     from parityscope.backends.tensorrt.packages import Package
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

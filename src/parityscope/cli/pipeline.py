@@ -17,7 +17,7 @@ from parityscope.errors import EXIT_OF
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

@@ -16,7 +16,7 @@ from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.case import Inputs
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.expectation.forecasting import ForecastSettings
 
 __all__ = ["NAME", "command"]

@@ -11,7 +11,7 @@ from parityscope.cli import _options as o
 from parityscope.errors import Exit
 
 if TYPE_CHECKING:
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
 

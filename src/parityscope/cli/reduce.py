@@ -22,7 +22,7 @@ from parityscope.whole_files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.study.reduction import Reduced
 
 __all__ = ["NAME", "command"]

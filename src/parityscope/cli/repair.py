@@ -27,7 +27,7 @@ from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.repairs.plan import RepairPlan
     from parityscope.repairs.search import RepairOutcome, RepairTask
 

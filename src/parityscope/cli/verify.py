@@ -16,7 +16,7 @@ from parityscope.errors import Exit
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.cli._answering import Answer
+    from parityscope.cli.shell.answering import Answer
     from parityscope.request import Request
     from parityscope.verification import Chosen, VerificationSettings
 

@@ -66,7 +66,7 @@ def summarize_study(root: bytes, found: FoundStudy) -> StudySummary:
         problem = error.problem if isinstance(error, ParityError) else error.strerror
         return replace(base, model=name, problem=_text(problem))
     schema, kind = _text(held.get("schema")), kind_of(held)
-    if not schema or kind not in {"", *KINDS}:
+    if (schema != SCHEMA and not kind) or kind not in {"", *KINDS}:
         told = f"it is not a study of schema {SCHEMA} but of {_text(held.get('kind')) or schema or 'none'}"
         return replace(base, model=name, problem=told[:_LONGEST])
     side = _mapping(held.get("after" if kind else "candidate"))
