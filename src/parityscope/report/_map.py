@@ -79,12 +79,16 @@ def columns_of_rows(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     names = [row["name"] for row in rows]
     nodes = ["" if row["node"] == row["name"] else row["node"] for row in rows]
     tensors = document.get("tensors", ())
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    outside = bool(causes and place_outside(causes[0]))  # then no layer introduces it
     found: dict[str, Any] = {
         "count": len(rows),
         "index": [int(row["index"]) if row["index"].isdigit() else -1 for row in rows],
         "name": _shared_starts(names),
         "node": _shared_starts(nodes, names),
-        "state": "".join(str(state_of_tensor(row)) for row in tensors),
+        "state": "".join(
+            str(_UNKNOWN if outside and state == _INTRODUCES else state) for state in map(state_of_tensor, tensors)
+        ),
         "level": "".join(str(row["errors"][1]["level"]) for row in rows),
         "max": [row["max_abs"][0] for row in rows],
         "channel": [row["channel"][0] for row in rows],

@@ -63,7 +63,7 @@ def _tile_of_place(document: Mapping[str, Any]) -> list[_Tile]:
     compared = len(document.get("tensors", ()))
     seen = f"{format_count(compared)} tensors were compared" if compared > 1 else "the outputs alone were compared"
     if document.get("verdict") != "beyond":
-        return [_make_tile("Where", "no layer stands out", seen)]
+        return [_make_tile("Where", "no layer stands out" if compared > 1 else "layers were not looked at", seen)]
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     ranked = document.get("suspects", ())
     first = causes[0] if causes else {}

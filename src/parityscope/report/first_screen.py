@@ -12,7 +12,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import known_backend
+from parityscope.backends import known_backend, known_backends
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
@@ -21,7 +21,7 @@ from parityscope.records import Target
 from parityscope.report._no_cause import FROM_OUTPUTS, next_command
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import describe_decisions_after, describe_usability, name_output
-from parityscope.report.offered import WEAK, name_written_file, proof_command, repair_command
+from parityscope.report.offered import WEAK, diagnose_again_command, name_written_file, proof_command, repair_command
 from parityscope.report.words import (
     as_number,
     clean,
@@ -125,7 +125,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from repairs
         yield from _rows_of_proof(document, offered)
         if causes:
-            left_told = any(row["label"] == "Fix" and row["note"] for row in repairs)
+            left_told = any(row["label"] in {"Fix", "Next"} and row["note"] for row in repairs)
             yield from _rows_of_sureness(document, causes, left_told=left_told)
     else:
         yield from _rows_of_proof(document, ())
@@ -145,12 +145,27 @@ def _describe_subject(document: Mapping[str, Any]) -> str:
     declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     runtime = str(candidate.get("backend") or "")
     known = _runtime_of(document)
-    by = clean(runtime) if known is None else known.words or known.title
+    by = clean(runtime) if known is None else f"{known.words or known.title}{_describe_version(document, known)}"
     named = call_name((document.get("model") or {}).get("name") or "model")
     whole = " wholly" if known is not None and known.simulates and declared in _HALF else ""
     return (
         f"{named}{f'{whole} in {GRADES.get(declared, clean(declared))}' if declared else ''}{f' ({by})' if by else ''}"
     )
+
+
+def _describe_version(document: Mapping[str, Any], known: Backend) -> str:
+    """The version of what ran the candidate, or which runtime a program or a recording tells of; of a prediction nothing."""
+    candidate = document.get("candidate", {})
+    version = clean(candidate.get("version") or "").partition("-")[0]
+    if known.simulates or known.reads_model:
+        return f" {version}" if version and not known.simulates else ""
+    facts = {str(name).lower(): clean(value) for name, value in (candidate.get("environment") or {}).items()}
+    told = [
+        f"{one.title} {facts[name]}"
+        for one in known_backends().values()
+        if one.reads_model and (name := (one.package or one.name).lower()) in facts
+    ]
+    return f", {told[0]}" if told else ", runtime unknown"
 
 
 def _describe_basis(document: Mapping[str, Any]) -> str:
@@ -160,7 +175,8 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
     origin = clean(inputs.get("origin") or "")
     given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
     right = _runtime_of(document, "reference")
-    taken = f"; right is what {right.title} gives" if right is not None else ""
+    version = clean((document.get("reference") or {}).get("version") or "")
+    taken = f"; right: {right.title}{f' {version}' if version else ''}" if right is not None else ""
     return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}{taken}"
 
 
@@ -182,7 +198,8 @@ def _describe_standing(finding: Mapping[str, Any], causes: Sequence[Mapping[str,
     """The code of a cause, how sure it is, and what part of the error it makes where that is not all."""
     share = as_number(finding.get("share"))
     part = f", {format_percent(share)} of the error" if share is not None and share < _ALL else ""
-    return f"[{clean(finding.get('code', ''))}, {_describe_sureness(finding, causes)}{part}]"
+    sure = _describe_sureness(finding, causes)
+    return f"[{clean(finding.get('code', ''))}, {'cause proved' if sure == 'proved' else sure}{part}]"
 
 
 def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
@@ -375,18 +392,21 @@ def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> st
     if budgets := (document.get("policy") or {}).get("budgets"):
         limits = ", ".join(f"{clean(one['metric'])} {format_figure(one['limit'])}" for one in budgets[:_MOST_NOTES])
         return f"within the budget ({limits})" if within else f"still beyond the budget ({limits})"
-    explained = _describe_limit(document, trial["output"])
-    said = f"within what {explained}" if within else f"still beyond what {explained}"
+    limit = _describe_limit(document, trial["output"])
+    said = f"within {limit}" if within else f"still beyond {limit}"
     several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
     return f"{said}, in '{call_name(trial['output'])}'" if several else said
 
 
 def _describe_limit(document: Mapping[str, Any], output: str = "") -> str:
-    """What the declared arithmetic explains, and up to what error, of `output` or of the one that may err most."""
+    """Up to what error the declared arithmetic explains `output`, or the output that may err most, and what that limit is."""
     declared = str((document.get("policy") or {}).get("declared") or "")
-    explained = f"{GRADES.get(declared, clean(declared)) or 'the arithmetic'} explains"
-    limit = _limit_of(document, output)
-    return f"{explained} (up to {format_percent(limit, exact=True)})" if limit else explained
+    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
+    if limit := _limit_of(document, output):
+        return (
+            f"the limit of {format_percent(limit, exact=True)} ({margin_of(declared):g} times {grade}'s expected error)"
+        )
+    return f"what {grade} explains"
 
 
 def _limit_of(document: Mapping[str, Any], output: str = "") -> float:
@@ -410,13 +430,21 @@ def _rows_of_repairs(
             continue
         text = cut_text(repair["text"], _SHORTER if told else _LONGEST)
         if told:
-            yield make_row("or", text)
+            yield make_row(
+                "or",
+                f"{text} ({f'tried: {change}' if (change := _describe_change(repair, document)) else 'not tried'})",
+            )
             told.add(command or repair["text"])
             continue
         if repair["tried_file"]:
-            kept = f", where {repair['trial']['note']} (build it without --fp16)" if repair["repair"] == _KEEP else ""
+            kept = (
+                f", where {repair['trial']['note']} (its types say so: build it without --fp16)"
+                if repair["repair"] == _KEEP
+                else ""
+            )
             text = f"use {repair['tried_file']}{kept}: {text}"
-        label, note = "Fix" if repair["cures"] else "Then", _shown_effect(repair, document)
+        label = ("Next" if repair["code"] in _SYMPTOMS else "Fix") if repair["cures"] else "Then"
+        note = _shown_effect(repair, document)
         yield make_row(label, text, command=command, note=note)
         told.add(command or repair["text"])
         if repair["repair"] == _KEEP and searching and searching not in told:
@@ -434,13 +462,26 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
     proof, known = proof_command(document, written), _runtime_of(document)
     deployed = f"deploy {tried or written}" if tried or written else ""
     if known is not None and known.simulates:
-        told = f"{deployed or 'deploy it'}, record its outputs and test those: this was a prediction"
+        as_what = GRADES.get(str((document.get("policy") or {}).get("declared") or "f32"), "FP32")
+        told = f"{deployed or 'deploy it'}, record its outputs, test them as {as_what}: this was a prediction"
         yield make_row("Then", told, command=proof)
     elif best and not tried and (written or not best["command"].startswith("parityscope")):
         again = "record it again" if known is not None and known.recorded else "" if written else "do it"
         steps = ", ".join(one for one in (deployed, again) if one)
         told = "whether it is wrong again" if best["code"] in _SYMPTOMS else "whether it helped"
         yield make_row("Then", f"{steps}, and this tells {told}:", command=proof)
+        if rest := _command_for_rest(document):
+            yield make_row("Then", "then look for the rest, which nothing that was tried explains:", command=rest)
+
+
+def _command_for_rest(document: Mapping[str, Any]) -> str:
+    """What diagnoses the next recording, where the first cause leaves more than the arithmetic explains; else ""."""
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    left = _left_by_proof(document, causes[0]) if causes else None
+    known = _runtime_of(document)
+    if left is None or left <= _limit_of(document) or known is None or not known.recorded:
+        return ""
+    return diagnose_again_command(document)
 
 
 def _runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:
@@ -463,17 +504,28 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
             (one for one in causes if one.get("code") in repair["code"] and one["code"] not in _SYMPTOMS), None
         )
         return (
-            f"not tried; {_describe_proof(document, first)}"
+            f"the repair was not tried; {_describe_proof(document, first)}"
             if first and _left_by_proof(document, first) is not None
             else ""
         )
     note, within = trial["note"], trial["verdict"] == "within"
     users = describe_decisions_after(document, trial["decisions"])
-    users = users or ("it can be used; verify --metric tests that with your task" if within and trial["error"] else "")
     seen = f"; then {users}" if users else ""
     told = repair["repair"] == _KEEP and within and trial["file"]
     kept = f"; {note}" if note and not told and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
-    return f"tried: {trial['change']}, {_describe_trial(trial, document)}{seen}{kept}"
+    how = "tried in simulation" if (known := _runtime_of(document)) is not None and known.simulates else "tried"
+    return f"{how}: {_describe_change(repair, document)}, {_describe_trial(trial, document)}{seen}{kept}"
+
+
+def _describe_change(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """From what error to what a trial went, the former with the target that has it, as commands say it; "" without a trial."""
+    trial = repair["trial"]
+    if not trial:
+        return ""
+    asked = clean(((document.get("question") or {}).get("asked") or {}).get("candidate") or "")
+    known = _runtime_of(document)
+    named = f" ({asked})" if known is not None and known.simulates and asked else ""
+    return f"{trial['before']}{named} -> {trial['after']}"
 
 
 def _rows_of_sureness(
@@ -500,12 +552,12 @@ def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> 
     if left is None:
         return clean(finding.get("confidence_from") or "")
     if not left:
-        return "allowing for the cause, both sides are equal"
-    explained = _describe_limit(document)
-    told = f"allowing for the cause, {format_percent(left, exact=True)} is left"
+        return "with the cause undone, both sides are equal"
+    limit = _describe_limit(document)
+    told = f"with the cause undone, {format_percent(left, exact=True)} is left"
     if left <= _limit_of(document):
-        return f"{told}, no more than {explained}"
-    return f"{told}, more than {explained}: once it is fixed, diagnose that again"
+        return f"{told}, no more than {limit}"
+    return f"{told}, more than {limit}"
 
 
 def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:

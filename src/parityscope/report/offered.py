@@ -20,7 +20,7 @@ from parityscope.report.words import as_number, clean, format_percent, format_ra
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["WEAK", "name_written_file", "proof_command", "repair_command", "view_repairs"]
+__all__ = ["WEAK", "diagnose_again_command", "name_written_file", "proof_command", "repair_command", "view_repairs"]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
@@ -137,6 +137,13 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
     typed = f" -o {file}" in repair_command(document)  # what the search writes holds its own types
     again = without_destinations(_clean_command(document.get("command") or ""))
     return _verify_command(document, file, typed=typed) or again
+
+
+def diagnose_again_command(document: Mapping[str, Any]) -> str:
+    """The command that asks the same of the recording that follows the candidate's."""
+    words = shlex.split(without_destinations(_clean_command(document.get("command") or "")))
+    before = clean(((document.get("question") or {}).get("asked") or {}).get("candidate") or "")
+    return shlex.join(another_recording(before) if word == before else word for word in words) if before else ""
 
 
 def another_recording(first: str) -> str:
