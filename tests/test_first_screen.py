@@ -37,10 +37,10 @@ def test_the_five_questions_are_answered_in_their_order_and_few_lines() -> None:
     text = render_first_screen(documents.detector(16), where="study/report.html")
     lines = text.splitlines()
     assert len(lines) <= LINES
-    assert lines[0].startswith("✕ ch_PP-OCRv4_det_infer in FP16 (OpenVINO): cannot be used as it is; 'sigmoid_0")
+    assert lines[0].startswith("✕ ch_PP-OCRv4_det_infer in FP16 (OpenVINO 1.23.2): cannot be used as it is; 'sigmoid_0")
     labels = [line.split()[0] for line in lines if line[:2] == "  " and line[2] not in {" ", "1"}]
     assert labels == ["Why", "Where", "Fix", "or", "Then"]
-    assert "[RNG001, proved]" in text
+    assert "[RNG001, cause proved]" in text
     assert "tried: 74.0 % -> 0.460 %, within" in text
     assert "study/report.html  (--all" in lines[-1]
 
@@ -54,7 +54,9 @@ def test_what_was_tried_stands_before_the_search_however_much_of_the_model_it_ke
     told = [row for row in view_study(document)["first_screen"]["rows"] if row["label"] in {"Fix", "or"}]
     assert [row["label"] for row in told] == ["Fix", "or"]
     assert told[0]["command"].startswith("parityscope verify ")
-    assert told[0]["text"].startswith("use repaired.onnx, where 109 of its 139 nodes stay in FP32 (build it without")
+    assert told[0]["text"].startswith(
+        "use repaired.onnx, where 109 of its 139 nodes stay in FP32 (its types say so: build it"
+    )
     assert told[1]["command"].startswith("parityscope repair ")
 
 
@@ -65,21 +67,24 @@ def notes(document: dict[str, Any]) -> dict[str, str]:
 
 def test_what_is_left_stands_with_the_fix_beside_its_limit_and_what_to_do_about_it() -> None:
     document = copy.deepcopy(documents.detector(16))
-    assert "Sure" not in rows(document)
     document["policy"]["budgets"] = []
-    assert notes(document)["Fix"].startswith("tried: 74.0 % -> 0.460 %, within what FP16 explains (up to 0.800 %)")
+    limit = "the limit of 0.800 % (2 times FP16's expected error)"
+    assert notes(document)["Fix"].startswith(f"tried: 74.0 % -> 0.460 %, within {limit}")
     for one in document["findings"][0]["repairs"]:
         one["trial"] = None
-    more = "more than FP16 explains (up to 0.800 %): once it is fixed, diagnose that again"
-    assert notes(document)["Fix"] == f"not tried; allowing for the cause, 2.11 % is left, {more}"
+    assert (
+        notes(document)["Fix"] == f"the repair was not tried; with the cause undone, 2.11 % is left, more than {limit}"
+    )
     for one in document["findings"][0]["evidence"]:
         one["after"] = 0.003
-    less = "no more than FP16 explains (up to 0.800 %)"
-    assert notes(document)["Fix"] == f"not tried; allowing for the cause, 0.300 % is left, {less}"
+    assert (
+        notes(document)["Fix"]
+        == f"the repair was not tried; with the cause undone, 0.300 % is left, no more than {limit}"
+    )
     document["findings"][0]["repairs"] = []
-    assert rows(document)["Sure"] == f"proved; allowing for the cause, 0.300 % is left, {less}"
+    assert rows(document)["Sure"] == f"proved; with the cause undone, 0.300 % is left, no more than {limit}"
     document["findings"][0]["confidence"] = 0.4
-    assert rows(document)["Sure"] == f"likely: 40.0 %; allowing for the cause, 0.300 % is left, {less}"
+    assert rows(document)["Sure"] == f"likely: 40.0 %; with the cause undone, 0.300 % is left, no more than {limit}"
 
 
 def test_causes_that_explain_the_same_say_so_whatever_their_repair_left() -> None:
@@ -158,8 +163,8 @@ def test_decisions_come_before_distances(
     chinese = "".join(capsys.readouterr().out.split())
     assert "'logits'的top-1在4行中有4行改变" in chinese
     assert "用Negs代替Exps" in chinese
-    assert "[EXP005，已证实]" in chinese  # noqa: RUF001 - as Chinese has it
-    assert "已试：128%->0%，在FP32所能解释的范围内" in chinese  # noqa: RUF001
+    assert "[EXP005，原因已证实]" in chinese  # noqa: RUF001 - as Chinese has it
+    assert "已试：128%->0%，在限度" in chinese  # noqa: RUF001
 
 
 def test_one_output_is_counted_once() -> None:
@@ -233,7 +238,7 @@ def test_a_prediction_without_a_fault_says_how_the_real_one_is_tested(
     told = " ".join(capsys.readouterr().out.split())
     assert "m wholly in FP16 (a prediction): can be used" in told
     asked = "parityscope diagnose m.onnx --candidate recorded-outputs --declared f16 --inputs x.npz"
-    assert f"Then deploy it, record its outputs and test those: this was a prediction {asked}" in told
+    assert f"Then deploy it, record its outputs, test them as FP16: this was a prediction {asked}" in told
     Path("recorded-outputs").mkdir()
     (logits,) = onnxruntime.InferenceSession("m.onnx").run(None, {"x": np.ones((4, 10), np.float32)})
     np.savez("recorded-outputs/x.npz", logits=logits)

@@ -164,10 +164,47 @@ def test_what_follows_a_fix_names_the_file_that_it_writes_or_uses(name: str) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fix_says_what_is_left_beside_the_limit_and_what_to_do_about_it(name: str) -> None:
     note = row_of(name, "Fix")["note"]
-    # What is off for a reason that nobody knows has no error with it put right.
-    assert note.startswith(("tried: ", "not tried; ")) == (cause_of(name).get("code") not in {None, "DAT007"})
-    assert all(limit.startswith(" (up to ") for limit in re.findall(r"what \w+ explains(.*)", note))
-    assert ("more than FP" in note.replace("no more", "")) == note.endswith("diagnose that again")
+    # What is off for a reason that nobody knows has no error with it put right, and nothing that could be tried.
+    tried = ("tried: ", "tried in simulation: ", "the repair was not tried; ")
+    assert note.startswith(tried) == (cause_of(name).get("code") not in {None, "DAT007"})
+    assert "explains" not in note  # one limit, by the word that the title has for what it is made of
+    limit = r"the limit of [\d.]+ % \(\d times FP\d\d's expected error\)"
+    assert note.count("the limit of") == len(re.findall(limit, note)) <= 1
+    left = "more than the limit" in note.replace("no more", "")
+    asked = [row for row in rows_of(name) if row["text"].startswith("then look for the rest, which nothing")]
+    assert len(asked) == left
+    assert all(" diagnose " in row["command"] and "-again" in row["command"] for row in asked)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_proved_and_what_was_tried_are_told_apart(name: str) -> None:
+    rows = rows_of(name)
+    assert not [row for row in rows if re.search(r"\[[A-Z]{3}\d{3}, proved", row["text"])]
+    tried = {one["text"]: bool(one["trial"]) for one in view_study(document_of(name))["repairs"]}
+    others = [row["text"] for row in rows if row["label"] == "or" and not row["command"]]
+    told = [re.fullmatch(r"(.*) \((not tried|tried: .* -> .*)\)", text) for text in others]
+    assert all(told)
+    assert all((one[2] != "not tried") == tried.get(one[1], one[2] != "not tried") for one in told if one)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_runtimes_are_named_with_their_versions(name: str) -> None:
+    screen, document = view_answer(document_of(name))["first_screen"], document_of(name)
+    assert re.search(r"right: ONNX Runtime \d+\.\d+", screen["basis"])
+    if document["candidate"]["backend"] != "sim":
+        assert re.search(r"\(.*(\d+\.\d+\.\d+|runtime unknown)\): ", screen["title"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_layer_is_accused_or_acquitted_that_was_not_looked_at(name: str) -> None:
+    document = document_of(name)
+    view = view_study(document)
+    where = next((one["value"] for one in view["tiles"] if one["label"] == "Where"), "")
+    assert ("no layer stands out" in where) <= (len(document["tensors"]) > 1)
+    if where.startswith(("no single layer", "before the network", "behind the network")):
+        page = render_html(document)
+        state = json.loads(re.findall(r'"states":(\[[^]]*\])', page)[0]).index("introduces error")
+        assert str(state) not in re.findall(r'"state":"(\d*)"', page)[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -209,7 +246,7 @@ def test_elements_that_are_off_are_counted_and_judged_by_the_reference() -> None
     assert row_of("outlier", "Then")["text"] == "record it again, and this tells whether it is wrong again:"
     assert place == "no single layer, but elements of an output: y, 1 of 2,363,392, at [0, 77, 2526]"
     assert then.startswith("parityscope verify encoder.onnx --before encoder-y.npz --after encoder-y-again.npz ")
-    assert "right is what ONNX Runtime gives" in view_answer(document_of("outlier"))["first_screen"]["basis"]
+    assert "right: ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
 
 
 def test_what_nobody_misses_is_no_gap() -> None:

@@ -31,12 +31,12 @@ def test_what_a_proved_range_fault_names_is_kept_in_fp32_and_tried(
     words = ("diagnose", "m.onnx", "--inputs", "x.npz", "--candidate", "fp16", "--study", "s", "--quiet")
     assert exit_status(*words) == 1
     text = " ".join(capsys.readouterr().out.split())
-    assert "[RNG003, proved]" in text
-    used = "use s/repaired.onnx, where 3 of its 4 nodes stay in FP32 (build it without --fp16)"
+    assert "[RNG003, cause proved]" in text
+    used = "use s/repaired.onnx, where 3 of its 4 nodes stay in FP32 (its types say so: build it without --fp16)"
     assert f"Fix {used}: keep Add#1 and what it guards in FP32" in text
     assert "verify m.onnx --before fp16 --after 'sim?model=s/repaired.onnx' --inputs x.npz" in text
-    assert "tried: NaN or infinite -> " in text
-    assert "within what FP16 explains (up to " in text
+    assert "tried in simulation: NaN or infinite (fp16) -> " in text
+    assert "within the limit of " in text
     kept = onnx.load("s/repaired.onnx")
     types = {
         one.name: one.type.tensor_type.elem_type for one in onnx.shape_inference.infer_shapes(kept).graph.value_info

@@ -25,7 +25,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path, monke
         for cell in held.cells
         if cell.cell_type == "code"
     ]
-    assert "[RNG002, proved]" in told[1]
+    assert "[RNG002, cause proved]" in told[1]
     assert "'RNG002'" in told[2]
     assert "<!doctype html" in told[3].lower() or "<iframe" in told[3].lower()
     assert told[4].startswith("✓ ")

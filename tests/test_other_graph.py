@@ -476,7 +476,7 @@ def test_a_change_of_the_file_as_large_as_rounding_is_no_rounding(
     assert (first["code"], first["role"]) == ("EXP005", "cause")
     assert not [one for one in others if one["code"] == "ACC001" and (one["role"] != "information" or one["repairs"])]
     told = render_first_screen(document)
-    assert "[EXP005, proved]" in told
+    assert "[EXP005, cause proved]" in told
     assert "meant, declare it" not in told + render_html(document)
 
 

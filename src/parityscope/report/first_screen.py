@@ -512,7 +512,9 @@ def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
     users = describe_decisions_after(document, trial["decisions"])
     seen = f"; then {users}" if users else ""
     told = repair["repair"] == _KEEP and within and trial["file"]
-    kept = f"; {note}" if note and not told and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
+    kept = (
+        f"; {note}" if note and not (told or seen) and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
+    )
     how = "tried in simulation" if (known := _runtime_of(document)) is not None and known.simulates else "tried"
     return f"{how}: {_describe_change(repair, document)}, {_describe_trial(trial, document)}{seen}{kept}"
 
