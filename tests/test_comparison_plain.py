@@ -174,6 +174,7 @@ def test_names_of_metrics_are_unique_and_documented() -> None:
         assert "known fault" in path.read_text(encoding="utf-8").lower(), path.name
 
 
+@pytest.mark.story
 def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
     # A package directory and a user cache that are files in the way: numba then has no place for its cache.
     copy = tmp_path / "site" / "parityscope"
@@ -199,6 +200,7 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.story
 def test_a_package_that_others_may_write_to_keeps_its_loops_in_the_user_s_cache_and_says_once_that_it_compiles(
     tmp_path: Path,
 ) -> None:

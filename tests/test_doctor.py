@@ -177,6 +177,7 @@ def test_variables_that_decide_what_is_found_are_told(
     assert "CUDA_VISIBLE_DEVICES is set: ''" in capfd.readouterr().out
 
 
+@pytest.mark.story
 def test_what_was_prepared_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "loops"))
     parityscope = [sys.executable, "-m", "parityscope"]

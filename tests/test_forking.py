@@ -87,6 +87,7 @@ def _found_by(child: Forked) -> bytes:
         child.end()
 
 
+@pytest.mark.story
 def test_children_of_busy_threads_round_compare_and_run() -> None:
     ran = _session(2)
 

@@ -255,11 +255,16 @@ def _input_change_edits(place: int, label: str, index: int, array: np.ndarray, c
             yield edit_of_input(place, words, 7, index, made)
 
 
+def _extents_of(node: onnx.NodeProto) -> tuple[int, ...]:
+    """The inputs that say how large the results are."""
+    return OPERATORS[node.op_type].enlarges if node.op_type in OPERATORS else ()
+
+
 def _keep_extents(
     edits: Iterator[StretchEdit], node: onnx.NodeProto, index: int, values: Mapping[int, np.ndarray]
 ) -> Iterator[StretchEdit]:
     """These edits of one input; where it says how large the result is, those that make it no more than some times larger."""
-    if node.op_type not in OPERATORS or index not in OPERATORS[node.op_type].enlarges:
+    if index not in _extents_of(node):
         yield from edits
         return
     arrays = [values.get(place) for place in range(index + 1)]
@@ -277,6 +282,7 @@ def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         index: constants[name]
         for index, name in enumerate(node.input)
         if name in constants and constants[name].size > 1 and constants[name].dtype.kind in "fiu"
+        if index not in _extents_of(node)
     }
     if len(arrays) < 2:
         return
