@@ -40,6 +40,7 @@ _ADDED = (
 )
 _EACH = 0.5  # of what is left of the time goes into what stands beside each first one, half of it into guessing; chosen
 _ALIKE = 0.02  # of a response; chosen
+_PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
@@ -173,7 +174,7 @@ def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair
         banned=trials.banned,
         until=until,
     )
-    seconds.run(guesses)
+    seconds.run(guesses, patience=_PATIENCE)
     trials.evaluations += seconds.evaluations
     peeling.predictor.generated += predictor.generated
     near = sorted((one for one in seconds.tried if one.explained > _NEAR), key=lambda one: -one.explained)

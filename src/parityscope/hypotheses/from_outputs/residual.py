@@ -26,6 +26,7 @@ _SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that i
 # What leaves no more than this part of the squared error, or than so many times what rounding may leave, is exact: numbers that
 # were fitted leave 1e-9 of it, and what only comes near 1e-4 and more (measured on drawn faults).
 _NOTHING, _OF_ROUNDING = 1e-5, 4.0
+_ROUGH = 0.1  # of the error: a response that leaves more is weighed in float32, which takes a tenth of the time; chosen
 _MOST_NUMBERS = 4096  # of them count as evidence, as in `stretch`: elements of a tensor are not independent
 
 
@@ -59,7 +60,7 @@ class _OutputPart:
     """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave.
 
     `error` is the candidate less the reference, scaled, zero where either is not finite; `fit` says where both are, `lost` where
-    the candidate alone is not.
+    the candidate alone is not. `single` are reference, candidate and scale, where all are finite and float32.
     """
 
     name: str
@@ -73,9 +74,23 @@ class _OutputPart:
     lost: np.ndarray
     whole: float
     wrong: int
+    single: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
-    def left(self, response: np.ndarray) -> tuple[float, int, int]:
+    def difference(self, array: np.ndarray) -> np.ndarray:
+        """What a response adds to the reference, scaled: float32 where the outputs are, else float64."""
+        if self.single is not None and array.dtype == np.float32:
+            return np.asarray((array.reshape(-1) - self.single[0]) * self.single[2])
+        return np.asarray((np.asarray(array, np.float64).ravel() - self.reference) * self.scale)
+
+    def left(self, array: np.ndarray) -> tuple[float, int, int]:
         """The squared error left over what is finite on all sides; elements lost on both sides, and on either."""
+        if self.single is not None and array.dtype == np.float32:
+            with np.errstate(all="ignore"):
+                rest = (self.single[1] - array.reshape(-1)) * self.single[2]
+                size = float(rest @ rest)
+            if math.isfinite(size) and size > _ROUGH * self.whole:
+                return size, 0, 0
+        response = np.asarray(array, np.float64).ravel()
         given = np.isfinite(response)
         if given.all() and not self.lost.any() and self.fit.all():
             rest = (self.candidate - response) * self.scale
@@ -138,14 +153,11 @@ class Residual:
         return sum(part.whole for part in self.samples[sample])
 
     def difference(self, sample: int, response: Arrays) -> np.ndarray:
-        """What a response adds to the reference's outputs, scaled, float64; zero where anything is not finite."""
+        """What a response adds to the reference's outputs, scaled, zero where it is not finite: float32 where all outputs are."""
         with np.errstate(all="ignore"):
-            rows = [
-                (np.asarray(response[part.name], np.float64).ravel() - part.reference) * part.scale
-                for part in self.samples[sample]
-            ]
-        row = np.concatenate(rows)
-        return np.where(np.isfinite(row), row, 0.0)
+            rows = [part.difference(np.asarray(response[part.name])) for part in self.samples[sample]]
+            row = rows[0] if len(rows) == 1 else np.concatenate(rows)
+            return row if math.isfinite(float(row @ row)) else np.where(np.isfinite(row), row, 0.0)
 
     def wanted(self, sample: int) -> np.ndarray:
         """What the candidate adds to the reference's outputs, as `difference`."""
@@ -161,7 +173,7 @@ class Residual:
                 array = response.get(part.name)
                 if array is None or array.shape != part.shape:
                     return Share(pooled=-1.0, least=-1.0, left=self.whole, whole=self.whole, count=0)
-                now, same, lost = part.left(np.asarray(array, np.float64).ravel())
+                now, same, lost = part.left(np.asarray(array))
                 left, whole, both, either = left + now, whole + part.whole, both + same, either + lost
                 count += part.wrong
                 if part.whole > part.noise or now > part.noise:
@@ -232,6 +244,8 @@ def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: f
     with np.errstate(all="ignore"):
         error = np.where(fit, (its - mine) * factor, 0.0)
         size = np.where(np.isfinite(mine), mine * factor, 0.0)
+    is_single = reference.dtype == candidate.dtype == np.float32 and fit.all()
+    single = (mine.astype(np.float32), its.astype(np.float32), factor.astype(np.float32)) if is_single else None
     return _OutputPart(
         name=name,
         scale=factor,
@@ -244,6 +258,7 @@ def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: f
         lost=np.isfinite(mine) & ~np.isfinite(its),
         whole=float(error @ error),
         wrong=int(np.count_nonzero(error)),
+        single=single,
     )
 
 

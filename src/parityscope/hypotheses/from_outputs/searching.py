@@ -43,12 +43,13 @@ _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _NEAR, _NEAR_SITES = 0.8, 3  # of the error, and places where that much is explained; chosen
-_PLAIN = 0.4  # of all, at most, for edits in few words at all places; chosen
+# Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
+_PLAIN_FIRST, _PLAIN = 0.15, 0.5
 _PLAIN_BITS = (
     6.0  # of such an edit; chosen: a node left out, another input read, one left out or zero, an attribute's default
 )
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
-_ENTRY = 0.2
+_ENTRY, _MOVED = 0.3, 0.5  # and of that for what moves values
 _EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
 _PATIENCE = (
     500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
@@ -147,8 +148,8 @@ def search_outputs(
         sites=sites,
     )
     found = OutputsSearchResult(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
-    plain = [one for one in _guesses_unpredicted(sites, PLAIN) if one.made().bits <= _PLAIN_BITS]
-    trials.until = meter.share_of(until, _PLAIN)
+    plain = [one for one in _guesses_unpredicted(sites, PLAIN) if _is_plain(one)]
+    trials.until = meter.share_of(until, _PLAIN_FIRST)
     trials.run_plain(plain)
     if not trials.explains:
         trials.until = meter.share_of(until, _ENTRY)
@@ -162,6 +163,8 @@ def search_outputs(
     found.guesses += [one for one in plain if one.site.output not in reached]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
     until = max(until, meter.spent + until - predictor.until)
+    trials.until = meter.share_of(until, _PLAIN)
+    trials.run_plain([one for one in found.guesses if _is_plain(one)])
     trials.until = meter.share_of(until, _EARLY)
     trials.run(found.guesses, patience=_PATIENCE)
     trials.until = until
@@ -186,7 +189,7 @@ def search_outputs(
     if not trials.explains and found.pair is None and not trials.is_spent:
         deep = _promising_sites(found)
         predictor.until = until
-        late = predictor.guess(deep, LATE, _stage_budget(reference, _DEEP_S, outputs.scale), fitted=False)
+        late = predictor.guess(deep, (*EARLY, *LATE), _stage_budget(reference, _DEEP_S, outputs.scale), fitted=False)
         found.guesses += late
         trials.seconds = max(trials.seconds, 0.0) + _stage_budget(reference, _TRY_S, outputs.scale)
         trials.run(late)
@@ -210,6 +213,11 @@ def _sites_around(found: OutputsSearchResult, site: EditSite) -> list[EditSite]:
     return [one for one in found.sites if one.step.index in known]
 
 
+def _is_plain(guess: Guess) -> bool:
+    """Whether it is one edit of the graph in few words."""
+    return guess.kind in PLAIN and guess.edit is not None and guess.edit.bits <= _PLAIN_BITS
+
+
 def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
     """All edits of some kinds: they are tried whatever a derivative says, which is not made for a large change."""
     found = []
@@ -231,13 +239,17 @@ def _try_operators(found: OutputsSearchResult) -> None:
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
-    """What may be done to the inputs: small filters, fitted from those that are usual, then every edit by its length."""
-    trials = found.trials
+    """What may be done to the inputs: what moves values, by its length, usual filters and what is fitted from them, all else."""
+    trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
+    guesses = _guesses_unpredicted(entries, (*EARLY, *LATE))
+    trials.until = found.reference.meter.share_of(until, _MOVED)
+    trials.run_plain(guesses, hidden=True)
+    trials.until = until
     for site in entries:
         for family in filters_of(site):
             _try_filter(trials, site, family)
-    trials.run_plain(_guesses_unpredicted(entries, (*EARLY, *LATE)))
+    trials.run_plain(guesses)
 
 
 def _try_filter(trials: Trials, site: EditSite, family: EditFamily) -> None:

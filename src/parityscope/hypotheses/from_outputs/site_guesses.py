@@ -18,6 +18,7 @@ from parityscope.hypotheses.from_outputs.families import (
     operators_of,
 )
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
+from parityscope.hypotheses.from_outputs.sites import PLAIN
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, LOOKED_UP_S, PRODUCT_S
 
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["SiteGuesses"]
 
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
-_LEAST_EACH = 24  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
+_LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
+_WRITTEN_S = (
+    0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen
+)
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -56,6 +60,7 @@ class SiteGuesses:
     predicted: bool = True
     fitted: bool = False
     until: float = math.inf
+    hurried: bool = False  # then indices and pairs are not looked at
     looked_up: int = 0  # of the edits, the first ones
 
     def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
@@ -65,6 +70,8 @@ class SiteGuesses:
         try:
             found: list[tuple[str, StretchEdit]] = []
             for kind in kinds:
+                if kind not in PLAIN and self.until - predictor.reference.meter.spent < _WRITTEN_S:
+                    break
                 predictor.trying(f"{kind} of {self.site.output}")
                 found += [one for one in self.site.edits([kind]) if not _FITTED_TOO.match(one[1].words)]
             found.sort(key=lambda one: one[1].bits)
@@ -163,6 +170,10 @@ class SiteGuesses:
             kept.append(guess)
             rows.append(row)
         self.edits, self.sketches, self.odd = kept, rows, odd
+        if place == 0:
+            self.hurried = meter.spent > self.until
+        if self.hurried:
+            return
         if self.fitted and slopes is not None:
             self._look_at_pairs(place, slopes)
         if self.fitted and adjoint is not None and self.site.output in names:

@@ -24,19 +24,22 @@ _FREE = (0.2, 5.0)  # times which a fitted change may be larger beside another o
 
 
 class ResponseSketch:
-    """Makes responses short: float64 of any length to `_LENGTH` numbers at most, products nearly as they were."""
+    """Makes responses short: floats of any length to `_LENGTH` numbers at most, products nearly as they were."""
 
     def __init__(self, numbers: int) -> None:
-        generator = np.random.default_rng(0)
-        self._is_short = numbers <= _LENGTH
-        self._places = np.zeros(0, np.int64) if self._is_short else generator.integers(0, _LENGTH, numbers)
-        self._signs = np.zeros(0) if self._is_short else generator.choice((-1.0, 1.0), numbers)
+        rows = -(-numbers // _LENGTH)
+        self._signs = (
+            np.random.default_rng(0).choice(np.array([-1, 1], np.float32), (rows, _LENGTH)) if rows > 1 else None
+        )
 
     def of(self, response: np.ndarray) -> np.ndarray:
         """Float32, (`_LENGTH` or fewer,)."""
-        if self._is_short:
-            return response.astype(np.float32)
-        return np.bincount(self._places, response * self._signs, _LENGTH).astype(np.float32)
+        short = response.astype(np.float32, copy=False)
+        if self._signs is None:
+            return short
+        table = np.zeros(self._signs.shape, np.float32)
+        table.ravel()[: short.size] = short
+        return np.asarray(np.einsum("ij,ij->j", table, self._signs))
 
 
 def rank_pairs(

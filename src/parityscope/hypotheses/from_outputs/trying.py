@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import itertools
 import math
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,7 @@ _PART_OF_TIME = (
 _SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
+_LITTLE = 0.1  # of a result's size: what a change of that size does, a derivative says well enough; chosen
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
 _CONVERGED = 1e-3  # of what is left
 
@@ -117,6 +119,9 @@ class Trials:
     by_site: dict[str, float] = field(default_factory=dict)
     best: TriedGuess | None = None
     sketches: ResponseSketch = field(init=False)
+    _made: tuple[StretchEdit, list[np.ndarray | None]] | None = (
+        None  # an edit, and what its step gives on the worst sample
+    )
 
     def __post_init__(self) -> None:
         """Makes ready what shortens responses."""
@@ -167,19 +172,26 @@ class Trials:
                 least = max(least, self.seconds / 2)
                 more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
-    def run_plain(self, guesses: Sequence[Guess]) -> None:
-        """Evaluates edits by their length and what they cost, whatever a derivative says of them, until one explains all.
+    def run_plain(self, guesses: Sequence[Guess], *, hidden: bool = False) -> None:
+        """Evaluates edits until one explains all: by turns what is predicted to explain most, and by length and cost.
 
-        Of those that give the same result only the first, and none that gives another shape.
+        Of those that give the same result only the first, and none that gives another shape; where `hidden`, none that a
+        derivative sees well: what changes each element by its value alone, or all of them by little.
         """
         given: set[tuple[str, bytes]] = set()
-        for guess in _shortest_first(guesses, self.reference, _PART_OF_TIME):
+        order = _shortest_first(guesses, self.reference, _PART_OF_TIME)
+        scored = sorted((one for one in order if one.score is not None), key=lambda one: -(one.score or 0.0))
+        for guess in (one for pair in itertools.zip_longest(scored, order) for one in pair if one is not None):
             if self.explains or self.is_spent:
                 return
+            if self.was_tried(guess) or (hidden and guess.made().pointwise is not None):
+                continue
             result = self._result_of_plain(guess)
-            if result is not None and (guess.site.output, result) not in given:
+            seen = hidden and self._made is not None and _are_near(guess.site.result_on(self.worst), self._made[1])
+            if result is not None and not seen and (guess.site.output, result) not in given:
                 given.add((guess.site.output, result))
                 self.attempt(guess)
+            self._made = None
 
     def _result_of_plain(self, guess: Guess) -> bytes | None:
         """The digest of what the step gives on the worst sample; None where that is the reference's, or of another shape."""
@@ -189,6 +201,7 @@ class Trials:
         known = self.reference.values[self.worst]
         if results is None:
             return None
+        self._made = edit, results
         digest, same = hashlib.blake2b(), True
         for name, array in zip(guess.site.step.outputs, results, strict=False):
             if array is None or name not in known:
@@ -239,6 +252,9 @@ class Trials:
 
     def _response(self, sample: int, guess: Guess, edit: StretchEdit) -> Mapping[str, np.ndarray]:
         redone = {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+        if self._made is not None and self._made[0] is edit and sample == self.worst and not guess.others:
+            results = self._made[1]
+            redone = {guess.site.step.index: lambda *_: results}
         return self.reference.respond(sample, redone)
 
     def _edits_of_guess(self, guess: Guess, edit: StretchEdit) -> TriedGuess | None:
@@ -338,6 +354,15 @@ class Trials:
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
 
 
+def _are_near(known: np.ndarray, results: Sequence[np.ndarray | None]) -> bool:
+    """Whether the first of a step's results is nearly what is known."""
+    found = results[0]
+    if found is None or found.shape != known.shape or known.dtype.kind != "f":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.linalg.norm((found - known).ravel()) <= _LITTLE * np.linalg.norm(known.ravel()))
+
+
 def _are_alike(site: EditSite, other: EditSite) -> bool:
     """Whether these are two of one operator in the network itself, and not what is read of two inputs."""
     apart = site.step is not other.step and not site.output.endswith(READ)
@@ -398,7 +423,7 @@ def _change_of(
         if responses is None:
             return None
         slopes.append(np.concatenate([residual.difference(s, responses[s]) - now[s] for s in now]) / step)
-    table = np.stack(slopes, 1)
+    table = np.stack(slopes, 1).astype(np.float64)
     if not np.isfinite(table).all() or not table.any():
         return None
     return np.asarray(np.linalg.lstsq(table, left, rcond=1e-9)[0])
