@@ -16,6 +16,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parityscope.backends import Capture, backend_named, is_recording
 from parityscope.backends.both import fit_together
 from parityscope.backends.opening import model_of, open_target
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
     import onnx_ir as ir
 
     from parityscope.backends import Session
@@ -116,7 +117,8 @@ def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     digest = hashlib.blake2b()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name}:{array.dtype}{array.shape}:".encode())
-        digest.update(array.tobytes() if array.dtype != object else repr(array.tolist()).encode())
+        flat = np.ascontiguousarray(array).reshape(-1)
+        digest.update(repr(flat.tolist()).encode() if array.dtype == object else flat.view(np.uint8).data)
     return digest.digest()
 
 
