@@ -49,7 +49,7 @@ _PLAIN_BITS = (
     6.0  # of such an edit; chosen: a node left out, another input read, one left out or zero, an attribute's default
 )
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
-_ENTRY, _MOVED = 0.3, 0.5  # and of that for what moves values
+_ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
 _PATIENCE = (
     500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen

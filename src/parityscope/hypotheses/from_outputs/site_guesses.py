@@ -36,6 +36,7 @@ _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside thos
 _WRITTEN_S = (
     0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen
 )
+_SLOPED = 8.0  # runs of a step that one direction of the derivative of its constants costs: measured on convolutions
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -197,7 +198,7 @@ class SiteGuesses:
         if wanted and len(names) == 1 and site.whole_step:
             inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
             predictor.trying(f"the derivative of the constants of {site.output}")
-            reference.meter.charge(reference.seconds[site.step.index] * (predictor.directions + 1))
+            reference.meter.charge(_SLOPED * reference.seconds[site.step.index] * (predictor.directions + 1))
             made = constant_adjoints(site.step, inputs, values[site.output], own, wanted)
             found = {site.step.inputs[index]: table for index, table in made.items()}
         return Slopes(site=site, sample=sample, adjoint=own, constants=found)
