@@ -106,6 +106,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     limit = limit_of(known, output)
     named: list[tuple[int, tuple[tuple[int, ...], ...]]] = []
     worst, least, size = 0.0, 0.0, 0
+    held: tuple[float, ...] = ()  # what the first one is and should be
     for index in bench.samples:
         reference, candidate = bench.reference(index).get(output), bench.candidate(index).get(output)
         if reference is None or candidate is None or (error := distance_between(reference, candidate)) <= limit:
@@ -113,6 +114,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
         places = outliers_of(reference, candidate, limit)
         if not places:
             return Shown(because="the others are wrong too", outcome="refutes", before=error, after=error)
+        held = held or (float(candidate[places[0]]), float(reference[places[0]]))
         worst = max(worst, *(abs(float(candidate[place]) - float(reference[place])) for place in places))
         kept = np.array(candidate, copy=True)
         for place in places:
@@ -125,7 +127,7 @@ def _test_claim(known: Examination, bench: Bench, output: str) -> Shown:
     index, places = named[0]
     off, first = format_number(worst), list(places[0])
     words = (
-        f"one element of {size:,} ({first}) is off by {off}"
+        f"one element of {size:,} ({first}) is {format_number(held[0])} where the reference has {format_number(held[1])}"
         if len(places) == 1
         else f"{len(places)} of {size:,} elements (first {first}) are off by up to {off}"
     )

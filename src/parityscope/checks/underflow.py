@@ -101,7 +101,7 @@ def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant
         return Shown(
             because=because,
             after=share,
-            sentence=f"{claim}.",
+            sentence=f"{_say_pole(known, lab, tensor, claim) if vanishes else claim}.",
             share=min(1.0, share),
             confidence_from=source,
             repairs=[
@@ -137,6 +137,28 @@ def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant
     )
 
 
+def _say_pole(known: Examination, lab: Lab, tensor: str, claim: str) -> str:
+    """The claim with what the candidate made of the zero that the constant kept away, where that is not finite."""
+    for op_type, reader in _poles_behind(known, tensor):
+        found, right = lab.candidate(reader), lab.reference(reader)
+        lost = found[~np.isfinite(found) & np.isfinite(right)] if found.shape == right.shape else found[:0]
+        if lost.size:
+            made = "NaN" if np.isnan(lost).any() else "-inf" if (lost < 0).all() else "infinity"
+            return f"{claim.partition(' (smallest ')[0]}, and {op_type} of zero gives {made}"
+    return claim
+
+
+def _poles_behind(known: Examination, tensor: str) -> list[tuple[str, str]]:
+    """The operators that read a tensor and make infinity or NaN of zero, with what each gives."""
+    return [
+        (node.op_type, str(output.name))
+        for node in known.graph.graph
+        if node.op_type in _POLES and any(value is not None and value.name == tensor for value in node.inputs)
+        for output in node.outputs
+        if output.name in known.tensors
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LetThrough:
     """`zeros` that a guard let through, and which `share` they are of what its `reader` makes not finite."""
@@ -155,14 +177,7 @@ def _find_let_through(known: Examination, lab: Lab, tensor: str) -> _LetThrough 
     if kept.shape != found.shape:
         return None
     lost = (found == 0) & (kept != 0)
-    readers = [
-        (node.op_type, str(output.name))
-        for node in known.graph.graph
-        if node.op_type in _POLES and any(value is not None and value.name == tensor for value in node.inputs)
-        for output in node.outputs
-        if output.name in known.tensors
-    ]
-    for op_type, reader in readers:
+    for op_type, reader in _poles_behind(known, tensor):
         behind = ~np.isfinite(lab.candidate(reader)) & np.isfinite(lab.reference(reader))
         if lost.any() and behind.any() and behind.shape == lost.shape:
             return _LetThrough(

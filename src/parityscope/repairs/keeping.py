@@ -6,24 +6,29 @@ with it: the nodes that are kept are the node, those that read what it gives, an
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.typed import typed_model
+from parityscope.backends.sizing import tensor_shapes
 from parityscope.case.graph import computing_nodes, node_name
+from parityscope.repairs.search.costs import flops_of
 from parityscope.repairs.search.writing import typed_names
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from parityscope.case import Model
+    from parityscope.case import Model, Sample
 
 __all__ = ["KEEP", "keep_around"]
 
 KEEP = "keep_in_fp32"
 
 
-def keep_around(model: Model, node: str, low: str, depth: int) -> tuple[ir.Model, str] | None:
-    """A strongly typed copy and how many nodes stay in FP32; None where the node has no format of its own.
+def keep_around(model: Model, node: str, low: str, depth: int, sample: Sample) -> tuple[ir.Model, str] | None:
+    """A strongly typed copy, and how many nodes stay in FP32 and their share of the FLOPs that `sample` takes.
+
+    None where the node has no format of its own.
 
     Raises:
         ParityError: the model cannot be written in `low`.
@@ -43,4 +48,8 @@ def keep_around(model: Model, node: str, low: str, depth: int) -> tuple[ir.Model
         held |= front
     kept = sorted({names[one] for one in held if one in names} & deciding)
     typed = typed_model(graph, low, dict.fromkeys(kept, "f32"), inside=True)
-    return typed.model, f"{len(kept)} of its {len(names)} nodes stay in FP32"
+    shapes = tensor_shapes(model, sample, list(model.sites)) | {key: each.shape for key, each in sample.arrays.items()}
+    work = {name: flops_of(one, shapes) for one, name in names.items()}
+    whole = math.fsum(work.values())
+    part = f", {100 * math.fsum(work[name] for name in kept) / whole:.3g} % of the FLOPs," if whole else ""
+    return typed.model, f"{len(kept)} of its {len(names)} nodes{part} stay in FP32"

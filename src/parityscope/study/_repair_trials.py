@@ -96,7 +96,8 @@ def _try_keeping(
         if time.monotonic() > examination.end or (tried is not None and tried.verdict == "within"):
             break
         try:
-            made = keep_around(examination.case.model, finding.site.node if finding.site else "", declared, depth)
+            node = finding.site.node if finding.site else ""
+            made = keep_around(examination.case.model, node, declared, depth, next(iter(examination.case.inputs)))
             trial = None if made is None else _try_copy(examination, *made, typed)
         except ParityError as error:
             skipped.append(Skip(what=f"trial of repair {KEEP}", reason=error.problem, fix=error.fix))
