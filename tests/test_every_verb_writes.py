@@ -33,6 +33,7 @@ def test_every_verb_has_it_or_says_why_not(option: str) -> None:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")  # what a file has, so that both hold the same lines
     onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
     np.savez("x.npz", x=np.ones((1, 4), np.float32))
     Path("build.log").write_text("[I] TensorRT version: 10.3.0\n[W] something\n", encoding="utf-8")

@@ -53,7 +53,8 @@ def command(
     document = load_study(study).document
     if not identity:
         with as_written(study):
-            told.hand_over(forms, {"schema": _SCHEMA, "experiments": list(experiments_of(document).values())})
+            every = [{"identity": name, **evidence} for name, evidence in experiments_of(document).items()]
+            told.hand_over(forms, {"schema": _SCHEMA, "experiments": every})
         return Exit.WITHIN
     given = {"model": model, "inputs": inputs, "candidate": candidate, "reference": reference}
     given |= {"preprocess": preprocess, "real": real, "images": images, "candidate_inputs": candidate_inputs}
@@ -91,7 +92,7 @@ def _repeat_experiment(
 def _list_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if "experiments" in document:
         for one in document["experiments"]:
-            yield f"{one['experiment']['id']:<12} {one['outcome']:<12} {one['experiment']['claim']}"
+            yield f"{one['identity']:<12} {one['outcome']:<12} {one['experiment']['claim']}"
         if not document["experiments"]:
             yield "the study holds no experiment"
         return
