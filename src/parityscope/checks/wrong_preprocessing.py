@@ -73,7 +73,7 @@ _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold 
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
 _RUNS = 1000  # inferences that a search may take; chosen: ten times the number of single steps
 _NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
-_ORDER_OF_CHANNELS = ":channels-"  # in the key of a step that only exchanges channels
+_MOVES = frozenset({"mirrored", "turned", "channels", "layout"})  # slots of steps that only move elements
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
@@ -185,8 +185,8 @@ def _nearest_steps(
 
 
 def _is_distinct(trial: StepsTrial) -> bool:
-    """Whether nothing lies near it: between two orders of channels lies nothing, between two scales there is every other."""
-    return len(trial.steps) == 1 and _ORDER_OF_CHANNELS in trial.steps[0].key
+    """Whether nothing lies near it: between two orders of elements lies nothing, between two scales there is every other."""
+    return len(trial.steps) == 1 and trial.steps[0].slot.rpartition(":")[2] in _MOVES
 
 
 def _may_stand_in(found: SearchResult, best: StepsTrial, details: Mapping[str, Any]) -> bool:

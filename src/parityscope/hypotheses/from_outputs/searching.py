@@ -50,6 +50,7 @@ _PLAIN_BITS = (
 )
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
+_MOVING = "values"  # the kind of edits that such are among
 _EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
 _PATIENCE = (
     500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
@@ -239,12 +240,12 @@ def _try_operators(found: OutputsSearchResult) -> None:
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
-    """What may be done to the inputs: what moves values, by its length, usual filters and what is fitted from them, all else."""
+    """What may be done to the inputs: what only moves values, usual filters and what is fitted from them, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
     guesses = _guesses_unpredicted(entries, (*EARLY, *LATE))
     trials.until = found.reference.meter.share_of(until, _MOVED)
-    trials.run_plain(guesses, hidden=True)
+    trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
     for site in entries:
         for family in filters_of(site):

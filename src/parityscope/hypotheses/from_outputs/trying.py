@@ -76,7 +76,7 @@ _PART_OF_TIME = (
 _SHORT_BITS = 8.0  # of an edit that is tried for its shortness; chosen
 _SCORE_BITS = 6.0  # what a perfect score counts there; chosen
 _CROWDED = 0.01  # of a score for each better one of the same site in its group; chosen
-_LITTLE = 0.1  # of a result's size: what a change of that size does, a derivative says well enough; chosen
+_SAME_SUM = 1e-9  # of the sum of all sizes: what sums in float64 in another order may differ by
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
 _CONVERGED = 1e-3  # of what is left
 
@@ -172,23 +172,30 @@ class Trials:
                 least = max(least, self.seconds / 2)
                 more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
-    def run_plain(self, guesses: Sequence[Guess], *, hidden: bool = False) -> None:
+    def run_plain(self, guesses: Sequence[Guess]) -> None:
         """Evaluates edits until one explains all: by turns what is predicted to explain most, and by length and cost.
 
-        Of those that give the same result only the first, and none that gives another shape; where `hidden`, none that a
-        derivative sees well: what changes each element by its value alone, or all of them by little.
+        Of those that give the same result only the first, and none that gives another shape.
         """
-        given: set[tuple[str, bytes]] = set()
         order = _shortest_first(guesses, self.reference, _PART_OF_TIME)
         scored = sorted((one for one in order if one.score is not None), key=lambda one: -(one.score or 0.0))
-        for guess in (one for pair in itertools.zip_longest(scored, order) for one in pair if one is not None):
+        self._run_each(one for pair in itertools.zip_longest(scored, order) for one in pair if one is not None)
+
+    def run_moves(self, guesses: Sequence[Guess]) -> None:
+        """Evaluates the edits that put the same values elsewhere, until one explains all: those in the shortest words first."""
+        self._run_each(sorted(guesses, key=lambda one: len(one.made().words)), moves=True)
+
+    def _run_each(self, guesses: Iterable[Guess], *, moves: bool = False) -> None:
+        given: set[tuple[str, bytes]] = set()
+        for guess in guesses:
             if self.explains or self.is_spent:
                 return
-            if self.was_tried(guess) or (hidden and guess.made().pointwise is not None):
+            if self.was_tried(guess):
                 continue
             result = self._result_of_plain(guess)
-            seen = hidden and self._made is not None and _are_near(guess.site.result_on(self.worst), self._made[1])
-            if result is not None and not seen and (guess.site.output, result) not in given:
+            if result is not None and moves and not (self._made and _are_moved(guess.site, self.worst, self._made[1])):
+                result = None
+            if result is not None and (guess.site.output, result) not in given:
                 given.add((guess.site.output, result))
                 self.attempt(guess)
             self._made = None
@@ -354,13 +361,14 @@ class Trials:
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
 
 
-def _are_near(known: np.ndarray, results: Sequence[np.ndarray | None]) -> bool:
-    """Whether the first of a step's results is nearly what is known."""
-    found = results[0]
-    if found is None or found.shape != known.shape or known.dtype.kind != "f":
+def _are_moved(site: EditSite, sample: int, results: Sequence[np.ndarray | None]) -> bool:
+    """Whether the first of a step's results has the very values of the reference's, by their sum, least and largest."""
+    known, found = site.result_on(sample), results[0]
+    if found is None or not found.size or found.dtype != known.dtype or known.dtype.kind not in "fiu":
         return False
-    with np.errstate(all="ignore"):
-        return bool(np.linalg.norm((found - known).ravel()) <= _LITTLE * np.linalg.norm(known.ravel()))
+    size = np.abs(known).sum(dtype=np.float64)
+    near = abs(float(found.sum(dtype=np.float64) - known.sum(dtype=np.float64))) <= _SAME_SUM * size
+    return bool(near and found.min() == known.min() and found.max() == known.max())
 
 
 def _are_alike(site: EditSite, other: EditSite) -> bool:
