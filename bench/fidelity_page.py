@@ -86,17 +86,19 @@ Much of the error is a vector that a good profile predicts, so single draws agre
 
 ## The same tables on another processor
 
-All 14 models once more, a sample each, at f93c91e on an Intel Xeon with AMX and AVX512-FP16 (`python bench/fidelity.py --models MODEL --engines
-openvino:bf16 --profiles none,openvino -o FILE`, and with `openvino:f16`), where the tables below were measured on an AMD EPYC (BF16) and a smaller set of models (FP16):
+All 14 models once more, a sample each, at f93c91e on an Intel Xeon with AMX and AVX512-FP16
+(`python bench/fidelity.py --models MODEL --engines openvino:bf16 --profiles none,openvino -o FILE`, and
+with `openvino:f16`), where the tables below were measured on an AMD EPYC (BF16) and with fewer models (FP16):
 
 | engine | prediction | tensors | median | p10 to p90 | correlation of logarithms | counts | outputs within a factor of two |
 | --- | --- | --- | --- | --- | --- | --- | --- |
-| OpenVINO BF16 (AMX) | rounding behind every operator | 974 | 1.245 | 1.00 to 1.95 | 0.950 | 99% | |
-| OpenVINO BF16 (AMX) | profile `openvino` | 973 | 1.000 | 0.97 to 1.02 | 1.000 | 99% | 14 of 14 models |
-| OpenVINO FP16 (AVX512-FP16, AMX) | rounding behind every operator | 928 | 1.001 | 0.73 to 1.28 | 0.833 | 100% | |
-| OpenVINO FP16 (AVX512-FP16, AMX) | profile `openvino` | 936 | 0.999 | 0.84 to 1.13 | 0.992 | 100% | 13 of 14 models, or lost in both |
+| OpenVINO BF16 | rounding behind every operator | 974 | 1.245 | 1.00 to 1.95 | 0.950 | 99% | |
+| OpenVINO BF16 | profile `openvino` | 973 | 1.000 | 0.97 to 1.02 | 1.000 | 99% | 14 of 14 models |
+| OpenVINO FP16 | rounding behind every operator | 928 | 1.001 | 0.73 to 1.28 | 0.833 | 100% | |
+| OpenVINO FP16 | profile `openvino` | 936 | 0.999 | 0.84 to 1.13 | 0.992 | 100% | 13 of 14 models, or lost in both |
 
-All goals are met for tensors with the profile. The one output that is not within a factor of two is plcmos' in FP16, a single number in a single draw (0.09).
+All goals are met for tensors with the profile. The one output that is not within a factor of two is
+plcmos' in FP16: one number in one draw (0.09).
 
 ## What is missed, and why
 
