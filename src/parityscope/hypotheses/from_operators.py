@@ -14,15 +14,15 @@ from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.changes import round_to_format
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.schemas import TEXT, changed_node, quoted_words, schema_of, versions_of
-from parityscope.operators import of_kind, with_trait
+from parityscope.operators import STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import Arrays
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["expansion_edits", "operator_edits"]
+__all__ = ["expansion_edits", "operator_edits", "relative_edits"]
 
 # What is no function of numbers alone, or no single one.
 _NO_FUNCTIONS = (
@@ -34,10 +34,28 @@ _MOST_CHOICES = 8
 _HANDS_ON = with_trait("computes nothing")
 
 
-def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
-    """Every operator of the standard that takes these inputs, or the first of them, with its modes."""
+def relative_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """The operators of the same kind (activations, roundings, poolings ...) that take these inputs: few, and easily confused."""
+    record = STANDARD.get(node.op_type)
+    kind = of_kind(record.kind) if record is not None and not node.domain else frozenset()
     present = [index for index, name in enumerate(node.input) if name]
-    others = [
+    yield from _replacements(stretch, place, node, present, [one for one in _others_than(node) if one.name in kind], 2)
+
+
+def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Every other operator of the standard that takes these inputs, or the first of them, with its modes."""
+    record = STANDARD.get(node.op_type)
+    kind = of_kind(record.kind) if record is not None and not node.domain else frozenset()
+    present = [index for index, name in enumerate(node.input) if name]
+    others = _others_than(node)
+    for count in sorted({len(present), 1, 2, 3} & set(range(1, len(present) + 1)), reverse=True):
+        told = kind if count == len(present) else frozenset()  # as relatives
+        left = [one for one in others if one.name not in told]
+        yield from _replacements(stretch, place, node, present[:count], left, 5)
+
+
+def _others_than(node: onnx.NodeProto) -> list[Any]:
+    return [
         schema
         for schema in onnx.defs.get_all_schemas()
         if not schema.domain
@@ -45,36 +63,47 @@ def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -
         and not schema.deprecated
         and schema.name not in _NO_FUNCTIONS
     ]
-    for count in sorted({len(present), 1, 2, 3} & set(range(1, len(present) + 1)), reverse=True):
-        fitting = [schema for schema in others if schema.min_input <= count <= schema.max_input]
-        bits = 5 + math.log2(max(1, len(fitting)))
-        for schema in fitting:
-            made = helper.make_node(schema.name, [f"i{index}" for index in range(count)], ["o"])
-            current = schema_of(made, stretch.context.opsets)
-            known = current if current is not None else schema
-            made.attribute.extend(
-                one
-                for one in node.attribute
-                if one.name in known.attributes and one.type == _attribute_type(known, one.name)
+
+
+def _replacements(
+    stretch: ComputedStretch,
+    place: int,
+    node: onnx.NodeProto,
+    reads: Sequence[int],
+    schemas: Sequence[Any],
+    least: float,
+) -> Iterator[StretchEdit]:
+    """Those of `schemas` that take the inputs `reads` of a node, in its place; `least` bits beside which one it is."""
+    count, present = len(reads), sum(1 for name in node.input if name)
+    fitting = [schema for schema in schemas if count and schema.min_input <= count <= schema.max_input]
+    bits = least + math.log2(max(1, len(fitting)))
+    for schema in fitting:
+        made = helper.make_node(schema.name, [f"i{index}" for index in range(count)], ["o"])
+        current = schema_of(made, stretch.context.opsets)
+        known = current if current is not None else schema
+        made.attribute.extend(
+            one
+            for one in node.attribute
+            if one.name in known.attributes and one.type == _attribute_type(known, one.name)
+        )
+        choices = [
+            (name, word)
+            for name, spec in known.attributes.items()
+            if _attribute_type(known, name) == TEXT
+            for word in quoted_words(spec.description)
+        ][:_MOST_CHOICES]
+        for choice in (None, *choices):
+            with_mode = f" with {choice[0]} {choice[1]}" if choice else ""
+            only = f", of its first {count} inputs" if count < present else ""
+            yield StretchEdit(
+                words=f"{schema.name}{with_mode}{only} in place of {node.op_type}",
+                bits=bits + 2 * bool(choice),
+                at=place,
+                node=changed_node(made, *choice) if choice else made,
+                opset=None if current is not None else schema.since_version,
+                before=_keep_first_inputs([*reads]),
+                reads=tuple(reads),
             )
-            choices = [
-                (name, word)
-                for name, spec in known.attributes.items()
-                if _attribute_type(known, name) == TEXT
-                for word in quoted_words(spec.description)
-            ][:_MOST_CHOICES]
-            for choice in (None, *choices):
-                with_mode = f" with {choice[0]} {choice[1]}" if choice else ""
-                only = f", of its first {count} inputs" if count < len(present) else ""
-                yield StretchEdit(
-                    words=f"{schema.name}{with_mode}{only} in place of {node.op_type}",
-                    bits=bits + 2 * bool(choice),
-                    at=place,
-                    node=changed_node(made, *choice) if choice else made,
-                    opset=None if current is not None else schema.since_version,
-                    before=_keep_first_inputs(present[:count]),
-                    reads=tuple(present[:count]),
-                )
 
 
 def _attribute_type(schema: Any, attribute: str) -> int:

@@ -29,7 +29,7 @@ from parityscope.hypotheses.from_inputs import (
     operand_edits,
 )
 from parityscope.hypotheses.from_neighbours import neighbour_edits
-from parityscope.hypotheses.from_operators import expansion_edits, operator_edits
+from parityscope.hypotheses.from_operators import expansion_edits, operator_edits, relative_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 
@@ -167,6 +167,7 @@ _LEAST_BITS = {
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
     "near constants": _ONE_NUMBER_BITS,
     "operands": _ONE_NUMBER_BITS,
+    "relatives": _ONE_NUMBER_BITS,
     "changed constants": _ONE_NUMBER_BITS,
     "changed inputs": _ONE_NUMBER_BITS,
     "joint": _ONE_NUMBER_BITS,
@@ -192,6 +193,7 @@ def generated_kinds(
         "constants": constant_edits,
         "near constants": near_constant_edits,
         "operands": operand_edits,
+        "relatives": relative_edits,
         "changed constants": changed_constant_edits,
         "changed inputs": changed_input_edits,
         "joint": joint_edits,

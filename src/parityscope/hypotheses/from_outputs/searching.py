@@ -45,9 +45,8 @@ _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _NEAR, _NEAR_SITES = 0.8, 3  # of the error, and places where that much is explained; chosen
 # Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
 _PLAIN_FIRST, _PLAIN = 0.15, 0.5
-_PLAIN_BITS = (
-    6.0  # of such an edit; chosen: a node left out, another input read, one left out or zero, an attribute's default
-)
+# Of such an edit; chosen: a node left out, another input read, one left out or zero, a default, an operator of its kind.
+_PLAIN_BITS = 6.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among

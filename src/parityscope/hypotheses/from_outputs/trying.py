@@ -65,7 +65,9 @@ _TURNS = (
     "everywhere",
 )
 _GROUPS = {
-    **dict.fromkeys(("neighbours", "inputs", "attributes", "operands", "operators", "inside"), "structure"),
+    **dict.fromkeys(
+        ("neighbours", "inputs", "attributes", "operands", "relatives", "operators", "inside"), "structure"
+    ),
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
