@@ -16,6 +16,8 @@ from parityscope.repairs.search.costs import flops_of
 from parityscope.repairs.search.writing import typed_names
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import onnx_ir as ir
 
     from parityscope.case import Model, Sample
@@ -25,22 +27,24 @@ __all__ = ["KEEP", "keep_around"]
 KEEP = "keep_in_fp32"
 
 
-def keep_around(model: Model, node: str, low: str, depth: int, sample: Sample) -> tuple[ir.Model, str] | None:
+def keep_around(
+    model: Model, nodes: Collection[str], low: str, depth: int, sample: Sample
+) -> tuple[ir.Model, str] | None:
     """A strongly typed copy, and how many nodes stay in FP32 and their share of the FLOPs that `sample` takes.
 
-    None where the node has no format of its own.
+    Kept are `nodes`, what reads them, and what lies up to `depth` steps before them. None where none of them has a format of its
+    own.
 
     Raises:
         ParityError: the model cannot be written in `low`.
     """
     graph = model.graph()
     names = {one: node_name(one, index) for index, one in enumerate(computing_nodes(graph))}
-    start = next((one for one, name in names.items() if name == node), None)
     deciding = typed_names(graph, low)
-    if start is None or node not in deciding:
+    front = {one for one, name in names.items() if name in nodes and name in deciding}
+    if not front:
         return None
-    held = {start, *(reader for value in start.outputs for reader, _ in value.uses())}
-    front = {start}
+    held = front | {reader for one in front for value in one.outputs for reader, _ in value.uses()}
     for _ in range(depth):
         front = {
             made for one in front for value in one.inputs if value is not None and (made := value.producer())

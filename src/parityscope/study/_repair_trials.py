@@ -5,6 +5,7 @@ Of the copies the best one is kept: one that is within before all others, then t
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from dataclasses import asdict, replace
@@ -80,9 +81,10 @@ def try_repairs(examination: Examination) -> Diagnosis:
 def _try_keeping(
     examination: Examination, findings: list[Finding], best: Trial | None, skipped: list[Skip]
 ) -> tuple[list[Finding], Trial | None]:
-    """The findings with a trial of keeping in FP32 what a proved cause names, and the best trial; of the first cause alone.
+    """The findings with a trial of keeping in FP32 what the first proved cause names, and the best trial.
 
-    Only where the candidate computes in the types of a file that is given to it: another would round what is kept.
+    One thing often goes wrong at several places: where it alone is not enough, what the other findings name is kept with it. Only
+    where the candidate computes in the types of a file that is given to it: another would round what is kept.
     """
     declared = examination.case.policy.declared
     place = next((at for at, one in enumerate(findings) if one.role == "cause"), None)
@@ -92,12 +94,15 @@ def _try_keeping(
     finding = findings[place]
     tried: Trial | None = None
     typed = replace(examination.candidate, precision="", options=())
-    for depth in _DEPTHS:
+    alone = {finding.site.node} if finding.site else set()
+    every = alone | {
+        one.site.node for one in findings if one.site and any(offer.repair == KEEP for offer in one.repairs)
+    }
+    for depth, nodes in itertools.product(_DEPTHS, (alone, every) if every != alone else (alone,)):
         if time.monotonic() > examination.end or (tried is not None and tried.verdict == "within"):
             break
         try:
-            node = finding.site.node if finding.site else ""
-            made = keep_around(examination.case.model, node, declared, depth, next(iter(examination.case.inputs)))
+            made = keep_around(examination.case.model, nodes, declared, depth, next(iter(examination.case.inputs)))
             trial = None if made is None else _try_copy(examination, *made, typed)
         except ParityError as error:
             skipped.append(Skip(what=f"trial of repair {KEEP}", reason=error.problem, fix=error.fix))
