@@ -25,6 +25,7 @@ _PAIR = re.compile(r'^msgid (".*")\nmsgstr (".*")$', re.MULTILINE)
 # A word of a text that is there whole, whatever is filled in beside it.
 WORD = re.compile(r"\w+")
 _FIELD = "{}"
+_BEHIND = re.compile(r" \([a-z][^()]*\)$")  # words in parentheses of their own at the end
 _LIGHT = 12  # letters; chosen
 _OPENING, _CLOSING = "'\"“‘`", "'\"”’`"
 
@@ -35,7 +36,8 @@ class SentencePattern:
 
     `literals` are what stands before, between and behind them; `quoted` are the places that hold a name in quotes, which is no
     word of ours; `told` is what the language says, as `str.format` takes it. A `light` one has so few words of its own, and
-    none to begin with, that it would fit into any sentence: only a few words each are taken for what fills it.
+    none to begin with or in parentheses at its end, that it would fit into any sentence: only a few words each are taken for
+    what fills it.
     """
 
     literals: tuple[str, ...]
@@ -83,7 +85,7 @@ def _make_pattern(own: str, told: str) -> SentencePattern:
         if before and behind and before[-1] in _OPENING and behind[0] in _CLOSING
     )
     letters = sum(map(str.isalpha, itertools.chain.from_iterable(literals)))
-    light = 0 < letters < _LIGHT and not literals[0]
+    light = 0 < letters < _LIGHT and not literals[0] and not _BEHIND.search("{}".join(literals))
     return SentencePattern(
         literals=literals, quoted=quoted, told=told, weight=(letters, sum(map(len, literals))), light=light
     )
