@@ -432,10 +432,11 @@ def _digest_head(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> byt
 
 
 def add_to_digest(arrays: Mapping[str, np.ndarray], digest: hashlib._Hash | hashlib.blake2b) -> None:
-    """Adds a sample: its tensors in the order of their names."""
+    """Adds a sample: its tensors, of any type and layout, in the order of their names."""
     for name, array in sorted(arrays.items()):
         digest.update(_digest_head(name, array.dtype, array.shape))
-        digest.update(array.reshape(-1).view(np.uint8).data)
+        flat = np.ascontiguousarray(array).reshape(-1)
+        digest.update(repr(flat.tolist()).encode() if array.dtype == object else flat.view(np.uint8).data)
 
 
 def _skip_of_nan(sample: Sample) -> Skip | None:

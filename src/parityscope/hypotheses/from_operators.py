@@ -36,26 +36,23 @@ _HANDS_ON = with_trait("computes nothing")
 
 def relative_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """The operators of the same kind (activations, roundings, poolings ...) that take these inputs: few, and easily confused."""
-    record = STANDARD.get(node.op_type)
-    kind = of_kind(record.kind) if record is not None and not node.domain else frozenset()
-    present = [index for index, name in enumerate(node.input) if name]
-    yield from _replacements(stretch, place, node, present, [one for one in _others_than(node) if one.name in kind], 2)
+    present, others, kind = _choices_for(node)
+    yield from _replacements(stretch, place, node, present, [one for one in others if one.name in kind], 2)
 
 
 def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Every other operator of the standard that takes these inputs, or the first of them, with its modes."""
-    record = STANDARD.get(node.op_type)
-    kind = of_kind(record.kind) if record is not None and not node.domain else frozenset()
-    present = [index for index, name in enumerate(node.input) if name]
-    others = _others_than(node)
+    present, others, kind = _choices_for(node)
     for count in sorted({len(present), 1, 2, 3} & set(range(1, len(present) + 1)), reverse=True):
         told = kind if count == len(present) else frozenset()  # as relatives
         left = [one for one in others if one.name not in told]
         yield from _replacements(stretch, place, node, present[:count], left, 5)
 
 
-def _others_than(node: onnx.NodeProto) -> list[Any]:
-    return [
+def _choices_for(node: onnx.NodeProto) -> tuple[list[int], list[Any], frozenset[str]]:
+    """The inputs that a node has, the schemas of all other operators, and the names of its kind."""
+    record = STANDARD.get(node.op_type)
+    others = [
         schema
         for schema in onnx.defs.get_all_schemas()
         if not schema.domain
@@ -63,6 +60,8 @@ def _others_than(node: onnx.NodeProto) -> list[Any]:
         and not schema.deprecated
         and schema.name not in _NO_FUNCTIONS
     ]
+    present = [index for index, name in enumerate(node.input) if name]
+    return present, others, of_kind(record.kind) if record is not None and not node.domain else frozenset()
 
 
 def _replacements(

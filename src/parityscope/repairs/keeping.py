@@ -1,7 +1,8 @@
-"""A node that a format breaks, and what makes and reads its values, in FP32; everything else in that format.
+"""Nodes that a format breaks, and what makes and reads their values, in FP32; everything else in that format.
 
 A constant that vanishes or a value that overflows is put right where it stands, and what was broken in the same way before it
-with it: the nodes that are kept are the node, those that read what it gives, and those that lead to it, `depth` steps back.
+with it: the nodes that are kept are the broken ones, those that read what they give, and those that lead to them, `depth` steps
+back.
 """
 
 from __future__ import annotations

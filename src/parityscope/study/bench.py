@@ -16,14 +16,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.backends import Capture, backend_named, is_recording
 from parityscope.backends.both import fit_together
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.bench import Bench
 from parityscope.case import Sample
+from parityscope.case.inputs import add_to_digest
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
 from parityscope.examination import Answers
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     import onnx_ir as ir
 
     from parityscope.backends import Session
@@ -112,16 +112,6 @@ def _samples_around(indices: tuple[int, ...], worst: int | None) -> tuple[int, .
     return indices[start : start + _SAMPLES]
 
 
-def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """What tells these inputs from all others."""
-    digest = hashlib.blake2b()
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name}:{array.dtype}{array.shape}:".encode())
-        flat = np.ascontiguousarray(array).reshape(-1)
-        digest.update(repr(flat.tolist()).encode() if array.dtype == object else flat.view(np.uint8).data)
-    return digest.digest()
-
-
 class _Sessions:
     """What was opened and answered so far."""
 
@@ -148,7 +138,9 @@ class _Sessions:
 
     def outputs(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         self.in_time()
-        asked = _digest_arrays(arrays)
+        digest = hashlib.blake2b()
+        add_to_digest(arrays, digest)
+        asked = digest.digest()
         if asked in self._changed:
             return dict(self._changed[asked])
         # The place is a judged sample's, because a session may look for what belongs to it; only the arrays are changed.
