@@ -85,6 +85,7 @@ def expect_error(
     align: Align = align_as_given,
     by_part: bool = False,
     enough: Callable[[Expectation], bool] | None = None,
+    settled: Callable[[Expectation], bool] | None = None,
     sessions: Sessions | None = None,
 ) -> Expectation:
     """The errors to be expected of `tensors`, over `samples` together.
@@ -102,6 +103,7 @@ def expect_error(
         by_part: Whether the errors by part are wanted too.
         enough: Is shown the least of the floor that one world tells, without its variation and with the least noise of
             products: where that is enough, nothing else is run.
+        settled: Is shown what the first sample tells: where that settles it, no other is run.
         sessions: What was opened before, and may serve again.
     """
     skipped: list[Skip] = []
@@ -138,6 +140,14 @@ def expect_error(
             worlds = [plain, *predicting, *(noise if index in floor_on else [])]
             if len(worlds) > 1:
                 meter.measure(worlds, inputs, index, watch, sessions, told(place=place))
+            if (
+                place == 0
+                and settled
+                and index in floor_on
+                and settled(Expectation(errors=_errors_so_far(meter, watch)))
+            ):
+                floor_on = [index]
+                break
         moved = _moved_by_reference(meter, plain, inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
         return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking(error)))
@@ -169,6 +179,13 @@ def run_reference(model: Model, inputs: Inputs, samples: Sequence[int]) -> dict[
 
     with open_target(model, Target(backend="ort"), Capture()) as session:
         return {index: dict(session.run(inputs.sample(index))) for index in samples[:_FLOOR_SAMPLES]}
+
+
+def _errors_so_far(meter: Meter, tensors: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The floor and the errors of all formats that a meter was shown."""
+    worlds = {name: found for name, found in meter.totals.items() if name not in {REORDERED, _DISTURBED}}
+    errors = {name: _foreseen_errors(name, found)[0] for name, found in worlds.items()}
+    return {"f32": _floors_of_tensors(meter, tensors), **errors}
 
 
 def _known_sites(program: Program) -> set[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import Tested, run_experiments
 from parityscope.study._copy import observe_copy
-from parityscope.study._grading import expect_errors, grade_tensors, judge_outputs, verdict_of
+from parityscope.study._grading import expect_errors, far_beyond, grade_tensors, judge_outputs, verdict_of
 from parityscope.study._lab import open_lab
 from parityscope.study.bench import open_bench
 from parityscope.study.layers import explain_layers, observe_layers
@@ -45,10 +45,13 @@ def compare_copy(first: Examination, copy: Copy) -> Examination:
     run = run_outputs(known)
     known = replace(known, run=run, outputs=())
     if first.expectation is not None:
-        # What an arithmetic makes of a network hardly changes with one cause put right: who is within by that is so.
+        # What an arithmetic makes of a network hardly changes with one cause put right: who is within by that is so, and who is
+        # far beyond all of it.
         known = replace(known, expectation=_expectation_of_copy(first.expectation, copy))
         known = replace(known, outputs=judge_outputs(known))
-    if not known.outputs or any(pair.verdict != "within" for pair in known.outputs):
+    clear = {pair.site.tensor for pair in known.outputs if pair.verdict == "within"}
+    clear |= far_beyond(run, first.expectation) if first.expectation is not None else set()
+    if not known.outputs or not {pair.site.tensor for pair in known.outputs} <= clear:
         known = replace(known, expectation=expect_errors(known))
         known = replace(known, outputs=judge_outputs(known))
     # A difference that was there from the start is no matter of this copy.

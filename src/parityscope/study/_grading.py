@@ -14,7 +14,7 @@ from parityscope.case.graph import computing_nodes
 from parityscope.comparison.distance import error_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, graded_error
+from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, graded_error, margin_of
 from parityscope.expectation.records import Expectation
 from parityscope.records import Site, Skip, Target
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
@@ -29,16 +29,26 @@ if TYPE_CHECKING:
     from parityscope.comparison import Statistics
     from parityscope.comparison.rows import Align
     from parityscope.evaluation.sessions import Sessions
-    from parityscope.examination import Examination, Layers
+    from parityscope.examination import Examination, Layers, OutputRun
     from parityscope.records import Pair, Verdict
 
-__all__ = ["expect_errors", "grade_tensors", "judge_outputs", "plain_pairs", "verdict_of", "worst_samples"]
+__all__ = [
+    "expect_errors",
+    "far_beyond",
+    "grade_tensors",
+    "judge_outputs",
+    "plain_pairs",
+    "verdict_of",
+    "worst_samples",
+]
 
 _PLAIN = Target(backend="ort")
 _ENDS = ("tf32", "bf16")  # the finest format, which is suspected first, and the coarsest
 _FAR_OFF = 2.0**-11  # half a unit in the last place of FP16: no FP32 run of a usual network errs by that much. Chosen.
 # A tenth of what TF32 makes of a usual network: less is likely FP32's, and the half of its floor that is cheap shows it. Chosen.
 _NEAR = 2.0**-15
+# The same arithmetic may err more on other inputs, or in a network with one cause put right: as in checks/_reproducing.py.
+_CHANGED = 4.0
 _LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
 
 
@@ -47,8 +57,9 @@ def expect_errors(examination: Examination) -> Expectation:
 
     Nothing has to be predicted for outputs that one FP32 rounding explains; what FP32 is known to make at least is enough
     where it explains all, and beside what is declared no format, where that does. Else come the one that is suspected first
-    and the coarsest, and those between where one of these explains an error that what is declared does not. Where a prediction
-    fails, outputs with a budget are judged without it.
+    and the coarsest, and those between where one of these explains an error that what is declared does not. Where the first
+    sample tells that none of them explains any output by far, no other is asked. Where a prediction fails, outputs with a
+    budget are judged without it.
     """
     try:
         return _foresee_errors(examination)
@@ -83,13 +94,29 @@ def _foresee_errors(examination: Examination) -> Expectation:
 
     sessions = Sessions(threads=usable_cores())
     foresee = partial(_expect_output_errors, examination, chosen, align=align, sessions=sessions)
-    expectation = foresee(formats, plain, is_enough if near else None)
+    wrong = {name for name, error in measured.items() if error != 0}
+
+    def is_settled(found: Expectation) -> bool:
+        return set(formats) <= found.errors.keys() and far_beyond(run, found) == wrong
+
+    expectation = foresee(formats, plain, is_enough if near else None, is_settled if far else None)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
         expectation = expectation.and_also(foresee(ends, {}))
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
         expectation = expectation.and_also(foresee(between, {}))
     floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
     return redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+
+
+def far_beyond(run: OutputRun, expectation: Expectation) -> set[str]:
+    """The outputs so far off that no predicted arithmetic explains them, nor would on other inputs or changed a little."""
+    found = set()
+    for name, statistics in run.statistics.items():
+        expected, error = expectation.of(name), graded_error(statistics)
+        most = max((margin_of(form) * size for form, size in expected.items()), default=math.nan)
+        if "f32" in expected and error > _FAR_OFF and error > _CHANGED * most:
+            found.add(name)
+    return found
 
 
 def _plain_outputs(examination: Examination, samples: Sequence[int]) -> Mapping[int, Mapping[str, np.ndarray]]:
@@ -113,6 +140,7 @@ def _expect_output_errors(
     formats: Sequence[str],
     plain: Mapping[int, Mapping[str, np.ndarray]],
     enough: Callable[[Expectation], bool] | None = None,
+    settled: Callable[[Expectation], bool] | None = None,
     *,
     align: Align,
     sessions: Sessions,
@@ -133,6 +161,7 @@ def _expect_output_errors(
         align=align,
         by_part=True,
         enough=enough,
+        settled=settled,
         sessions=sessions,
     )
 
