@@ -9,8 +9,8 @@ How we test for it: the reference runs with a bound taken away: all upper bounds
 fusion holds wherever it applies), and each alone. The prediction is the whole output vector and nothing in it is fitted. It is
 accepted as everywhere: what is left is what the declared arithmetic explains, and a tenth of the error at most, on every
 sample that is wrong. Where none is, pairs of bounds that have nothing to do with each other are tried, all where there are no
-more than 20 bounds, else those with a bound that takes a part of the error away; then three. All are one session, whose
-bounds are inputs.
+more than 20 bounds, else one that takes a part of the error away with those that would leave least beside it; then three.
+Bounds are inputs, and what stands before the first that is lost is computed once.
 
 What it is confused with: where tensors were captured the layer is looked at itself (FUS002), and this is not tried, unless
 looking ended the fusion and the error with it (RUN002); a bound that no value of these samples reaches leaves no trace. Outputs
@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.bounds import feed_bounds, loosen_bounds, without_bounds
+from parityscope.arithmetic.bounds import without_bounds
 from parityscope.backends import is_recording
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Prediction
+from parityscope.checks._bounded_runs import BoundedRuns
 from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import (
     NEAR,
@@ -64,6 +65,7 @@ __all__ = ["CHECK"]
 _MOST = 200  # chosen: bounds tried alone, and as many ways together; a network of 100 MFLOP runs 30 times a second
 _AT_ONCE = 3  # unrelated bounds at most; chosen, no public report had more than one
 _LEADING = 3  # of those that come nearest; chosen
+_PARTNERS = 12  # of each of those, what would leave least beside it; chosen
 _ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so much is another program
 _SHOWN = 4  # bounds in a claim (chosen); the details hold them all
 
@@ -77,18 +79,14 @@ def _is_of_another_program(known: Examination) -> bool:
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if known.localization is not None and not _is_of_another_program(known):
         return
-    graph = known.model.graph()
-    bounds = loosen_bounds(graph)
+    runs = BoundedRuns(known.model, bench.inputs)
+    bounds = runs.bounds
     if not bounds:
         return
     tried = list(_list_hypotheses(bounds))
 
     def test() -> Shown:
-        outputs = [value.name for value in known.model.outputs]
-        run = open_session(graph, outputs=outputs, folder=known.model.path.parent)
-        trial = _BoundsTrial(
-            known, bench, lambda index, lost: run({**bench.inputs(index), **feed_bounds(bounds, lost)})
-        )
+        trial = _BoundsTrial(known, bench, runs.run)
         return _test_claim(trial, tried, bounds)
 
     yield Claim(
@@ -123,6 +121,8 @@ class _BoundsTrial:
         self.samples = bad_samples(known, bench)
         self.before = {one: measure_misfit(known, bench.reference(one), bench.candidate(one)) for one in self.samples}
         self.left: dict[Lost, Misfit] = {}  # on the first sample, of all that was tried
+        # The outputs there, of what came near and of each bound alone.
+        self.given: dict[Lost, Mapping[str, np.ndarray]] = {}
 
     def measure(self, index: int, lost: Lost) -> Misfit:
         return measure_misfit(self.known, self.run(index, lost), self.bench.candidate(index))
@@ -130,8 +130,11 @@ class _BoundsTrial:
     def worst(self, lost: Lost) -> Misfit | None:
         """What is left at most of the wrong samples; None if one of them is not explained."""
         first, *others = self.samples
-        self.left[lost] = self.measure(first, lost)
-        left = [self.left[lost]]
+        outputs = self.run(first, lost)
+        left = [measure_misfit(self.known, outputs, self.bench.candidate(first))]
+        self.left[lost] = left[0]
+        if len(lost) == 1 or left[0].share(self.before[first]) >= NEAR:
+            self.given[lost] = outputs
         if not left[0].explains(self.before[first]):
             return None
         for index in others:
@@ -145,6 +148,25 @@ class _BoundsTrial:
         before = self.before[self.samples[0]]
         near = [lost for lost, left in self.left.items() if left.share(before) >= NEAR]
         return sorted(near, key=lambda lost: self.left[lost].error)[:many]
+
+    def partners(self, lost: Lost, bounds: Sequence[Bound]) -> list[Bound]:
+        """The bounds that would leave least beside `lost` if both did together what each does, on the first sample."""
+        reference, candidate = self.bench.reference(self.samples[0]), self.bench.candidate(self.samples[0])
+
+        def left_beside(one: Bound) -> float:
+            here, there = self.given[lost], self.given[(one,)]
+            both = {name: _add_changes(array, here[name], there[name]) for name, array in reference.items()}
+            return measure_misfit(self.known, both, candidate).error
+
+        return sorted((one for one in bounds if one not in lost and (one,) in self.given), key=left_beside)
+
+
+def _add_changes(before: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """What two changes of a tensor would make together if neither knew of the other; the first where that says nothing."""
+    if before.dtype.kind != "f" or not before.shape == one.shape == other.shape:
+        return one
+    with np.errstate(invalid="ignore"):
+        return np.asarray(one + other - before)
 
 
 def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound]) -> Shown:
@@ -180,17 +202,14 @@ def _test_claim(trial: _BoundsTrial, tried: list[Lost], bounds: Sequence[Bound])
 
 def _bounds_lost_together(trial: _BoundsTrial, bounds: Sequence[Bound]) -> Iterator[Lost]:
     """Bounds lost without a common rule: all pairs where they are few, then what comes nearest with one more beside it."""
-    count = 0
     pairs = list(itertools.combinations(bounds, 2))
     if len(pairs) <= _MOST:
         yield from (pair for pair in pairs if pair not in trial.left)
-        count = len(pairs)
     for _ in range(_AT_ONCE - 1):
         for lost in trial.nearest(_LEADING):
-            for one in bounds:
+            for one in trial.partners(lost, bounds)[:_PARTNERS]:
                 more = tuple(bound for bound in bounds if bound in lost or bound is one)
-                if more not in trial.left and count < _MOST:
-                    count += 1
+                if more not in trial.left:
                     yield more
 
 
