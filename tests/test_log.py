@@ -234,6 +234,18 @@ Layer(CaskConvolution): conv1 + relu1, Tactic: 0x1, x[Half(1,3,8,8)] -> y[Half(1
     assert codes["DAT202"].details["names"] == ["x"]
 
 
+def test_an_option_whose_name_has_digits_is_read_whole(tmp_path: Path) -> None:
+    banner = "&&&& RUNNING TensorRT.trtexec [TensorRT v100300] # trtexec --onnx=m.onnx"
+    (tmp_path / "off").mkdir()
+    ours, off = (
+        read_log(written(folder, f"{banner}{words}\n"))
+        for folder, words in ((tmp_path, ""), (tmp_path / "off", " --noTF32"))
+    )
+    assert off.flags == ("--onnx=m.onnx", "--noTF32")
+    assert (ours.tf32, off.tf32) == ("on (trtexec's default)", "off (--noTF32)")
+    assert [finding.code for finding in find_between(compare_logs(ours, off))] == ["ACC202"]
+
+
 @pytest.mark.parametrize(
     ("number", "version"),
     [("8601", "8.6.1"), ("8200", "8.2.0"), ("100001", "10.0.1"), ("101401", "10.14.1"), ("110400", "11.4.0")],

@@ -7,12 +7,17 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
+import onnxruntime
 import pytest
 
 from pages import ROOT
 from parityscope.catalogue import whole_catalogue
+from parityscope.checks import known_checks
+from parityscope.report.words import format_figure
+from parityscope.testing.check_contract import findings_of, prepare_example
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +44,58 @@ def test_each_code_has_a_page_that_the_search_finds(site: Path) -> None:
         assert f"{code} {entry.title.split('`')[0]}" in html.unescape(page), code
         assert 'lang="en"' in page
         assert f"codes/{code}.html" in index, code
+
+
+@pytest.mark.parametrize("language", ["", "zh"])
+def test_each_code_has_a_picture_of_its_own_example(site: Path, language: str) -> None:
+    for code in whole_catalogue():
+        page = (site / language / "codes" / f"{code}.html").read_text("utf-8")
+        (figure,) = re.findall(r'<figure class="example".*?</figure>', page, re.DOTALL)
+        drawn = ET.fromstring(figure)  # noqa: S314 a page that was made here
+        pictures = [one for one in drawn if one.tag.endswith("svg")]
+        assert pictures, code
+        for one in pictures:
+            named = one.attrib["aria-labelledby"].split()
+            texts = {each.attrib.get("id"): "".join(each.itertext()) for each in one.iter()}
+            assert one.attrib["role"] == "img"
+            assert all(texts[name].strip() for name in named), code
+        assert "".join(drawn.find("figcaption").itertext()).strip(), code
+
+
+@pytest.mark.parametrize("code", ["RNG003", "PRE001", "BND001", "BND003", "FUS012"])
+def test_the_picture_of_a_check_shows_what_its_example_computes(site: Path, code: str, tmp_path: Path) -> None:
+    """The finding's own sentence, its place, and the values that the model gives when its example is run again."""
+    example = known_checks()[code].holds[0]
+    found = next(one for one in findings_of(example, tmp_path / "run") if one["code"] == code)
+    figure = figure_of(site, code)
+    assert found["claim"] in figure
+    site_node = (found["site"] or {}).get("op_type")
+    marked = re.findall(r'<g class="node[^"]* suspect"><title>[^<]*</title>.*?</g>', figure)
+    assert not site_node or any(site_node.lower() in one.lower() for one in marked)
+    asked = prepare_example(example, tmp_path / "again")
+    (sample, *_), name = list(asked.case.inputs), asked.case.model.outputs[0].name
+    given = onnxruntime.InferenceSession(asked.case.model.path).run([name], dict(sample.arrays))[0]
+    row = re.search(rf"output {name}: reference ([^;]+);", figure)
+    assert row is not None
+    assert set(row[1].split(", ")) <= {format_figure(float(one)) for one in given.ravel()}
+
+
+def test_the_picture_of_a_constant_shows_what_the_format_makes_of_it(site: Path) -> None:
+    figure = figure_of(site, "RNG103")
+    assert re.search(r"epsilon: as stored 1e-12; in F16 0\.", figure) or "as stored 1.00e-12; in F16 0." in figure
+
+
+def test_the_picture_of_a_log_marks_the_lines_that_decide(site: Path) -> None:
+    figure = figure_of(site, "RNG201")
+    assert figure.count('class="line deciding"') == 2
+    assert "bn.weight, bn.bias" in figure
+    failed = figure_of(site, "RUN202")
+    assert failed.count('class="line deciding"') < failed.count('class="line') == 3
+
+
+def figure_of(site: Path, code: str) -> str:
+    page = (site / "codes" / f"{code}.html").read_text("utf-8")
+    return html.unescape(re.findall(r'<figure class="example".*?</figure>', page, re.DOTALL)[0])
 
 
 def test_the_functions_of_the_package_are_described(site: Path) -> None:

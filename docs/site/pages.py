@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from code_pictures import draw_code, shown_codes
 from mkdocs.plugins import event_priority
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     made = {name: (ROOT / name).read_text(encoding="utf-8") for name in FROM_THE_TOP}
-    made |= {"api.md": API} | write_codes()
     language = config.plugins["i18n"].current_language  # the site is built once a language
+    made |= {"api.md": API} | write_codes(language)
     for path, text in made.items():
         file = File.generated(config, path, content=text)
         if language != "en":
@@ -63,12 +64,16 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
     return output_content.replace(SHIM, "/site/iframe-worker.js") if template_name == "404.html" else output_content
 
 
-def write_codes() -> dict[str, str]:
-    """Path -> Markdown: a page of each code that a finding can have, and their table by family."""
+def write_codes(language: str) -> dict[str, str]:
+    """Path -> Markdown: a page of each code that a finding can have, with a picture of its example, and their table by family."""
     from parityscope.catalogue import families, whole_catalogue
 
     known = whole_catalogue()
-    pages = {f"codes/{entry.code}.md": write_code(entry.code, entry.title, entry.page()) for entry in known.values()}
+    pictures = {code: draw_code(code, shown, language) for code, shown in shown_codes().items()}
+    pages = {
+        f"codes/{entry.code}.md": f"{write_code(entry.code, entry.title, entry.page())}\n{pictures[entry.code]}\n"
+        for entry in known.values()
+    }
     table = [
         "# Codes",
         "",

@@ -55,7 +55,7 @@ FACTS = (
 )
 
 _BANNER = re.compile(r"&&&& (RUNNING|PASSED|FAILED) ([\w.-]+) \[(TensorRT(?:-RTX)?) v(\d{1,9})\](?: \[\w+\])* # (.*)")
-_FLAG = re.compile(r"--([A-Za-z-]+)(?:=(\S+))?")
+_FLAG = re.compile(r"--([A-Za-z][\w-]*)(?:=(\S+))?")
 _PERFORMANCE = re.compile(r"^(Latency|Enqueue Time|H2D Latency|GPU Compute Time|D2H Latency): (.*)")
 _NUMBER = r"(\d+(?:\.\d*)?)"
 _QUANTITY = re.compile(rf"(?<![a-z])([a-z]+(?:\(\d+%\))?) = {_NUMBER} ms")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import OWN, speak_language
-from parityscope.report import Renderer, _draw_bars, _draw_graph, _draw_histogram, _draw_stretches, draw_depth
+from parityscope.report import Renderer, _draw_bars, _draw_histogram, _draw_stretches, draw_depth, draw_graph
 from parityscope.report._bilingual import OTHER, paired_texts
 from parityscope.report._map import STATES, columns_of_rows
 from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
@@ -83,13 +83,13 @@ def _draw_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def _draw_panel(identity: str, panel: Mapping[str, Any]) -> dict[str, str]:
     name = panel["name"]
-    graph = _draw_graph.draw_neighbourhood(f"{identity}-graph", name, panel["graph"]) if panel["graph"] else ""
+    graph = draw_graph.draw_neighbourhood(f"{identity}-graph", name, panel["graph"]) if panel["graph"] else ""
     return {
         "values": _draw_histogram.draw_values(f"{identity}-values", name, panel["values"]),
         "error": _draw_histogram.draw_errors(f"{identity}-error", name, panel["error"]),
         "channels": _draw_bars.draw_channel_bars(f"{identity}-channels", name, panel["channels"]),
         "graph": graph,
-        "wide": "wide" if panel["graph"] and _draw_graph.widest_layer(panel["graph"]) > _BESIDE else "",
+        "wide": "wide" if panel["graph"] and draw_graph.widest_layer(panel["graph"]) > _BESIDE else "",
     }
 
 

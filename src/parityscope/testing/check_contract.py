@@ -1,7 +1,8 @@
 """The contract of checks, for those who write them: every example must, or must not, be found.
 
 `findings_of(example, folder)` runs the whole chain on an example and gives its findings; `check_examples(check, folder)`
-raises AssertionError with a sentence when an example of the check is judged wrongly.
+raises AssertionError with a sentence when an example of the check is judged wrongly. `prepare_example` makes the examination
+that the chain begins with, of which both sides can be run.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.records import Finding
 
-__all__ = ["check_examples", "findings_of"]
+__all__ = ["check_examples", "findings_of", "findings_told", "prepare_example"]
 
 
 def check_examples(check: Check, folder: Path) -> None:
@@ -51,10 +52,10 @@ def check_examples(check: Check, folder: Path) -> None:
         raise AssertionError("; ".join(mistyped))
     for number, example in enumerate(check.holds):
         if example.executed is not None:
-            if not _findings_of_told(check, example, folder / f"holds-{number}"):
+            if not findings_told(check, example, folder / f"holds-{number}"):
                 raise AssertionError(f"{check.code}: example {number} of holds is not found in what the runtime tells")
             continue
-        study = _study_of(example, folder / f"holds-{number}")
+        study = examine_request(prepare_example(example, folder / f"holds-{number}"))
         found = [one for one in study["findings"] if one["code"] == check.code]
         if not found:
             raise AssertionError(f"{check.code}: example {number} of holds is not found: {_why_not(check.code, study)}")
@@ -69,10 +70,10 @@ def check_examples(check: Check, folder: Path) -> None:
 
 def findings_of(example: Example, folder: Path) -> list[dict[str, Any]]:
     """The findings of the whole chain on one example."""
-    return list(_study_of(example, folder)["findings"])
+    return list(examine_request(prepare_example(example, folder))["findings"])
 
 
-def _findings_of_told(check: Check, example: Example, folder: Path) -> list[Finding]:
+def findings_told(check: Check, example: Example, folder: Path) -> list[Finding]:
     """What a check alone finds where a candidate is known to execute what the example says, and nothing is run."""
     folder.mkdir(parents=True)
     model = load_model(write_network(folder / "model.onnx", example.model, example.constants))
@@ -99,8 +100,12 @@ def _why_not(code: str, study: Mapping[str, Any]) -> str:
     return "; ".join(missed + against) or "it makes no claim here: `propose` gives none, or what it names is not known"
 
 
-def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
-    """The whole chain on one example."""
+def prepare_example(example: Example, folder: Path) -> Examination:
+    """The examination of an example, whose files lie below `folder`, which is made; `examine_request` examines it.
+
+    Raises:
+        ParityError: a runtime that the example's faults are recorded with is not there.
+    """
     folder.mkdir(parents=True)
     model = load_model(write_network(folder / "model.onnx", example.model, example.constants))
     inputs = folder / "inputs.npz"
@@ -146,7 +151,7 @@ def _study_of(example: Example, folder: Path) -> Mapping[str, Any]:
     )
     asked = Examination(request=request, case=case, reference=parse_target(reference), candidate=target)
     (folder / "tensors").mkdir()
-    return examine_request(replace(asked, folder=folder / "tensors"))
+    return replace(asked, folder=folder / "tensors")
 
 
 def _own_inputs_of(example: Example, data: Inputs) -> OwnInputs | None:

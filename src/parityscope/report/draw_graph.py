@@ -14,7 +14,7 @@ from parityscope.report import svg
 from parityscope.report._tensors import shade_of_error
 from parityscope.report.words import format_figure, shorten_name
 
-__all__ = ["draw_neighbourhood", "widest_layer"]
+__all__ = ["draw_neighbourhood", "shade_of_error", "widest_layer"]
 
 _Edges = Sequence[tuple[str, str, str]]
 
@@ -29,7 +29,7 @@ def widest_layer(graph: Mapping[str, Any]) -> int:
 
 
 def draw_neighbourhood(identity: str, name: str, graph: Mapping[str, Any]) -> str:
-    """The neighbourhood of tensor `name` as SVG."""
+    """The neighbourhood of tensor `name` as SVG; a node that was not compared may have what is `told` of it instead."""
     nodes = {node["id"]: node for node in graph["nodes"]}
     edges = _drawable_edges(graph)
     layers = _order_layers(_assign_layers(list(nodes), edges), edges)
@@ -112,7 +112,7 @@ def _draw_node(node: Mapping[str, Any], place: tuple[float, float]) -> str:
     shade = "unknown" if node["introduced"] is None else f"e{shade_of_error(node['introduced'])}"
     css = f"node {shade} suspect" if node["is_suspect"] else f"node {shade}"
     errors = f"introduces {format_figure(node['introduced'])}, inherits {format_figure(node['inherited'])}"
-    measured = errors if node["introduced"] is not None else "not compared"
+    measured = errors if node["introduced"] is not None else node.get("told", "not compared")
     box: dict[str, object] = {"x": x, "y": y, "width": _BOX, "height": _HIGH, "rx": 5}
     return svg.svg_element(
         "g",
