@@ -12,8 +12,12 @@ row beside other rows; its rows each one place further on, whose answers must go
 its rows one by one, which must come out as in the batch. With a recording, rows that happen to be identical in the data are
 compared.
 
-What it is confused with: a network that mixes rows by right (batch statistics, contrastive heads): the reference mixes them
-too, and nothing is claimed. An output that is old from some row on (BND003).
+A network that knows its batch by right (ranges of dynamic quantization, batch statistics) gives other answers in another
+one. Where only outputs are known the reference is run on several samples as one batch, and on each row alone: what gives the
+candidate's outputs on every wrong sample is how the deployment runs it.
+
+What it is confused with: a network that mixes rows by right, in the same batches: the reference mixes them too, and nothing
+is claimed. An output that is old from some row on (BND003).
 
 How to repair: run with the batch size that is right until the runtime is mended; rebuild the engine with this batch size in its
 profile; report the smallest batch that shows it.
@@ -31,6 +35,7 @@ import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._regrouped import propose_regrouped
 from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
 from parityscope.checks._rows import (
     MOST_ALONE,
@@ -64,9 +69,13 @@ def _propose_claims(known: Examination) -> list[Claim]:
     if bench is None:
         return []
     rows = _batch_size(bench.inputs(bench.samples[0]))
-    if rows is None or (rows < 2 and (bench.answers is None or not is_open(known))):
+    if rows is None:
         return []
+    regrouped = list(propose_regrouped(known, bench, rows)) if is_open(known) else []
+    if rows < 2 and (bench.answers is None or not is_open(known)):
+        return regrouped
     return [
+        *regrouped,
         Claim(
             words="a row's answer depends on its place in the batch or on its neighbours",
             predicts=Prediction(
@@ -78,7 +87,7 @@ def _propose_claims(known: Examination) -> list[Claim]:
             cost_s=RUN_S * 4,
             runs="candidate",
             test=lambda: _test_claim(known, bench, rows),
-        )
+        ),
     ]
 
 
@@ -246,6 +255,13 @@ def _has_only_first(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
     return [{name: np.repeat(array[:1], len(array), axis=0) for name, array in one.items()} for one in outputs]
 
 
+def _mix_samples(_: Sequence[Arrays]) -> Sequence[Arrays]:
+    """What `_MIXED` makes of all samples as one batch."""
+    whole = np.tanh(_FOUR["x"])
+    mixed = whole + (whole.mean(axis=0, keepdims=True) - whole) * _CONSTANTS["tenth"]
+    return [{"y": mixed[row : row + 1]} for row in range(len(mixed))]
+
+
 def _fix_batch_size(text: str) -> str:
     return text.replace("float[N,32]", "float[4,32]")
 
@@ -266,6 +282,8 @@ CHECK = Check(
             model=_FIXED, candidate_model=_fix_batch_size(_TAKEN), inputs=_FOUR, constants=_EXCHANGED, candidate=_PLAIN
         ),
         Example(model=_FIXED, inputs=_FOUR, outputs_fault=_has_only_first),
+        # The network itself mixes the rows of its batch, and four samples were one.
+        Example(model=_MIXED, inputs=_FOUR, constants=_CONSTANTS, outputs_fault=_mix_samples),
     ),
     holds_not=(
         Example(model=_FIXED, inputs=_FOUR, candidate="sim:bf16", declared="f32"),
