@@ -57,6 +57,44 @@ def test_a_recording_is_read_back_bit_for_bit(kind: str, model: Path, tmp_path: 
             assert {name: found[name].tobytes() for name in found} == {name: was[name].tobytes() for name in was}
 
 
+@pytest.mark.parametrize(("ending", "samples"), [(".npz", 1), (".json", 1), (".json", 3)])
+def test_outputs_alone_go_into_one_file_of_its_ending(ending: str, samples: int, model: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data" if samples == 3 else tmp_path / "data" / "1.npz"
+    file = tmp_path / f"outputs{ending}"
+    assert run_command(["run", str(model), "--inputs", str(data), "-o", str(file)]) == 0
+    words = ["compare", str(model), "--candidate", str(file), "--inputs", str(data), "--study", str(tmp_path / "study")]
+    assert run_command(words) == 0
+    document = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert document["inputs"]["samples"] == samples
+    assert [row["max_abs"] for row in document["outputs"]] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said", "fix"),
+    [
+        ("y.npz", [], "an .npz holds the outputs of one sample, and there are 3", "-o "),
+        (
+            "y.json",
+            ["--format", "trtexec"],
+            "says by its ending what is written, and not trtexec",
+            "leave --format out",
+        ),
+        ("no/y.json", [], "there is no folder", "mkdir -p"),
+        ("data/1.npz", [], "never overwritten", "rm -r"),
+    ],
+)
+def test_a_file_that_cannot_hold_the_outputs_is_refused(
+    name: str, words: list[str], said: str, fix: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    asked = ["run", str(model), "--inputs", str(tmp_path / "data"), *words, "-o", str(tmp_path / name)]
+    assert run_command(asked) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert fix in told
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_the_text_tells_outputs_element_by_element(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,9 +71,16 @@ def describe_usability(document: Mapping[str, Any]) -> str:
         if more:
             told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
     else:
-        told.insert(0, "can be used" if verdict == "within" else "not everything could be judged")
+        told.insert(0, _judge_by_samples(document) if verdict == "within" else "not everything could be judged")
     told[1:1] = _describe_other_shapes(document)
     return "; ".join(told)
+
+
+def _judge_by_samples(document: Mapping[str, Any]) -> str:
+    """That the outputs can be used, and by how many samples that is judged."""
+    count = int(as_number((document.get("inputs") or {}).get("samples")) or 0)
+    by = f", judging by {format_count(count)} {'sample' if count == 1 else 'samples'}" if count else ""
+    return f"can be used{by}"
 
 
 def describe_decisions_after(document: Mapping[str, Any], decisions: Mapping[str, Any]) -> str:

@@ -12,22 +12,35 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import known_backend, known_backends
+from parityscope.backends import known_backends
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.errors import ParityError
-from parityscope.expectation.grades import margin_of
 from parityscope.languages import columns_of, say_in_language
 from parityscope.records import Target
 from parityscope.report._no_cause import FROM_OUTPUTS, next_command
 from parityscope.report._tensors import GRADES
-from parityscope.report._usability import describe_decisions_after, describe_usability, name_output
+from parityscope.report._usability import describe_usability, name_output
 from parityscope.report.offered import WEAK, diagnose_again_command, name_written_file, proof_command, repair_command
+from parityscope.report.repair_effects import (
+    KEEP,
+    PROVED,
+    SYMPTOMS,
+    describe_change,
+    describe_effect,
+    describe_proof,
+    is_proved,
+    left_by_proof,
+    limit_of,
+    runtime_of,
+)
 from parityscope.report.words import (
+    LONGEST_NAME,
     as_number,
+    call_name,
     clean,
     format_count,
-    format_figure,
     format_percent,
+    name_once,
     shorten_name,
 )
 
@@ -37,7 +50,6 @@ if TYPE_CHECKING:
     from parityscope.backends import Backend
 
 __all__ = [
-    "call_name",
     "cut_text",
     "describe_handing_on",
     "first_screen",
@@ -48,21 +60,16 @@ __all__ = [
 ]
 
 _Row = dict[str, str]
-_PROVED = 0.9  # chosen, as where advice is given: from here on a cause is called proved
 # Characters of an answer, of a further cause, and of what has one line; chosen: three lines, two and one of a terminal.
 _LONGEST, _SHORTER, _LINE = 290, 170, 84
 _ALL = 0.995  # of the error, which three digits call all of it
-# A name that a converter made of two equal ones: "a/add;a/add".
-_DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
 _BRACKETS = re.compile(r" \([^()]*\)|（[^（）]*）")  # noqa: RUF001 - as Chinese has them
 # Between two statements of a text.
 _BETWEEN = re.compile(r"; |；|(?<=[a-z0-9)'\"%])\. (?=['A-Z])|。(?=.)")  # noqa: RUF001 - as Chinese has them
 _GAP = " … "
-_NAME = 40  # characters of a name, wherever it stands
 _SMALL = 0.1  # of what a layer inherits: it only passes that on; chosen
 _MOST_NOTES = 2
 _MOST_ADVICE = 3
-_KEEP = "keep_in_fp32"
 _HALF = frozenset({"f16", "bf16"})
 _SEARCHED = "search for the smallest change that keeps the error within 1 % (another limit: --budget):"
 # What is not examined: in other words, and what nobody misses.
@@ -73,8 +80,6 @@ _NO_CHANGE = "no cause is proved: no single change of the network that was tried
 _SAME = "Both sides are the same target and model."
 # Codes that say nothing more once a proved cause makes all of the error: of its size, of other ways to run the model.
 _OF_ALL = frozenset({"ACC001", "DAT009"})
-# Codes that say what is wrong with an output, and not what made it so.
-_SYMPTOMS = frozenset({"DAT007"})
 # Where causes of these codes and families are, which have no layer.
 _PLACES: Mapping[str, str] = {
     "DAT006": "no single layer, but the budget",
@@ -113,19 +118,20 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
         yield _row_of_cause(document, causes, model)
-        further = [one for one in causes[1:] if _is_proved(one) or not _is_proved(causes[0])]
+        further = [one for one in causes[1:] if is_proved(one) or not is_proved(causes[0])]
         further += [
             one for one in document.get("findings", ()) if one.get("role") == "contributing" and _is_needed(one)
         ]
         yield from (_row_of_further_cause(one, causes) for one in further[: _MOST_ADVICE - 1])
         yield from _rows_of_place(document, causes)
-        proved = any(map(_is_proved, causes))
+        proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
         repairs = list(_rows_of_repairs(offered, repair_command(document), document))
-        yield from repairs
-        yield from _rows_of_proof(document, offered)
+        proof = list(_rows_of_proof(document, offered))
+        # What a symptom is of is only known once it was looked at again.
+        yield from [*proof, *repairs] if offered and offered[0]["code"] in SYMPTOMS else [*repairs, *proof]
         if causes:
-            left_told = any(row["label"] in {"Fix", "Next"} and row["note"] for row in repairs)
+            left_told = any(row["label"] == "Fix" and row["note"] for row in repairs)
             yield from _rows_of_sureness(document, causes, left_told=left_told)
     else:
         yield from _rows_of_proof(document, ())
@@ -144,7 +150,7 @@ def _describe_subject(document: Mapping[str, Any]) -> str:
     candidate = document.get("candidate", {})
     declared = str((document.get("policy") or {}).get("declared") or candidate.get("declared") or "")
     runtime = str(candidate.get("backend") or "")
-    known = _runtime_of(document)
+    known = runtime_of(document)
     by = clean(runtime) if known is None else f"{known.words or known.title}{_describe_version(document, known)}"
     named = call_name((document.get("model") or {}).get("name") or "model")
     whole = " wholly" if known is not None and known.simulates and declared in _HALF else ""
@@ -173,8 +179,8 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
     samples = int(as_number(inputs.get("samples")) or 0)
     kind = "generated sample" if inputs.get("generated") else "sample"
     origin = clean(inputs.get("origin") or "")
-    given = f" of {origin if len(origin) <= _NAME else f'…{origin[1 - _NAME :]}'}" if origin else ""
-    right = _runtime_of(document, "reference")
+    given = f" of {origin if len(origin) <= LONGEST_NAME else f'…{origin[1 - LONGEST_NAME :]}'}" if origin else ""
+    right = runtime_of(document, "reference")
     version = clean((document.get("reference") or {}).get("version") or "")
     taken = f"; right: {right.title}{f' {version}' if version else ''}" if right is not None else ""
     return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}{taken}"
@@ -205,7 +211,7 @@ def _describe_standing(finding: Mapping[str, Any], causes: Sequence[Mapping[str,
 def _is_instead(finding: Mapping[str, Any], first: Mapping[str, Any]) -> bool:
     """Whether a cause explains what another one explains already, and is as sure: both cannot be the whole of it."""
     shares = [as_number(one.get("share")) or 0.0 for one in (finding, first)]
-    return min(shares) >= _PROVED and _is_proved(finding) == _is_proved(first)
+    return min(shares) >= PROVED and is_proved(finding) == is_proved(first)
 
 
 def _say_cause(finding: Mapping[str, Any]) -> str:
@@ -235,8 +241,8 @@ def cut_text(text: str, longest: int = _LONGEST) -> str:
     Names give way before words do (what tells them apart stands at their ends), then what is said in brackets, then what is
     said after the first statement. Of a statement that is still too long its start and its end are left.
     """
-    told = _DOUBLED.sub(r"\1", say_in_language(text))
-    told = " ".join(shorten_name(word, _NAME) for word in told.split(" "))
+    told = name_once(say_in_language(text))
+    told = " ".join(shorten_name(word, LONGEST_NAME) for word in told.split(" "))
     while columns_of(told) > longest and (places := list(_BRACKETS.finditer(told))):
         told = told[: places[-1].start()] + told[places[-1].end() :]
     while columns_of(told) > longest and (places := list(_BETWEEN.finditer(told))):
@@ -251,28 +257,19 @@ def _without_middle(text: str, longest: int) -> str:
     return f"{head.rpartition(' ')[0] or head}{_GAP}{tail.partition(' ')[2] or tail}"
 
 
-def call_name(name: object) -> str:
-    """A name as every answer has it."""
-    return shorten_name(_DOUBLED.sub(r"\1", clean(name)), _NAME)
-
-
-def _is_proved(finding: Mapping[str, Any]) -> bool:
-    return (as_number(finding.get("confidence")) or 0.0) >= _PROVED
-
-
 def _is_needed(finding: Mapping[str, Any]) -> bool:
     """Whether what makes little of the error was proved together with what makes the rest of it, and not without."""
-    return "together" in (finding.get("details") or {}) and _is_proved(finding)
+    return "together" in (finding.get("details") or {}) and is_proved(finding)
 
 
 def _describe_sureness(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> str:
     """How sure a cause is: proved, one of so many that explain the same, likely by so much, or only measured."""
-    if finding.get("code") in _SYMPTOMS:
+    if finding.get("code") in SYMPTOMS:
         return "measured"
     alike = sum(_is_instead(one, causes[0]) for one in causes) if _is_instead(finding, causes[0]) else 1
     if alike > 1:
         return f"possible: 1 of {alike}"
-    return "proved" if _is_proved(finding) else f"likely: {format_percent(as_number(finding.get('confidence')) or 0.0)}"
+    return "proved" if is_proved(finding) else f"likely: {format_percent(as_number(finding.get('confidence')) or 0.0)}"
 
 
 def _region_of(document: Mapping[str, Any]) -> tuple[int, str, str, int] | None:
@@ -339,7 +336,7 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     if not earlier:
         return ""
     first = min(earlier, key=lambda one: as_number(one.get("index")) or 0)
-    begins = f"; NaN or infinity begins at #{format_count(first['index'])} ({clean(first.get('op_type') or 'node')})"
+    where = f"#{format_count(first['index'])} ({clean(first.get('op_type') or 'node')})"
     born = {
         as_number((one.get("site") or {}).get("index")) or 0: as_number(one.get("share"))
         for one in document.get("suspects", ())
@@ -347,7 +344,7 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     }
     own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
     less = own is not None and before and all(share is not None and share < own for share in before)
-    return f"{begins}, which makes less of the error" if less else begins
+    return f"; NaN or infinity at {where} before it does less harm" if less else f"; NaN or infinity begins at {where}"
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:
@@ -384,38 +381,6 @@ def _holds_lost(tensor: Mapping[str, Any]) -> bool:
     return bool(as_number((tensor.get("nonfinite") or {}).get("candidate")))
 
 
-def _describe_trial(trial: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """The verdict on what a trial left, with the limit and the output that it rests on."""
-    if trial["verdict"] not in {"within", "beyond"}:
-        return "not judged"
-    within = trial["verdict"] == "within"
-    if budgets := (document.get("policy") or {}).get("budgets"):
-        limits = ", ".join(f"{clean(one['metric'])} {format_figure(one['limit'])}" for one in budgets[:_MOST_NOTES])
-        return f"within the budget ({limits})" if within else f"still beyond the budget ({limits})"
-    limit = _describe_limit(document, trial["output"])
-    said = f"within {limit}" if within else f"still beyond {limit}"
-    several = len(document.get("outputs", ())) > 1 and trial["error"] and trial["output"]
-    return f"{said}, in '{call_name(trial['output'])}'" if several else said
-
-
-def _describe_limit(document: Mapping[str, Any], output: str = "") -> str:
-    """Up to what error the declared arithmetic explains `output`, or the output that may err most, and what that limit is."""
-    declared = str((document.get("policy") or {}).get("declared") or "")
-    grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
-    if limit := _limit_of(document, output):
-        return (
-            f"the limit of {format_percent(limit, exact=True)} ({margin_of(declared):g} times {grade}'s expected error)"
-        )
-    return f"what {grade} explains"
-
-
-def _limit_of(document: Mapping[str, Any], output: str = "") -> float:
-    declared = str((document.get("policy") or {}).get("declared") or "")
-    outputs = [one for one in document.get("outputs", ()) if output in {"", one.get("name")}]
-    expected = [as_number((one.get("expected") or {}).get(declared)) or 0.0 for one in outputs]
-    return margin_of(declared) * max(expected, default=0.0)
-
-
 def _rows_of_repairs(
     offered: Sequence[Mapping[str, Any]], searching: str, document: Mapping[str, Any]
 ) -> Iterator[_Row]:
@@ -432,22 +397,26 @@ def _rows_of_repairs(
         if told:
             yield make_row(
                 "or",
-                f"{text} ({f'tried: {change}' if (change := _describe_change(repair, document)) else 'not tried'})",
+                f"{text} ({f'tried: {change}' if (change := describe_change(repair, document)) else 'not tried'})",
             )
             told.add(command or repair["text"])
             continue
         if repair["tried_file"]:
             kept = (
                 f", where {repair['trial']['note']} (its types say so: build it without --fp16)"
-                if repair["repair"] == _KEEP
+                if repair["repair"] == KEEP
                 else ""
             )
-            text = f"use {repair['tried_file']}{kept}: {text}"
-        label = ("Next" if repair["code"] in _SYMPTOMS else "Fix") if repair["cures"] else "Then"
-        note = _shown_effect(repair, document)
-        yield make_row(label, text, command=command, note=note)
+            text = f"use {repair['tried_file']}{kept}, with this done: {text}"
+        elif command.startswith("trtexec ") and ((known := runtime_of(document)) is None or known.tensorrt != "yes"):
+            text = f"{text}; where TensorRT runs it:"
+        label = "Fix" if repair["cures"] and repair["code"] not in SYMPTOMS else "Then"
+        note = describe_effect(repair, document)
+        # What simulates a file once more is no step to take: the row behind it says what is.
+        again = repair["tried_file"] and (known := runtime_of(document)) is not None and known.simulates
+        yield make_row(label, text, command="" if again else command, note=note)
         told.add(command or repair["text"])
-        if repair["repair"] == _KEEP and searching and searching not in told:
+        if repair["repair"] == KEEP and searching and searching not in told:
             # What was tried to prove the cause may keep more in FP32 than has to be.
             yield make_row("or", _SEARCHED, command=searching)
             told.add(searching)
@@ -459,7 +428,7 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
     """What tells whether the first repair helped, with the file that it writes; of a prediction, what tests the real one."""
     best = offered[0] if offered and offered[0]["cures"] else None
     tried, written = (best["tried_file"], name_written_file(best["command"])) if best else ("", "")
-    proof, known = proof_command(document, written), _runtime_of(document)
+    proof, known = proof_command(document, written), runtime_of(document)
     deployed = f"deploy {tried or written}" if tried or written else ""
     if known is not None and known.simulates:
         as_what = GRADES.get(str((document.get("policy") or {}).get("declared") or "f32"), "FP32")
@@ -468,8 +437,10 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
     elif best and not tried and (written or not best["command"].startswith("parityscope")):
         again = "record it again" if known is not None and known.recorded else "" if written else "do it"
         steps = ", ".join(one for one in (deployed, again) if one)
-        told = "whether it is wrong again" if best["code"] in _SYMPTOMS else "whether it helped"
-        yield make_row("Then", f"{steps}, and this tells {told}:", command=proof)
+        label, told = (
+            ("Next", "whether it is wrong again") if best["code"] in SYMPTOMS else ("Then", "whether it helped")
+        )
+        yield make_row(label, f"{steps}, and this tells {told}:", command=proof)
         if rest := _command_for_rest(document):
             yield make_row("Then", "then look for the rest, which nothing that was tried explains:", command=rest)
 
@@ -477,57 +448,17 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
 def _command_for_rest(document: Mapping[str, Any]) -> str:
     """What diagnoses the next recording, where the first cause leaves more than the arithmetic explains; else ""."""
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
-    left = _left_by_proof(document, causes[0]) if causes else None
-    known = _runtime_of(document)
-    if left is None or left <= _limit_of(document) or known is None or not known.recorded:
+    left = left_by_proof(document, causes[0]) if causes else None
+    known = runtime_of(document)
+    if left is None or left <= limit_of(document) or known is None or not known.recorded:
         return ""
     return diagnose_again_command(document)
-
-
-def _runtime_of(document: Mapping[str, Any], side: str = "candidate") -> Backend | None:
-    """What computes a side; None where that is not installed here."""
-    return known_backend(str((document.get(side) or {}).get("backend") or "none"))
 
 
 def _one_line(written: Mapping[str, str]) -> str:
     """What an advice wrote, where that is one line: the setting that switches something off."""
     lines = [line for line in written.get("lines", "").splitlines() if not line.startswith("#")]
     return lines[0] if len(lines) == 1 else ""
-
-
-def _shown_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """What was measured of a repair, and how its file is built; "" where nothing was."""
-    trial = repair["trial"]
-    if not trial:
-        causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
-        first = next(
-            (one for one in causes if one.get("code") in repair["code"] and one["code"] not in _SYMPTOMS), None
-        )
-        return (
-            f"the repair was not tried; {_describe_proof(document, first)}"
-            if first and _left_by_proof(document, first) is not None
-            else ""
-        )
-    note, within = trial["note"], trial["verdict"] == "within"
-    users = describe_decisions_after(document, trial["decisions"])
-    seen = f"; then {users}" if users else ""
-    told = repair["repair"] == _KEEP and within and trial["file"]
-    kept = (
-        f"; {note}" if note and not (told or seen) and (repair["repair"] == _KEEP or columns_of(note) <= _LINE) else ""
-    )
-    how = "tried in simulation" if (known := _runtime_of(document)) is not None and known.simulates else "tried"
-    return f"{how}: {_describe_change(repair, document)}, {_describe_trial(trial, document)}{seen}{kept}"
-
-
-def _describe_change(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    """From what error to what a trial went, the former with the target that has it, as commands say it; "" without a trial."""
-    trial = repair["trial"]
-    if not trial:
-        return ""
-    asked = clean(((document.get("question") or {}).get("asked") or {}).get("candidate") or "")
-    known = _runtime_of(document)
-    named = f" ({asked})" if known is not None and known.simulates and asked else ""
-    return f"{trial['before']}{named} -> {trial['after']}"
 
 
 def _rows_of_sureness(
@@ -539,47 +470,15 @@ def _rows_of_sureness(
         told = "each explains all of the error on these samples; more samples, or a look at layers, tell them apart"
         yield make_row("Sure", f"{sure}; {told}")
     elif not left_told:
-        told = _describe_proof(document, causes[0])
+        told = describe_proof(document, causes[0])
         yield make_row("Sure", f"{sure}; {told}" if told else sure)
-
-
-def _describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
-    """What a cause rests on: what is left of the error with it put right.
-
-    What the error was is told above, and not once more: an experiment measures it on other samples or outputs.
-    """
-    if finding.get("code") in _SYMPTOMS:
-        return "what makes it is not known"
-    left = _left_by_proof(document, finding)
-    if left is None:
-        return clean(finding.get("confidence_from") or "")
-    if not left:
-        return "with the cause undone, both sides are equal"
-    limit = _describe_limit(document)
-    told = f"with the cause undone, {format_percent(left, exact=True)} is left"
-    if left <= _limit_of(document):
-        return f"{told}, no more than {limit}"
-    return f"{told}, more than {limit}"
-
-
-def _left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
-    """The error that was measured with a cause put right, in the reference's copy or by an experiment."""
-    steps = (document.get("sequence") or {}).get("steps", ())
-    own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
-    if len(own) == 1 and _is_proved(finding):
-        return as_number(own[0])
-    for one in finding.get("evidence", ()):
-        measure = str((one.get("experiment") or {}).get("measure") or "")
-        if one.get("outcome") == "supports" and "relative L2" in measure and as_number(one.get("before")):
-            return as_number(one.get("after"))
-    return None
 
 
 def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[_Row]:
     """That nothing was computed in the half precision that is declared: what was within says nothing of it."""
     candidate = document.get("candidate") or {}
     declared = str((document.get("policy") or {}).get("declared") or "")
-    known = _runtime_of(document)
+    known = runtime_of(document)
     if document.get("verdict") == "beyond" or declared not in _HALF or known is None:
         return
     try:
@@ -622,13 +521,13 @@ def _may_be(finding: Mapping[str, Any]) -> bool:
 
 def _is_told_by(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a proved cause says of the same layer, or of all of the error, what a finding describes once more."""
-    proved = [one for one in causes if _is_proved(one)]
+    proved = [one for one in causes if is_proved(one)]
     tensor = (finding.get("site") or {}).get("tensor")
     if tensor and any(tensor == (one.get("site") or {}).get("tensor") for one in proved):
         return True
     shares = [as_number((one.get("details") or {}).get("together")) or as_number(one.get("share")) for one in proved]
     return bool(tensor or finding.get("code") in _OF_ALL) and any(
-        share is not None and share >= _PROVED for share in shares
+        share is not None and share >= PROVED for share in shares
     )
 
 

@@ -216,7 +216,7 @@ def _with_file(
 
 def _format_trial_error(value: object) -> str:
     x = as_number(value)
-    return "NaN or infinite" if x is not None and not math.isfinite(x) else format_percent(value)
+    return "NaN or infinite" if x is not None and not math.isfinite(x) else format_percent(value, exact=True)
 
 
 def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:

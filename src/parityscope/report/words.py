@@ -13,7 +13,9 @@ from parityscope.plain_numbers import as_number
 
 __all__ = [
     "ABSENT",
+    "LONGEST_NAME",
     "as_number",
+    "call_name",
     "clean",
     "format_bytes",
     "format_count",
@@ -23,6 +25,7 @@ __all__ = [
     "format_ratio",
     "format_seconds",
     "format_shape",
+    "name_once",
     "shorten_name",
     "without_destinations",
 ]
@@ -31,6 +34,9 @@ _WRITES = ("--study", "--output", "-o")
 _DESTINATION = re.compile(rf" (?:{'|'.join(_WRITES)})[ =](?:'[^']*'|\S+)")
 
 ABSENT = "\N{EN DASH}"
+LONGEST_NAME = 40  # characters of a name, wherever it stands
+# A name that a converter made of two equal ones: "a/add;a/add".
+_DOUBLED = re.compile(r"(?<![^\s'])([^\s;']{4,});\1(?![^\s',:])")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _DIGITS = 3
 # Between these powers of ten a number is written out; outside, with an exponent (chosen: at most seven characters).
@@ -132,6 +138,16 @@ def shorten_name(text: object, limit: int) -> str:
         return plain
     head = (limit - 1) // 2
     return f"{plain[:head]}…{plain[len(plain) - (limit - 1 - head) :]}"
+
+
+def name_once(text: str) -> str:
+    """`text`, where a name that a converter doubled stands once."""
+    return _DOUBLED.sub(r"\1", text)
+
+
+def call_name(name: object) -> str:
+    """A name as every answer has it."""
+    return shorten_name(name_once(clean(name)), LONGEST_NAME)
 
 
 def without_destinations(command: str) -> str:

@@ -24,14 +24,14 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     import numpy as np
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["WRITERS", "WrittenSample", "load_inputs", "write_sample"]
+__all__ = ["FILES", "WRITERS", "WrittenSample", "load_inputs", "write_file", "write_sample"]
 
 _RUNNER = "parityscope"
 _HEAD = """#!/bin/sh
@@ -72,6 +72,27 @@ def write_sample(kind: str, sample: WrittenSample) -> None:
     if kind not in WRITERS:
         raise ParityError(f"there is no format {kind!r}", fix=f"write one of {', '.join(WRITERS)}")
     WRITERS[kind](sample)
+
+
+def write_file(path: Path, count: int, samples: Iterable[WrittenSample]) -> None:
+    """Writes the outputs of `count` samples into the one file `path`, whose ending is one of `FILES`; whole or not at all.
+
+    Raises:
+        ParityError: an .npz of several samples is asked for, or there is no such folder.
+    """
+    if FILES[path.suffix.lower()] == "npz" and count != 1:
+        raise ParityError(
+            f"an .npz holds the outputs of one sample, and there are {count:,}",
+            where=str(path),
+            fix=f"-o {path.with_suffix('.json')}, or -o FOLDER, or one sample: --samples 1",
+        )
+    if not path.parent.is_dir():
+        raise ParityError(f"there is no folder {path.parent}", where=str(path), fix=f"mkdir -p {path.parent}")
+    if FILES[path.suffix.lower()] == "npz":
+        for one in samples:
+            write_npz(path, one.outputs)
+    else:
+        polygraphy.write_outputs(path, _RUNNER, ((one.outputs, one.seconds) for one in samples))
 
 
 def load_inputs(folder: str, arrays: Arrays) -> list[str]:
@@ -125,3 +146,6 @@ WRITERS: Mapping[str, Callable[[WrittenSample], None]] = {
     "trtexec": _export_trtexec,
 }
 """What writes each format."""
+
+FILES: Mapping[str, str] = {".npz": "npz", ".json": "polygraphy"}
+"""Of an ending the format of outputs that lie in one file."""

@@ -33,6 +33,7 @@ from parityscope.case.formats.npz import read_only_array
 from parityscope.errors import ParityError
 from parityscope.plain_documents import parse_json
 from parityscope.regular_files import open_regular_file, text_of
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -290,7 +291,7 @@ def _encode_array(array: np.ndarray) -> dict[str, str]:
 def _write_json(path: Path, items: Iterable[Any], combine: Any) -> None:
     try:
         if path.suffix:
-            path.write_text(json.dumps(combine(items)), encoding="utf-8")
+            write_whole(path, json.dumps(combine(items)))
             return
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
