@@ -257,3 +257,36 @@ def test_an_error_that_grew_fails_though_it_is_within(tmp_path: Path) -> None:
     assert "worse than the baseline" in done.stdout
     (tmp_path / "parity" / "test_it-test_right.json").write_text("[]", encoding="utf-8")
     assert "no baseline of parity" in run_pytest(tmp_path, "test_it.py", "-k", "right").stdout
+
+
+@pytest.mark.parametrize("target", ["ort", right, "the session"], ids=["a target", "a callable", "a session"])
+def test_run_gives_the_outputs_of_every_sample_as_arrays(target: Any, proto: onnx.ModelProto) -> None:
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    given = ps.run(proto, target=session if target == "the session" else target, inputs=list(X))
+    assert [list(one) for one in given] == [["y"]] * len(X)
+    for one, x in zip(given, X, strict=True):
+        np.testing.assert_allclose(one["y"], session.run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
+        assert one["y"].flags.writeable
+
+
+def test_run_gives_what_lies_inside_where_that_is_asked_for(proto: onnx.ModelProto) -> None:
+    (given,) = ps.run(proto, inputs=X[0], all_tensors=True)
+    assert {"a", "b", "y"} <= set(given)
+    np.testing.assert_allclose(given["b"], X[0] @ W + C, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ps.ParityError, match="no backend"):
+        ps.run(proto, target="nowhere", inputs=X[0])
+
+
+def test_repair_writes_a_model_that_keeps_its_budget(tmp_path: Path) -> None:
+    text = TEXT.replace("a = MatMul(x, w) b = Add(a, c) y = Tanh(b)", "a = Add(x, e) b = Log(a) y = MatMul(b, w)")
+    model = parse_network(text, {"e": np.float32(1e-10), "w": W})
+    samples = [np.abs(x) * (np.arange(8) > 0) for x in X]
+    found = ps.repair(model, inputs=samples, low="f16", output=tmp_path / "fixed.onnx")
+    assert found.verdict == "unproved"  # six samples are too few to certify anything
+    assert found.kept
+    assert ps.compare(model, candidate="sim:f16", inputs=samples).verdict == "beyond"
+    wanted, given = ps.run(model, inputs=samples), ps.run(tmp_path / "fixed.onnx", target="sim", inputs=samples)
+    for one, other in zip(wanted, given, strict=True):
+        assert np.linalg.norm(other["y"] - one["y"]) <= 1e-2 * np.linalg.norm(one["y"])
+    with pytest.raises(ps.ParityError, match="exists"):
+        ps.repair(model, inputs=samples, output=tmp_path / "fixed.onnx")

@@ -22,8 +22,8 @@ Data flows one way through these modules, first to last:
 * `report`, `cli`: how it is shown;
 * `api`          : the same for Python.
 
-The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `verify`, `diff`;
-`assert_parity` is for tests, and `load_study` reads a study again. Nothing is imported before one of them is asked for.
+The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `repair`, `run`, `verify`,
+`diff`; `assert_parity` is for tests, and `load_study` reads a study again. Nothing is imported before one of them is asked for.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from parityscope.version import __version__
 if TYPE_CHECKING:
     from parityscope.api.asserting import assert_parity
     from parityscope.api.failing import ParityFailure
+    from parityscope.api.model_verbs import repair, run
     from parityscope.api.results import Result
     from parityscope.api.verbs import compare, diagnose, diff, load_study, localize, predict, verify
 
@@ -51,6 +52,8 @@ __all__ = [
     "load_study",
     "localize",
     "predict",
+    "repair",
+    "run",
     "verify",
 ]
 _HOMES = {
@@ -58,6 +61,7 @@ _HOMES = {
     "Result": "results",
     "assert_parity": "asserting",
     **dict.fromkeys(("compare", "diagnose", "diff", "load_study", "localize", "predict", "verify"), "verbs"),
+    **dict.fromkeys(("repair", "run"), "model_verbs"),
 }
 
 

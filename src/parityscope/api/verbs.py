@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from parityscope.study.changes.comparing import StudyChanges
     from parityscope.verification import Verification
 
-__all__ = ["compare", "diagnose", "diff", "load_study", "localize", "predict", "verify"]
+__all__ = [
+    "compare",
+    "diagnose",
+    "diff",
+    "input_names",
+    "load_study",
+    "localize",
+    "predict",
+    "stated_budgets",
+    "verify",
+]
 
 _MEMORY = 512 << 20  # bytes, as on the command line
 
@@ -114,7 +124,7 @@ def predict(
     from parityscope.study import Request, open_request
 
     with model_file(model) as path:
-        request = Request(model=path, candidate="ort", inputs=data_source(inputs, _input_names(path)), memory=memory)
+        request = Request(model=path, candidate="ort", inputs=data_source(inputs, input_names(path)), memory=memory)
         with open_request(request) as asked:
             settings = forecasting.ForecastSettings(profile=profile, memory=memory)
             return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
@@ -153,7 +163,7 @@ def verify(
         candidate_target(after) as second,
         candidate_target(reference) as original,
     ):
-        data = data_source(inputs, _input_names(path))
+        data = data_source(inputs, input_names(path))
         request = Request(model=path, candidate=second, reference=original, inputs=data, policy=policy)
         with open_request(request) as asked, scratch_folder("verify") as scratch:
             settings = verification.VerificationSettings(
@@ -219,8 +229,8 @@ def _answer_request(
             model=path,
             candidate=tested,
             reference=original,
-            inputs=data_source(inputs, _input_names(path)),
-            budgets=_stated_budgets(budgets or {}),
+            inputs=data_source(inputs, input_names(path)),
+            budgets=stated_budgets(budgets or {}),
             **asked,
         )
         with scratch_folder("run") as scratch, open_request(request) as examination:
@@ -238,7 +248,8 @@ def _without_copies(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _stated_budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
+def stated_budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
+    """Budgets of limits by metric, or by output and metric."""
     if not limits:
         return ()
     from parityscope.study import stated_budget
@@ -251,7 +262,7 @@ def _limit_as_float(value: object) -> float:
     return float(value) if isinstance(value, SupportsFloat) else math.nan
 
 
-def _input_names(path: Path) -> Callable[[], Sequence[str]]:
+def input_names(path: Path) -> Callable[[], Sequence[str]]:
     """Gives the names of the model's inputs, in order; the model is read when they are first asked for."""
 
     @functools.cache

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["aim_of", "budgets_asked", "budgets_planned", "check_numbers", "consents_of", "matched_of", "plan_asked"]
 
-_DEFAULT_LIMIT = 1e-2  # chosen: a hundredth of the output's energy norm, what the documentation calls repaired
-
 
 def check_numbers(
     *,
@@ -81,6 +79,7 @@ def budgets_asked(
         ParityError: an item or the policy cannot be read, or a metric of the user's has no budget.
     """
     from parityscope.records import Budget
+    from parityscope.repairs.search import DEFAULT_BUDGET
 
     own, rest = [], []
     for item in items or []:
@@ -98,8 +97,7 @@ def budgets_asked(
         from parityscope.study import known_metrics
 
         found = read_policy(policy, known_metrics()).policy.budgets
-    default = Budget(output="", metric="rel_l2", limit=_DEFAULT_LIMIT, reason="the default of this command")
-    return found or (default,)
+    return found or (DEFAULT_BUDGET,)
 
 
 def consents_of(names: list[str] | None) -> tuple[str, ...]:

@@ -16,6 +16,25 @@ one run of the switchable graph over the search samples; certification is counte
 from __future__ import annotations
 
 from parityscope.repairs.search.driving import search_repair
-from parityscope.repairs.search.records import Certificate, Flag, KeptNode, Point, RangeEdit, RepairOutcome, RepairTask
+from parityscope.repairs.search.records import (
+    DEFAULT_BUDGET,
+    Certificate,
+    Flag,
+    KeptNode,
+    Point,
+    RangeEdit,
+    RepairOutcome,
+    RepairTask,
+)
 
-__all__ = ["Certificate", "Flag", "KeptNode", "Point", "RangeEdit", "RepairOutcome", "RepairTask", "search_repair"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Certificate",
+    "Flag",
+    "KeptNode",
+    "Point",
+    "RangeEdit",
+    "RepairOutcome",
+    "RepairTask",
+    "search_repair",
+]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from parityscope.records import Budget
 from parityscope.repairs.search.labels import labels_of
 
 if TYPE_CHECKING:
@@ -15,10 +16,20 @@ if TYPE_CHECKING:
 
     from parityscope.case import Inputs, Model
     from parityscope.case.formats.loader import UserFunction
-    from parityscope.records import Budget, Skip
+    from parityscope.records import Skip
     from parityscope.repairs.search.labels import FormatLabels
 
-__all__ = ["Certificate", "Flag", "KeptNode", "Point", "RangeEdit", "RepairOutcome", "RepairTask", "Verdict"]
+__all__ = [
+    "DEFAULT_BUDGET",
+    "Certificate",
+    "Flag",
+    "KeptNode",
+    "Point",
+    "RangeEdit",
+    "RepairOutcome",
+    "RepairTask",
+    "Verdict",
+]
 
 Blame = Literal["parameter", "activation", "operator"]
 # nothing: pure low precision meets the budget. certified: proved on held-out samples. unproved: too few of them, or one
@@ -26,6 +37,8 @@ Blame = Literal["parameter", "activation", "operator"]
 Verdict = Literal["nothing", "certified", "unproved", "infeasible"]
 
 _NO_FUNCTIONS: Mapping[str, UserFunction] = MappingProxyType({})
+# Chosen: a hundredth of the output's energy norm, what the documentation calls repaired.
+DEFAULT_BUDGET = Budget(output="", metric="rel_l2", limit=1e-2, reason="the default of this command")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
