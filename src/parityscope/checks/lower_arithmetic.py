@@ -5,13 +5,14 @@ default switch (TF32 on NVIDIA GPUs, BF16 on CPUs with AMX), a converted file, o
 
 How it shows: the error is spread over all layers, each a little, with the size that the coarser format predicts.
 
-How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these
-samples. Where only formats coarser than the declared arithmetic cover the measured error, one of them is the claim: what the
-layers were seen to compute in, else the nearest in size. What leaves an output unexplained, is not what the layers show, or
-stands beside layers that explain the error is not called the cause. Where no layer was seen, the error must point where the
-simulated one does as well, by enough numbers that chance is excluded: weights round alike everywhere, and an error of that size
-that points elsewhere, or in an output of a few numbers, may have another reason. A change that describes more of the same error
-goes first. An error that none covers acquits them: each is refuted, with how much too small it is.
+How we test for it: the error that each format's rounding causes at each output is predicted by simulating it on these samples.
+Where only formats coarser than the declared arithmetic cover the measured error, one of them is the claim: what the layers were
+seen to compute in, else the nearest in size. What leaves an output unexplained, is not what the layers show, or stands beside
+layers that explain the error is not called the cause. Where no layer was seen, the error must point where the simulated one
+does as well, by enough numbers that chance is excluded: weights round alike everywhere, and an error of that size that points
+elsewhere, or in an output of a few numbers, may have another reason. A simulated error that is 99 % of the candidate's, in
+squares, explains it, and no other reason is searched for long; else a change that describes more of it goes first. An error
+that none covers acquits them: each is refuted, with how much too small it is.
 
 What it is confused with: a small bug at one place (then one suspect holds most of the share); an ill-conditioned
 network that amplifies FP32 noise (then the FP32 floor, measured on equivalent reference runs, is high too).
@@ -54,6 +55,7 @@ _QUANTITIES = {"rel_l2": "relative L2 error", "mismatch_share": "share of unequa
 _SAME_SIZE = 2 / 3
 # Bits that the simulated error must save of the measured one. Chosen: chance saves so many once in a million.
 _SURE_BITS = 20.0
+_REPRODUCED = 0.99  # of the squared error: what the simulated one explains leaves nothing, as in checks/_reproducing.py
 _LEFT = 1e-12  # of the squared error, at least: what FP32 tells apart
 _SIDES = 3  # reference, candidate and simulation
 # A suspect that alone holds half of the output error is a place; rounding has none.
@@ -192,8 +194,7 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
         confidence=ratio if alone else ratio / 2,
         confidence_from="the smaller over the larger of measured and predicted error"
         + ("" if alone else ", halved because that is not all that is seen"),
-        # Where no layer was seen, size is all that speaks for it: whatever reproduces the outputs goes first.
-        share=1.0 if alone and known.localization else None,
+        share=_share_of_error(known, likeness) if alone else None,
         repairs=(
             ("declare", f"if {named} is meant, declare it; else switch it off in the runtime", f"--declared {named}"),
         ),
@@ -204,6 +205,17 @@ def _show_finding(known: Examination, worst: Pair, named: str, seen: Shown) -> S
             **({} if likeness is None else {"explains": likeness.cosine**2}),
         },
     )
+
+
+def _share_of_error(known: Examination, likeness: _Likeness | None) -> float | None:
+    """The part of the error that the format makes, where layers were seen or the simulated error is the candidate's.
+
+    Else size is all that speaks for it, and whatever reproduces the outputs goes first.
+    """
+    if known.localization is not None:
+        return 1.0
+    explained = 0.0 if likeness is None else likeness.cosine**2
+    return explained if explained >= _REPRODUCED else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
