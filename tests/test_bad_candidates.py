@@ -305,17 +305,22 @@ def _program(place: Path, size: float, sign: float) -> str:
     return f"command?run={sys.executable} {program}"
 
 
+def _two_samples(place: Path) -> tuple[str, ...]:
+    """Each run of a program on each sample is a process."""
+    return "--inputs", str(place / "inputs"), "--samples", "2"
+
+
 def test_answers_that_vary_are_the_only_cause_if_they_explain_the_error(
     place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert _diagnosed(place, _program(place, 0.05, 1.0)) == 1
+    assert _diagnosed(place, _program(place, 0.05, 1.0), *_two_samples(place)) == 1
     document = json.loads(capfd.readouterr().out)
     assert _causes(document) == ["RUN001"]
     assert document["candidate"]["spread"] > 0.01
 
 
 def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert _diagnosed(place, _program(place, 0.001, -1.0)) == 1
+    assert _diagnosed(place, _program(place, 0.001, -1.0), *_two_samples(place)) == 1
     document = json.loads(capfd.readouterr().out)
     # The output is negated; what varies explains next to nothing of that.
     assert "RUN001" in [one["code"] for one in document["findings"]]

@@ -116,7 +116,7 @@ def test_a_clean_encoder_is_not_blamed(precision: str, declared: str, tmp_path: 
 
 
 SMALL = """<ir_version: 8, opset_import: ["" : 17]>
-g (float[N,64] a, float[N,64] b) => (float[N,64] y) {
+g (float[N,16] a, float[N,16] b) => (float[N,16] y) {
   p = MatMul(a, w)
   q = Tanh(b)
   r = Mul(p, q)
@@ -206,7 +206,7 @@ def test_an_error_of_another_kind_is_left_to_others(tmp_path: Path) -> None:
 def test_what_breaks_everything_proves_nothing(value: float, tmp_path: Path) -> None:
     # Many readings of an input make NaN of all outputs, and so do many other faults.
     path, samples = small(tmp_path)
-    outputs = [{"y": np.full((1, 64), value, np.float32)} for _ in samples]
+    outputs = [{"y": np.full((1, 16), value, np.float32)} for _ in samples]
     causes = codes(findings(path, samples, outputs, tmp_path / "case")) & FAMILY
     assert causes == ({"BND003"} if np.isfinite(value) else set())
 
@@ -350,8 +350,8 @@ def test_one_row_that_is_left_is_no_pitch(tmp_path: Path) -> None:
 
 def small(folder: Path) -> tuple[Path, list[dict[str, np.ndarray]]]:
     generator = np.random.default_rng(4)
-    weight = generator.normal(size=(64, 64)).astype(np.float32) / np.float32(8)
-    samples = [{name: generator.normal(size=(1, 64)).astype(np.float32) for name in "ab"} for _ in range(3)]
+    weight = generator.normal(size=(16, 16)).astype(np.float32) / np.float32(4)
+    samples = [{name: generator.normal(size=(1, 16)).astype(np.float32) for name in "ab"} for _ in range(3)]
     return written(SMALL, folder, {"w": weight}), samples
 
 

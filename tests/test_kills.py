@@ -11,10 +11,19 @@ from proving import kills, two_users
 SEED_MOMENTS = {"KILL": 0.55, "TERM": 0.7, "INT": 0.85, "power cut": 0.95}  # of the time that the command takes
 
 
+def _undisturbed(name: str) -> tuple[kills.Command, int, object, float]:
+    command = next(one for one in kills.COMMANDS if one.name == name)
+    return (command, *kills.run_undisturbed(command))
+
+
 @pytest.fixture(scope="module")
 def repair() -> tuple[kills.Command, int, object, float]:
-    command = next(one for one in kills.COMMANDS if one.name == "repair")
-    return (command, *kills.run_undisturbed(command))
+    return _undisturbed("repair")
+
+
+@pytest.fixture(scope="module")
+def verify() -> tuple[kills.Command, int, object, float]:
+    return _undisturbed("verify")
 
 
 @pytest.mark.parametrize("way", list(kills.WAYS))
@@ -27,9 +36,10 @@ def test_a_command_that_is_ended_leaves_nothing_and_ends_alike_when_it_is_run_ag
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.5])
-def test_a_study_whose_last_file_was_cut_is_refused_as_damaged_or_whole(cut: float) -> None:
-    command = next(one for one in kills.COMMANDS if one.name == "verify")
-    status, essence, seconds = kills.run_undisturbed(command)
+def test_a_study_whose_last_file_was_cut_is_refused_as_damaged_or_whole(
+    cut: float, verify: tuple[kills.Command, int, object, float]
+) -> None:
+    command, status, essence, seconds = verify
     trial = kills.run_trial(command, "power cut", 60 + 10 * seconds, cut, (status, essence))
     assert trial.problems == []
     assert trial.left in {"whole", "damaged"}

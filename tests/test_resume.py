@@ -160,10 +160,17 @@ def test_the_same_command_goes_on_and_no_other(
     assert [path.name for path in study.rglob("*.json")] == ["study.json"]
 
 
+@pytest.fixture(scope="module")
+def compared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    study = tmp_path_factory.mktemp("compared") / "study"
+    assert run(folder, study, verb=COMPARE).returncode == 0
+    return told_by(study)
+
+
 @pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGINT])
-def test_a_comparison_of_all_tensors_goes_on(with_signal: signal.Signals, folder: Path, tmp_path: Path) -> None:
-    undisturbed = tmp_path / "undisturbed"
-    assert run(folder, undisturbed, verb=COMPARE).returncode == 0
+def test_a_comparison_of_all_tensors_goes_on(
+    with_signal: signal.Signals, folder: Path, compared: dict[str, Any], tmp_path: Path
+) -> None:
     study = tmp_path / "study"
     status, told = interrupted(folder, study, with_signal, COMPARE)
     assert not study.exists()
@@ -184,13 +191,13 @@ def test_a_comparison_of_all_tensors_goes_on(with_signal: signal.Signals, folder
     assert done.returncode == 0, done.stderr
     assert not scratch_of(study).exists()
     assert [path.name for path in study.rglob("*.json")] == ["study.json"]
-    found, wanted = told_by(study), told_by(undisturbed)
-    tensors = {row["name"]: row for row in found.pop("tensors")}
-    expected = {row["name"]: row for row in wanted.pop("tensors")}
+    found = told_by(study)
+    tensors = {row["name"]: row for row in found["tensors"]}
+    expected = {row["name"]: row for row in compared["tensors"]}
     assert {name for name, row in tensors.items() if row != expected[name]} == planted
     assert tensors.keys() == expected.keys()
     assert {name: found[name] for name in ("outputs", "verdict", "skipped")} == {
-        name: wanted[name] for name in ("outputs", "verdict", "skipped")
+        name: compared[name] for name in ("outputs", "verdict", "skipped")
     }
 
 
