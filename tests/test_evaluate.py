@@ -106,6 +106,22 @@ def test_quantized_models_need_their_original(folder: Path, capfd: pytest.Captur
     assert found["findings"][0]["details"]["relative L2 of 'y' there"] == found["outputs"][0]["rel_l2"]
 
 
+def test_the_ladder_of_a_typed_model_is_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = (f"{folder}/half.onnx", "--reference", f"{folder}/original.onnx", "--inputs", f"{folder}/data.npz")
+    assert exit_status("evaluate", *words, "--ladder", "--study", str(folder / "study")) == 1
+    ladder = capfd.readouterr().out.partition("Which tensors exceed which tolerance")[2].splitlines()
+    assert ladder[1].split()[:3] == ["tolerance", "exceed", "it"]
+    assert ladder[2].split()[1:5] == ["1", "of", "1", "Mul#0"]
+
+
+def test_what_is_next_is_no_second_evaluation(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = (f"{folder}/brain.onnx", "--reference", f"{folder}/original.onnx", "--inputs", f"{folder}/data.npz")
+    assert exit_status("evaluate", *words, "--study", str(folder / "study"), "--quiet") == 0
+    told = capfd.readouterr().out
+    assert "test them as BF16: this was a prediction" in told
+    assert "parityscope evaluate" not in told
+
+
 def test_lifting(folder: Path) -> None:
     assert low_formats(read_graph(folder / "half.onnx")) == ["f16"]
     assert low_formats(read_graph(folder / "original.onnx")) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._delivery import Delivery, finish_study
+from parityscope.cli._delivery import finish_study
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
 from parityscope.errors import ParityError
@@ -19,6 +19,7 @@ from parityscope.records import Finding, Skip, Target
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from parityscope.cli._delivery import Delivery
     from parityscope.study import Examination
 
 __all__ = ["NAME", "command"]
@@ -33,18 +34,13 @@ def command(
     model: Annotated[Path, typer.Argument(help="The model to evaluate (.onnx).", show_default=False)],
     *,
     data: o.Data,
+    delivery: Delivery,
     original: _OriginalOption = None,
-    study: o.StudyOption = None,
-    format_name: o.FormatOption = "text",
-    output: o.OutputOption = None,
-    whole: o.AllOption = False,
     declared: o.DeclaredOption = "",
     budget: o.BudgetOption = None,
     policy: o.PolicyOption = None,
     allow_skipped: o.AllowSkippedOption = "0",
     workers: o.WorkersOption = "",
-    redact: o.RedactOption = False,
-    quiet: o.QuietOption = False,
 ) -> int:
     """Rounds what a typed model stores in low formats, compares it with its original, and tells what a CPU hides."""
     from parityscope.backends.targets import format_target
@@ -61,15 +57,12 @@ def command(
             policy=policy,
             allow_skipped=o.share_of(allow_skipped),
             workers=o.workers_of(workers),
-            depth="outputs",
-        )
-        delivery = Delivery(
-            study=study, format_name=format_name, output=tuple(output or ()), redact=redact, quiet=quiet, whole=whole
+            depth="tensors" if delivery.ladder or delivery.keep_tensors else "outputs",
         )
         with open_request(request) as asked:
 
             def work(folder: Path, _keep: object) -> dict[str, Any]:
-                progress = progress_for(quiet=quiet)
+                progress = progress_for(quiet=delivery.quiet)
                 document = examine_request(replace(asked, folder=folder, command=command_line(), progress=progress))
                 return _tell_claims(document, sides, _compare_claims(replace(asked, folder=folder), sides))
 

@@ -119,7 +119,7 @@ def _verify_command(document: Mapping[str, Any], file: str, *, typed: bool = Fal
 def proof_command(document: Mapping[str, Any], file: str) -> str:
     """The command that tells whether a repair helped: with both recordings, with the model `file` that it wrote, or as before.
 
-    Of a prediction it is the command that asks about a recording of what is deployed.
+    Of a prediction it is the command that asks about a recording of what is deployed; "" where nobody knows what was asked.
     """
     asked = (document.get("question") or {}).get("asked") or {}
     policy = document.get("policy") or {}
@@ -128,7 +128,9 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
     known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
     paired = f" --match {shlex.quote(','.join(map(clean, policy['matched'])))}" if policy.get("matched") else ""
     given = "".join(f" {word}" for word in _data_words(asked))
-    if known is not None and known.simulates and before:
+    if known is not None and known.simulates:
+        if not before:
+            return ""
         declared = clean(policy.get("declared") or "f32")
         return f"parityscope diagnose {path} --candidate recorded-outputs --declared {declared}{given}{paired}"
     if known is not None and known.recorded and before:
