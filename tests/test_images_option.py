@@ -19,11 +19,9 @@ from parityscope.case.imaging.recipe import Placing, Recipe, prepare_image
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODEL = """<ir_version: 8, opset_import: ["": 17]> net (float[1, 3, 24, 24] x) => (float[1, 24] y) {
+MODEL = """<ir_version: 8, opset_import: ["": 17]> net (float[1, 3, 24, 24] x) => (float[1, 8, 12, 12] y) {
   a = Conv<pads = [1, 1, 1, 1], strides = [2, 2]>(x, w, b)
-  r = Relu(a)
-  f = Flatten(r)
-  y = MatMul(f, v)
+  y = Relu(a)
 }"""
 RECIPES = {
     "right": Recipe(input="x", placing=Placing(size=(24, 24))),
@@ -36,7 +34,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(7)
     model = onnx.parser.parse_model(MODEL)
-    for name, shape in {"w": (8, 3, 3, 3), "b": (8,), "v": (8 * 12 * 12, 24)}.items():
+    for name, shape in {"w": (8, 3, 3, 3), "b": (8,)}.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name))
     onnx.save(model, folder / "net.onnx")
     network = onnxruntime.InferenceSession(folder / "net.onnx")
