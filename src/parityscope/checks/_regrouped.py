@@ -75,8 +75,10 @@ def _test_claim(known: Examination, bench: Bench, rows: int, groupings: list[_Gr
     first = max(bad, key=lambda index: befores[index].error)
     before = befores[first]
     least = before.error
-    if not _knows_batch(known, bench, rows):
-        return show_refuted(before, "the rows of the network do not know of each other")
+    knows = _knows_batch(known, bench, rows)
+    if not knows:
+        because = "the rows of the network do not know of each other"
+        return show_refuted(None if knows is None else before, because if knows is False else "no batch could be made")
     for grouping in groupings:
         found = _outputs_of(known, bench, grouping, rows, first)
         if found is None:
@@ -91,12 +93,12 @@ def _test_claim(known: Examination, bench: Bench, rows: int, groupings: list[_Gr
     return show_refuted(before, because, after=least)
 
 
-def _knows_batch(known: Examination, bench: Bench, rows: int) -> bool:
-    """Whether answers change where a sample's rows are run alone, or two samples of one row as one batch."""
+def _knows_batch(known: Examination, bench: Bench, rows: int) -> bool | None:
+    """Whether answers change where rows are run alone, or two samples of one row as one batch; None if that cannot be run."""
     pair = bench.samples[: 1 if rows > 1 else 2]
     joined = _join([bench.inputs(index) for index in pair])
     if joined is None:
-        return False
+        return None
     reference = _join([bench.reference(index) for index in pair])
     try:
         if rows > 1:
@@ -106,8 +108,10 @@ def _knows_batch(known: Examination, bench: Bench, rows: int) -> bool:
         else:
             found = bench.outputs(joined)
     except ParityError:
-        return False
-    return found is not None and reference is not None and not measure_misfit(known, reference, found).fits
+        return None
+    if found is None or reference is None:
+        return None
+    return not measure_misfit(known, reference, found).fits
 
 
 def _explains_sample(

@@ -10,7 +10,8 @@ first half (or one part in as many as an element has bytes), the bytes in anothe
 sequence backwards. One run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic
 explains, on every sample looked at. Several inputs that are zero at once, or the sample before's (a state that is not carried),
 are one claim, supported where none of them alone explains it: all sets of up to four inputs, else growing sets, those first
-that alone take away most.
+that alone take away most. So are inputs of one shape that came one place too late or early, backwards or times a factor, two or
+more alike.
 
 What it is confused with: exchanged inputs (BND001); a stale output (BND003), which looks the same when every input is the
 sample before's, so that is left to it; channel-last images, which are preprocessing. Changes that make the same outputs
@@ -50,7 +51,7 @@ from parityscope.checks._reproducing import (
     show_supported,
     wrong_samples,
 )
-from parityscope.checks.misreading.readings import BEFORE, FAMILIES, ZERO, misreadings_of
+from parityscope.checks.misreading.readings import BEFORE, FAMILIES, MOVED, ZERO, misreadings_of
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
-_SIMPLEST_FIRST = tuple(FAMILIES)
+_SIMPLEST_FIRST = tuple(family for family in FAMILIES if family != MOVED)
 _ALL_SETS = 4  # inputs of which all sets are asked. Chosen: sixteen runs
 _MORE = 0.9  # of what fewer inputs leave is what more of them may leave, to be nearer. Chosen
 _ACCIDENT = 0.01  # the probability of an accident that is accepted where outputs tell little
@@ -75,6 +76,7 @@ _MENDS = {
     "part": "copy all of {name}: take the size in bytes from the array (nbytes), and wait for the copy",
     "type": "convert {name} to the type that the engine asks for before its bytes are handed over",
     "layout": "hand {name} over as numpy.ascontiguousarray({name}), or copy it with its strides",
+    "moved": "hand {name} over as the data have them, no value moved and none scaled",
 }
 _MEND_SEVERAL = (
     "hand {name} over before every run, and wait for the copy before the run starts; where they are a state, hand on what "
@@ -103,6 +105,28 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         sets = functools.partial(_list_sets if every else _grow_sets, floats)
         test = functools.partial(_test_claim, known, bench, "absent", sets)
         yield proposed(_make_claim("absent", "more than one input", "", cost, test))
+
+    alike = _list_alike(arrays)
+    if alike:
+        sets = functools.partial(_list_alike_sets, alike)
+        count = sum(1 for array in arrays.values() for _ in misreadings_of(MOVED, array, None))
+        test = functools.partial(_test_claim, known, bench, MOVED, sets)
+        yield proposed(_make_claim(MOVED, "more than one input", "", RUN_S * count, test))
+
+
+def _list_alike(arrays: Mapping[str, np.ndarray]) -> list[_Names]:
+    """The inputs of one shape and type that what is done to one is easily done to all of."""
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, array in arrays.items():
+        groups.setdefault((array.shape, array.dtype), []).append(name)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def _list_alike_sets(groups: Sequence[_Names], _: Mapping[_Names, float]) -> Iterator[_Names]:
+    """All sets of two or more inputs of a group, small ones first; a large group as a whole."""
+    for names in groups:
+        for count in range(2 if len(names) <= _ALL_SETS else len(names), len(names) + 1):
+            yield from itertools.combinations(names, count)
 
 
 def _one_set(name: str) -> Callable[[Mapping[_Names, float]], Iterator[_Names]]:
@@ -256,8 +280,8 @@ def _show_finding(family: str, names: _Names, words: str, seen: Shown, share: fl
     told = ", ".join(names)
     claim = f"Input {told} {words}: with the reference's so, {seen.because}."
     if len(names) > 1:
-        claim = f"Inputs {told} {_OF_SEVERAL[words]}: with the reference's so, {seen.because}."
-    mend = _MENDS[family] if len(names) == 1 else _MEND_SEVERAL
+        claim = f"Inputs {told} {_OF_SEVERAL.get(words, words)}: with the reference's so, {seen.because}."
+    mend = _MENDS[family] if len(names) == 1 or family == MOVED else _MEND_SEVERAL
     return replace(
         seen,
         sentence=claim,
@@ -352,6 +376,15 @@ CHECK = Check(
             inputs={**_AB, "c": _AB["b"][::-1] * 0.5},
             constants=_W,
             inputs_fault=lambda samples: [{**each, "b": each["b"] * 0, "c": each["c"] * 0} for each in samples],
+        ),
+        # Both inputs come one place too late.
+        Example(
+            model=_MODEL,
+            inputs=_AB,
+            constants=_W,
+            inputs_fault=lambda samples: [
+                {name: np.roll(value, 1, -1) for name, value in each.items()} for each in samples
+            ],
         ),
         Example(model=_MODEL, inputs=_AB, constants=_W, inputs_fault=_deployment_reading(_keep_first_half), site="b"),
         Example(
