@@ -136,9 +136,11 @@ def _names_in(details: object) -> Iterator[str]:
 
 
 def _proof_of(found: Mapping[str, Any]) -> tuple[str, str, float, float] | None:
+    """What was changed and measured, before and after; an experiment that changes nothing has no before."""
     for one in found["evidence"]:
-        if one["outcome"] == "supports" and one["before"] is not None and one["after"] is not None:
-            asked = one["experiment"]
+        asked = one["experiment"]
+        told = one["outcome"] == "supports" and one["before"] is not None and one["after"] is not None
+        if told and not asked["change"].startswith("none"):
             return asked["change"], asked["measure"], float(one["before"]), float(one["after"])
     return None
 
