@@ -9,6 +9,7 @@ asked to explain, in fewer bits than both take to say.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.beside import Beside, known_responses, redo_steps, slopes_of
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, fit_amounts
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess, fit_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,19 +31,27 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
-    from parityscope.hypotheses.from_outputs.trying import Responses, TriedGuess
+    from parityscope.hypotheses.from_outputs.trying import Responses
 
 __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
-_FIRSTS = 6  # faults that are put in; chosen
-_RUN_PAIRS, _FITTED_PAIRS = 60, 6  # pairs that are run together, and those of them that are fitted; chosen
+_FIRSTS = 24  # faults that are put in; chosen
+_SHORT_BITS = 6.5  # of an edit in few words; chosen
+_RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted; chosen
 _ADDED = (
     0.2  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
 )
-_EACH = 0.5  # of what is left of the time goes into what stands beside each first one, half of it into guessing; chosen
+_KNOWN = 0.5  # of the rest goes into what stands beside the first ones of what was tried alone; chosen
+_EACH, _AT_ONE = (
+    0.3,
+    0.05,
+)  # of what is left of the time goes into what stands beside each first one, at all steps and at one
+_GUESSED = 0.5  # and of that into guessing; all chosen
 _ALIKE = 0.02  # of a response; chosen
 _PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
+_AROUND, _SHORTER = 6, 20  # steps around each of a pair, and shorter edits there that are held against it; chosen
+_SIMILAR = 0.3  # of the response: what differs by more alone does not do the same beside another; chosen
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
 
@@ -60,13 +70,15 @@ class GuessPair:
 class Peeling:
     """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
 
-    `sure` are bits that a claim must save beyond what it takes. `until` is where the reference's meter stands when it ends.
+    `plain` are edits in few words at all sites. `sure` are bits that a claim must save beyond what it takes. `until` is where the
+    reference's meter stands when it ends.
     """
 
     trials: Trials
     predictor: Predictor
     candidate: Sequence[Mapping[str, np.ndarray]]
     noise: Mapping[str, float]
+    plain: Sequence[Guess]
     sites: int
     sure: float
     until: float
@@ -78,23 +90,26 @@ class Peeling:
 
 
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
-    """The first pair that is a claim; None where none was found in the time."""
-    run = _run_pairs(peeling)
+    """The first pair that is a claim, in the shortest words that do the same; None where none was found in the time."""
+    found = next((pair for pair in _pairs(peeling) if _is_claim(peeling, pair)), None)
+    return None if found is None else _shortened(peeling, found)
+
+
+def _pairs(peeling: Peeling) -> Iterator[GuessPair]:
+    """What was tried alone, in pairs that add up; then what stands beside each first one, of what is known and of all else."""
     meter = peeling.trials.reference.meter
+    run = _run_pairs(peeling)
     fitted = meter.share_of(peeling.until, _ADDED)
     for first, second, _ in run[:_FITTED_PAIRS]:
         if meter.spent > fitted:
             break
-        pair = _fitted_together(peeling, first, second)
-        if pair is not None and _is_claim(peeling, pair):
-            return pair
-    for first in _first_candidates(peeling.trials, run):
+        yield from _fitted_together(peeling, first, second)
+    firsts = _first_candidates(peeling.trials, run)
+    yield from _known_beside(peeling, firsts)
+    for first, at in firsts:
         if peeling.is_spent:
-            return None
-        for pair in _pairs_with_first(peeling, first):
-            if _is_claim(peeling, pair):
-                return pair
-    return None
+            return
+        yield from _pairs_with_first(peeling, first, at)
 
 
 def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
@@ -113,18 +128,57 @@ def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
     return sorted(found, key=lambda one: -one[2])
 
 
-def _first_candidates(trials: Trials, run: Sequence[tuple[TriedGuess, TriedGuess, float]]) -> list[TriedGuess]:
-    """Of the best pair the member that explains more, and what explains most alone, one of each kind of response."""
-    chosen: dict[tuple[str, bool], TriedGuess] = {}
+def _first_candidates(
+    trials: Trials, run: Sequence[tuple[TriedGuess, TriedGuess, float]]
+) -> list[tuple[TriedGuess, int | None]]:
+    """What is put in, with the index of the only step that is changed beside it: None for all but its own.
+
+    What does the same at another step leaves the step of the one before to the second.
+    Of the best pairs the members that explain more; then by turns what explains most alone and what explains most in few words:
+    what comes near by chance explains more than the right one, and takes more words.
+    """
+    chosen: list[list[TriedGuess]] = []
     members = [max(pair[:2], key=lambda one: one.explained) for pair in run[:_FIRSTS] if pair[2] > _NEAR]
     alone = sorted((one for one in trials.tried if one.explained >= _LEAST), key=lambda one: -one.explained)
-    for one in (*members[: _FIRSTS // 2], *alone):
-        known = [other for other in chosen.values() if _are_alike(one, other)]
-        if not known:
-            chosen.setdefault((one.guess.site.output, one.guess.family is not None), one)
-        if len(chosen) == _FIRSTS:
-            break
-    return list(chosen.values())
+    short = [one for one in alone if one.edit.bits <= _SHORT_BITS]
+    turns = (one for pair in itertools.zip_longest(alone, short) for one in pair if one is not None)
+    for one in (*members[: _FIRSTS // 4], *turns):
+        known = next((alike for alike in chosen if _are_alike(one, alike[0])), None)
+        if known is not None:
+            if one.edit.bits < known[0].edit.bits:
+                known[:] = one, *(other for other in known if other.guess.site.step is not one.guess.site.step)
+            elif all(one.guess.site.step is not other.guess.site.step for other in known):
+                known.append(one)
+        elif len(chosen) < _FIRSTS:
+            chosen.append([one])
+    return [
+        (one, at)
+        for alike in chosen
+        for one, at in zip(alike[:2], (None, alike[0].guess.site.step.index), strict=False)
+    ]
+
+
+def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | None]]) -> Iterator[GuessPair]:
+    """Pairs of a first one and what was tried alone, or can be said in few words."""
+    trials = peeling.trials
+    meter = trials.reference.meter
+    plain = [one for one in peeling.plain if not trials.was_tried(one)]
+    known = known_responses(trials.tried, plain, len(trials.wanted_sketch()))
+    until = meter.share_of(peeling.until, _KNOWN)
+    for place, (first, at) in enumerate(firsts):
+        own = meter.share_of(until, 1 / (len(firsts) - place))
+        beside = Beside(trials=trials, first=first.guess, edit=first.edit, slopes=slopes_of(trials, first))
+        near: list[TriedGuess] = []
+        try:
+            for share, guess, edit in beside.run(known, own, at):
+                if 1 - share < (1 - _NEAR) * (1 - first.explained):
+                    near.append(TriedGuess(guess=guess, edit=edit, first=share))
+                    if 1 - share < (1 - ENOUGH) * (1 - first.explained):
+                        break
+        except ParityError:
+            continue
+        for second in sorted(near, key=lambda one: -one.first)[:_SECONDS]:
+            yield from _fitted_together(peeling, first, second)
 
 
 def _are_alike(one: TriedGuess, other: TriedGuess) -> bool:
@@ -135,14 +189,10 @@ def _are_alike(one: TriedGuess, other: TriedGuess) -> bool:
     return float(np.linalg.norm(mine - its)) <= _ALIKE * float(np.linalg.norm(its))
 
 
-def _redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
-    return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
-
-
-def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair]:
-    """Pairs with a first one, those that leave least first."""
+def _pairs_with_first(peeling: Peeling, first: TriedGuess, at: int | None = None) -> Iterator[GuessPair]:
+    """Pairs with a first one, those that leave least first; `at` is the index of the only step that is changed beside it."""
     trials = peeling.trials
-    redone = _redo_steps(first.guess, first.edit)
+    redone = redo_steps(first.guess, first.edit)
     try:
         reference = trials.reference.moved(redone)
     except ParityError:
@@ -152,9 +202,12 @@ def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair
     if residual.whole <= residual.noise:
         return
     sites = [site for site in sites_of(reference, residual.still()) if site.step.index not in redone]
+    sites = [site for site in sites if at is None or site.step.index == at]
+    if not sites:
+        return
     meter = reference.meter
-    until = meter.share_of(peeling.until, _EACH)
-    guessed = meter.share_of(until, _EACH)
+    until = meter.share_of(peeling.until, _EACH if at is None else _AT_ONE)
+    guessed = meter.share_of(until, _GUESSED)
     predictor = Predictor(
         reference=reference,
         residual=residual,
@@ -179,13 +232,11 @@ def _pairs_with_first(peeling: Peeling, first: TriedGuess) -> Iterator[GuessPair
     peeling.predictor.generated += predictor.generated
     near = sorted((one for one in seconds.tried if one.explained > _NEAR), key=lambda one: -one.explained)
     for second in near[:_SECONDS]:
-        pair = _fitted_together(peeling, first, second)
-        if pair is not None:
-            yield pair
+        yield from _fitted_together(peeling, first, second)
 
 
-def _fitted_together(peeling: Peeling, first: TriedGuess, second: TriedGuess) -> GuessPair | None:
-    """Both with their numbers fitted at once, on the first samples, and what they explain of all."""
+def _fitted_together(peeling: Peeling, first: TriedGuess, second: TriedGuess) -> Iterator[GuessPair]:
+    """Both with their numbers fitted at once, on the first samples, and what they explain of all; none where they cannot be."""
     trials, both = peeling.trials, (first, second)
     families = [one.guess.family for one in both]
     counts = [0 if family is None else len(one.guess.amounts) for one, family in zip(both, families, strict=True)]
@@ -210,17 +261,10 @@ def _fitted_together(peeling: Peeling, first: TriedGuess, second: TriedGuess) ->
         return _responses_together(trials, tuple(zip(guesses, edits(amounts), strict=True)), samples)
 
     found = fit_amounts(respond, trials.residual, start, steps)
-    if found is None:
-        return None
-    responses = respond(found[1], range(len(trials.reference.values)))
-    if responses is None:
-        return None
-    return GuessPair(
-        guesses=guesses,
-        edits=edits(found[1]),
-        share=trials.residual.share(responses),
-        first=first.explained,
-    )
+    responses = None if found is None else respond(found[1], range(len(trials.reference.values)))
+    if found is not None and responses is not None:
+        share = trials.residual.share(responses)
+        yield GuessPair(guesses=guesses, edits=edits(found[1]), share=share, first=first.explained)
 
 
 def _guess_in_reference(guess: Guess, reference: Reference) -> Guess:
@@ -241,7 +285,7 @@ def _responses_together(
     reference = trials.reference
     redone: dict[int, Redo] = {}
     for guess, edit in made:
-        redone |= _redo_steps(guess, edit)
+        redone |= redo_steps(guess, edit)
     trials.evaluations += 1
     found: dict[int, Mapping[str, np.ndarray]] = {}
     for sample in samples:
@@ -251,6 +295,54 @@ def _responses_together(
         except ParityError:
             return None
     return found
+
+
+def _shortened(peeling: Peeling, pair: GuessPair) -> GuessPair:
+    """The pair with each of the two in the fewest words, near where it stands, that do the same."""
+    trials = peeling.trials
+    for place in (0, 1):
+        for other, edit in _shorter_edits(peeling, pair, place):
+            guesses = (other, pair.guesses[1]) if place == 0 else (pair.guesses[0], other)
+            edits = (edit, pair.edits[1]) if place == 0 else (pair.edits[0], edit)
+            made = tuple(zip(guesses, edits, strict=True))
+            responses = _responses_together(trials, made, (trials.worst,))
+            if responses is None or trials.residual.share(responses).least < ENOUGH:
+                continue
+            responses = _responses_together(trials, made, range(len(trials.reference.values)))
+            if responses is None:
+                continue
+            found = replace(pair, guesses=guesses, edits=edits, share=trials.residual.share(responses))
+            if _is_claim(peeling, found):
+                pair = found
+                break
+    return pair
+
+
+def _shorter_edits(peeling: Peeling, pair: GuessPair, place: int) -> list[tuple[Guess, StretchEdit]]:
+    """Edits near one of a pair in fewer bits: those that do alone what it does alone, the shortest first, then untried ones."""
+    trials = peeling.trials
+    guess, edit = pair.guesses[place], pair.edits[place]
+    alone = _responses_together(trials, ((guess, edit),), (trials.worst,))
+    if alone is None:
+        return []
+    sketch = trials.sketches.of(trials.residual.difference(trials.worst, alone[trials.worst])).astype(np.float64)
+    near = trials.reference.around(guess.site.step, _AROUND)
+    near -= {site.step.index for site, _ in pair.guesses[1 - place].everything(pair.edits[1 - place])}
+    tried = [
+        one
+        for one in trials.tried
+        if one.sketch is not None
+        and one.guess.site.step.index in near
+        and one.edit.bits < edit.bits
+        and np.linalg.norm(one.sketch - sketch) <= _SIMILAR * np.linalg.norm(sketch)
+    ]
+    known = [(one.guess, one.edit) for one in sorted(tried, key=lambda one: one.edit.bits)]
+    plain = [
+        (one, one.made())
+        for one in peeling.plain
+        if one.site.step.index in near and one.made().bits < edit.bits and not trials.was_tried(one)
+    ]
+    return [*known[:_SHORTER], *sorted(plain, key=lambda one: one[1].bits)[:_SHORTER]]
 
 
 def _is_claim(peeling: Peeling, pair: GuessPair) -> bool:

@@ -118,6 +118,22 @@ class Reference:
         behind = 0.0 if suffix is None else suffix.seconds
         return self.seconds[step.index] + sum(self.seconds[one.index] for one in before) + behind
 
+    def around(self, step: ProgramStep, hops: int) -> set[int]:
+        """The steps at most so many from one, before it or behind, and itself: by index."""
+        readers: dict[str, list[ProgramStep]] = {}
+        for other in self.live:
+            for name in other.reads:
+                readers.setdefault(name, []).append(other)
+        known, front = {step.index}, [step]
+        for _ in range(hops):
+            beside = [
+                self.program.steps_of[name] for one in front for name in one.reads if name in self.program.steps_of
+            ]
+            beside += [reader for one in front for name in one.outputs for reader in readers.get(name, ())]
+            front = list({one.index: one for one in beside if one.index not in known}.values())
+            known.update(one.index for one in front)
+        return known
+
     def respond(self, sample: int, redone: Mapping[int, Redo]) -> Mapping[str, np.ndarray]:
         """The outputs on a sample when some steps are computed otherwise: what lies well behind them is run as one.
 
@@ -167,13 +183,16 @@ class Reference:
                 self._compute_again(sample, step, changed)
         return changed
 
-    def moved(self, redone: Mapping[int, Redo]) -> Reference:
-        """The same with steps computed otherwise from here on.
+    def moved(self, redone: Mapping[int, Redo], samples: Collection[int] | None = None) -> Reference:
+        """The same with steps computed otherwise from here on, on all samples or on some.
 
         Raises:
             ParityError: as `changed_with`.
         """
-        values = [{**known, **self.changed_with(sample, redone)} for sample, known in enumerate(self.values)]
+        values = [
+            {**known, **self.changed_with(sample, redone)} if samples is None or sample in samples else known
+            for sample, known in enumerate(self.values)
+        ]
         return replace(self, values=values, redone={**self.redone, **redone})
 
     def _compute_again(self, sample: int, step: ProgramStep, changed: dict[str, np.ndarray]) -> None:

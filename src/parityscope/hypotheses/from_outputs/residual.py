@@ -163,6 +163,19 @@ class Residual:
         """What the candidate adds to the reference's outputs, as `difference`."""
         return np.concatenate([part.error for part in self.samples[sample]])
 
+    def taken(self, responses: Mapping[int, Arrays], slopes: Mapping[int, np.ndarray]) -> float:
+        """The part of the squared error that goes beside a response where numbers are free, each the best it can be.
+
+        `slopes` say by sample what each number adds: floats, (numbers of the sample, free numbers), as `difference`.
+        """
+        whole = sum(self.size(sample) for sample in responses)
+        if not whole or not slopes:
+            return 0.0
+        rest = np.concatenate([self.wanted(sample) - self.difference(sample, one) for sample, one in responses.items()])
+        table = np.concatenate([slopes[sample] for sample in responses])
+        basis = np.linalg.qr(table)[0]
+        return float(np.square(basis.T @ rest).sum()) / whole
+
     def share(self, responses: Mapping[int, Arrays]) -> Share:
         """How much of the error of some samples their responses explain; nothing where a shape is another one."""
         left = whole = 0.0

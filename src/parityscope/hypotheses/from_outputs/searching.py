@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from parityscope.evaluation.program import ProgramStep
     from parityscope.hypotheses.from_outputs.families import EditFamily
 
 __all__ = ["KnownOutputs", "OutputsSearchResult", "search_outputs"]
@@ -50,10 +49,8 @@ _PLAIN_BITS = 6.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
-_EARLY, _PEELED = 0.6, 0.7  # of what is left of the time for trying is used up when a stage ends, at the latest; chosen
-_PATIENCE = (
-    500  # evaluations that find nothing better than what explains most, before two faults are thought of; chosen
-)
+# Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
+_ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
 _SWEPT, _SWEEP_S = (
     3.0,
     4.0,
@@ -157,7 +154,10 @@ def search_outputs(
     trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
     predictor.until = meter.share_of(until, 1 - _TRIED)
     # What is explained by so few words can only stand in for what lies near.
-    asked = _sites_around(found, trials.best.guess.site) if trials.best is not None and trials.explains else sites
+    near = (
+        reference.around(trials.best.guess.site.step, _ABOVE) if trials.best is not None and trials.explains else None
+    )
+    asked = sites if near is None else [one for one in sites if one.step.index in near]
     found.guesses += predictor.guess(asked, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
     reached = {one.site.output for one in found.guesses}
     found.guesses += [one for one in plain if one.site.output not in reached]
@@ -165,8 +165,8 @@ def search_outputs(
     until = max(until, meter.spent + until - predictor.until)
     trials.until = meter.share_of(until, _PLAIN)
     trials.run_plain([one for one in found.guesses if _is_plain(one)])
-    trials.until = meter.share_of(until, _EARLY)
-    trials.run(found.guesses, patience=_PATIENCE)
+    trials.until = meter.share_of(until, _ALONE)
+    trials.run(found.guesses)
     trials.until = until
     if not trials.explains:
         _try_operators(found)
@@ -177,6 +177,7 @@ def search_outputs(
                 predictor=predictor,
                 candidate=outputs.candidate,
                 noise=outputs.noise,
+                plain=plain,
                 sites=len(sites),
                 sure=_SURE_BITS,
                 until=meter.share_of(until, _PEELED),
@@ -184,7 +185,7 @@ def search_outputs(
         )
     if not trials.explains and found.pair is None:
         trials.until = meter.share_of(until, _EARLY)
-        trials.run(found.guesses)  # those that patience left
+        trials.run(found.guesses)  # those that were left
         trials.until = until
     if not trials.explains and found.pair is None and not trials.is_spent:
         deep = _promising_sites(found)
@@ -195,22 +196,6 @@ def search_outputs(
         trials.run(late)
     _class_of(found)
     return found
-
-
-def _sites_around(found: OutputsSearchResult, site: EditSite) -> list[EditSite]:
-    """The sites at most `_ABOVE` steps from one, before it or behind."""
-    program = found.reference.program
-    readers: dict[str, list[ProgramStep]] = {}
-    for step in found.reference.live:
-        for name in step.reads:
-            readers.setdefault(name, []).append(step)
-    known, front = {site.step.index}, [site.step]
-    for _ in range(_ABOVE):
-        beside = [program.steps_of[name] for step in front for name in step.reads if name in program.steps_of]
-        beside += [reader for step in front for name in step.outputs for reader in readers.get(name, ())]
-        front = list({step.index: step for step in beside if step.index not in known}.values())
-        known.update(step.index for step in front)
-    return [one for one in found.sites if one.step.index in known]
 
 
 def _is_plain(guess: Guess) -> bool:

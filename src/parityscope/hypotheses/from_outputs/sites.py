@@ -5,7 +5,7 @@ What the generators read are the reference's own tensors: those of steps near by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +70,16 @@ class EditSite:
             self.reference.meter.charge(SITE_S * self.size * len(self.reference.values))
             self._stretch = ComputedStretch(context=context, sessions=self.reference.sessions, given=context.candidate)
         return self._stretch
+
+    def beside(self, moved: Reference, sample: int) -> EditSite:
+        """The same site, with the edits that it has, on one sample of a reference in which other steps are changed.
+
+        Raises:
+            ParityError: the step cannot be run alone.
+        """
+        stretch = self.stretch.moved(sample, moved.values[sample])
+        moved.meter.charge(moved.seconds[self.step.index])
+        return replace(self, reference=moved, _stretch=stretch)
 
     @property
     def size(self) -> int:

@@ -20,6 +20,7 @@ __all__ = ["ResponseSketch", "rank_pairs"]
 _LENGTH = 1024  # numbers of a response that are kept; of more, sums with random signs. Chosen
 _SAME = 1e-6  # of the squared response: two that differ by less are one; chosen
 _MOST = 600  # responses of which all pairs are looked at; chosen
+_BIT, _MOST_BITS = 0.015, 16.0  # of the share, for each bit that an edit takes to say, up to so many; chosen
 _FREE = (0.2, 5.0)  # times which a fitted change may be larger beside another one; chosen
 
 
@@ -45,7 +46,7 @@ class ResponseSketch:
 def rank_pairs(
     tried: Sequence[TriedGuess], wanted: np.ndarray, most: int
 ) -> list[tuple[TriedGuess, TriedGuess, float]]:
-    """Pairs at different steps with the part of the squared error that their sum explains, the best first.
+    """Pairs at different steps with the part of the squared error that their sum explains, the best first, for their length.
 
     `wanted` is the error's own sketch. A change with a fitted number may be larger or smaller beside another one.
     """
@@ -60,7 +61,8 @@ def rank_pairs(
     steps = np.array([one.guess.site.step.index for one in held])
     explained[steps[:, None] == steps[None]] = -np.inf
     explained[np.tril_indices(len(held))] = -np.inf
-    order = np.argsort(-explained, axis=None)[:most]
+    bits = _BIT * np.array([min(one.edit.bits, _MOST_BITS) for one in held])
+    order = np.argsort(bits[:, None] + bits[None] - explained, axis=None)[:most]
     ones, others = np.unravel_index(order, explained.shape)
     return [
         (held[one], held[other], float(explained[one, other]))

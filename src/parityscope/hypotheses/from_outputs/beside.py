@@ -1,0 +1,156 @@
+"""What stands beside a first fault, out of what was tried alone and what can be said in few words.
+
+The first one is put into the reference on the worst sample. What was tried alone has shown its response: what adds up with the
+first one's to the error comes first, what is short before what is long, and each is run where the first one holds. A number of
+the first one's that was fitted alone is wrong beside another fault: it stays free, to first order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.guess import Guess
+    from parityscope.hypotheses.from_outputs.reference import Redo, Reference
+    from parityscope.hypotheses.from_outputs.sites import EditSite
+    from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
+
+__all__ = ["Beside", "Known", "known_responses", "redo_steps", "slopes_of"]
+
+_BIT, _MOST_BITS = 0.015, 16.0  # of the share, for each bit that an edit takes to say, up to so many; chosen
+_KEYS, _DIGITS = 4, 1e-4  # responses whose products with so many directions agree to this are one; chosen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Known:
+    """What may stand beside a first one: `edits` with their sketches, float32 (edits, numbers), and which do the same (`keys`).
+
+    An edit that was not tried alone has a sketch of zeros. `squares` are the sketches' own, `bits` what it takes to say each.
+    """
+
+    edits: Sequence[tuple[Guess, StretchEdit]]
+    sketches: np.ndarray
+    squares: np.ndarray
+    bits: np.ndarray
+    keys: Sequence[object]
+
+    def by_fit(self, rest: np.ndarray) -> np.ndarray:
+        """The order in which they are run: what leaves least of what is left (a sketch), less what it takes to say."""
+        size = float(rest @ rest) or 1e-300
+        fit = (2 * (self.sketches @ rest.astype(np.float32)) - self.squares) / size
+        return np.argsort(_BIT * np.minimum(self.bits, _MOST_BITS) - fit, kind="stable")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Beside:
+    """A first one, put into the reference on the worst sample of the trials.
+
+    Raises:
+        ParityError: it cannot be computed.
+    """
+
+    trials: Trials
+    first: Guess
+    edit: StretchEdit
+    slopes: Mapping[int, np.ndarray]
+
+    def run(self, known: Known, until: float, at: int | None = None) -> Iterator[tuple[float, Guess, StretchEdit]]:
+        """Each that was run, with what both explain of the worst sample, until the meter stands there.
+
+        `at` is the index of the only step that is changed beside the first.
+        """
+        trials, worst = self.trials, self.trials.worst
+        redone = redo_steps(self.first, self.edit)
+        moved = trials.reference.moved(redone, (worst,))
+        given = moved.respond(worst, {})
+        wanted = trials.wanted_sketch()
+        rest = wanted - trials.sketches.of(trials.residual.difference(worst, given)).astype(np.float64)
+        sites: dict[int, EditSite | None] = {}
+        seen = set()
+        for place in known.by_fit(rest):
+            guess, edit = known.edits[place]
+            if trials.reference.meter.spent > until:
+                return
+            step = guess.site.step.index
+            if known.keys[place] in seen or step in redone or step != (step if at is None else at):
+                continue
+            if edit.form in trials.banned:
+                continue
+            seen.add(known.keys[place])
+            if id(guess.site) not in sites:
+                sites[id(guess.site)] = _site_beside(guess.site, moved, worst)
+            site = sites[id(guess.site)]
+            if site is None:
+                continue
+            trials.trying(edit.words)
+            trials.evaluations += 1
+            trials.reference.meter.charge(RESPONSE_S * trials.residual.numbers(worst))
+            try:
+                with np.errstate(all="ignore"):
+                    responses = {worst: moved.respond(worst, {site.step.index: site.redo(edit)})}
+            except ParityError:
+                continue
+            share = trials.residual.share(responses).pooled
+            if share > -1 and self.slopes:
+                share += trials.residual.taken(responses, self.slopes)
+            yield share, guess, edit
+
+
+def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers: int) -> Known:
+    """What was tried alone (of one step, with a response of `numbers` numbers), and what can be said in few words beside it."""
+    held = [one for one in tried if one.sketch is not None and np.isfinite(one.sketch).all() and one.sketch.any()]
+    held = [one for one in held if not (one.guess.others or one.guess.rule or one.guess.site.inner)]
+    sketches = np.zeros((len(held) + len(plain), numbers), np.float32)
+    for place, one in enumerate(held):
+        sketches[place] = one.sketch
+    directions = np.random.default_rng(0).standard_normal((numbers, _KEYS), np.float32)
+    squares = np.einsum("ij,ij->i", sketches, sketches)
+    sizes = np.sqrt(squares) + np.float32(1e-30)
+    products = np.round(sketches @ directions / sizes[:, None] / _DIGITS).astype(np.int64)
+    scales = np.round(np.log(sizes) / _DIGITS).astype(np.int64)
+    keys: list[object] = [(*row, scale) for row, scale in zip(products.tolist(), scales.tolist(), strict=True)]
+    keys[len(held) :] = range(len(plain))
+    edits = [(one.guess, one.edit) for one in held] + [(one, one.made()) for one in plain]
+    bits = np.array([edit.bits for _, edit in edits])
+    return Known(edits=edits, sketches=sketches, squares=squares, bits=bits, keys=keys)
+
+
+def redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
+    """The steps that an edit changes, by index, with what is computed there."""
+    return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
+
+
+def slopes_of(trials: Trials, one: TriedGuess) -> dict[int, np.ndarray]:
+    """What each number that was fitted adds to the worst sample's outputs, to first order; empty where there is none."""
+    family, worst = one.guess.family, trials.worst
+    if family is None:
+        return {}
+    at = list(one.guess.amounts)
+    base = trials.responses(one.guess, one.edit, (worst,))
+    columns = []
+    for index in range(len(at)):
+        beside = [number + family.step * (place == index) for place, number in enumerate(at)]
+        response = trials.responses(one.guess, one.guess.of_family(family, beside), (worst,))
+        if base is None or response is None:
+            return {}
+        columns.append(
+            trials.residual.difference(worst, response[worst]) - trials.residual.difference(worst, base[worst])
+        )
+    table = np.stack(columns, 1).astype(np.float64)
+    return {worst: table} if np.isfinite(table).all() and table.any() else {}
+
+
+def _site_beside(site: EditSite, moved: Reference, sample: int) -> EditSite | None:
+    try:
+        return site.beside(moved, sample)
+    except ParityError:
+        return None
