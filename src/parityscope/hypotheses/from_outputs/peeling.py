@@ -38,15 +38,10 @@ __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 _FIRSTS = 24  # faults that are put in; chosen
 _SHORT_BITS = 6.5  # of an edit in few words; chosen
 _RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted; chosen
-_ADDED = (
-    0.2  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
-)
-_KNOWN = 0.5  # of the rest goes into what stands beside the first ones of what was tried alone; chosen
-_EACH, _AT_ONE = (
-    0.3,
-    0.05,
-)  # of what is left of the time goes into what stands beside each first one, at all steps and at one
-_GUESSED = 0.5  # and of that into guessing; all chosen
+_ADDED = 0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
+_KNOWN = 0.4  # of the rest goes into what stands beside the first ones of what was tried alone; chosen
+_EACH, _AT_ONE = 0.3, 0.05  # of what is left of the time goes into what stands beside each first one, at all steps and at one
+_GUESSED = 0.4  # and of that into guessing; all chosen
 _ALIKE = 0.02  # of a response; chosen
 _PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest; chosen
 _SECONDS = 3  # of each of these, what is fitted together with it; chosen
