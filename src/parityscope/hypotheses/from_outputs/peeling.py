@@ -38,9 +38,18 @@ __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 _FIRSTS = 24  # faults that are put in; chosen
 _SHORT_BITS = 6.5  # of an edit in few words; chosen
 _RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted; chosen
-_ADDED = 0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
-_KNOWN = 0.4  # of the rest goes into what stands beside the first ones of what was tried alone; chosen
-_EACH, _AT_ONE = 0.3, 0.05  # of what is left of the time goes into what stands beside each first one, at all steps and at one
+_ADDED = (
+    0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
+)
+_KNOWN, _EACH_KNOWN = (
+    0.25,
+    0.2,
+)  # of the rest goes into what stands beside the first ones of what was tried alone, and of
+# what is left of that into each; chosen
+_EACH, _AT_ONE = (
+    0.35,
+    0.05,
+)  # of what is left of the time goes into what stands beside each first one, at all steps and at one
 _GUESSED = 0.4  # and of that into guessing; all chosen
 _ALIKE = 0.02  # of a response; chosen
 _PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest; chosen
@@ -157,11 +166,11 @@ def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | Non
     """Pairs of a first one and what was tried alone, or can be said in few words."""
     trials = peeling.trials
     meter = trials.reference.meter
-    plain = [one for one in peeling.plain if not trials.was_tried(one)]
+    plain = [one for one in peeling.plain if not trials.was_tried(one) and not trials.is_idle(one)]
     known = known_responses(trials.tried, plain, len(trials.wanted_sketch()))
     until = meter.share_of(peeling.until, _KNOWN)
-    for place, (first, at) in enumerate(firsts):
-        own = meter.share_of(until, 1 / (len(firsts) - place))
+    for first, at in firsts:
+        own = meter.share_of(until, _EACH_KNOWN)
         beside = Beside(trials=trials, first=first.guess, edit=first.edit, slopes=slopes_of(trials, first))
         near: list[TriedGuess] = []
         try:

@@ -118,6 +118,7 @@ class Trials:
     evaluations: int = 0
     failed: int = 0
     seen: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
     by_site: dict[str, float] = field(default_factory=dict)
     best: TriedGuess | None = None
     sketches: ResponseSketch = field(init=False)
@@ -192,7 +193,7 @@ class Trials:
         for guess in guesses:
             if self.explains or self.is_spent:
                 return
-            if self.was_tried(guess):
+            if self.was_tried(guess) or self.is_idle(guess):
                 continue
             result = self._result_of_plain(guess)
             if result is not None and moves and not (self._made and _are_moved(guess.site, self.worst, self._made[1])):
@@ -219,11 +220,17 @@ class Trials:
                 return None
             same = same and np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
             digest.update(np.ascontiguousarray(array).tobytes())
+        if same:
+            self.idle.add(_key_of(guess))
         return None if same else digest.digest()
 
     def was_tried(self, guess: Guess) -> bool:
         """Whether its edit was evaluated, with this guess or another."""
         return _key_of(guess) in self.seen
+
+    def is_idle(self, guess: Guess) -> bool:
+        """Whether its step gave the reference's own result on the worst sample."""
+        return _key_of(guess) in self.idle
 
     def attempt(self, guess: Guess) -> TriedGuess | None:
         """Evaluates one guess, once."""
