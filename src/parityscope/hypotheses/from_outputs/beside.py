@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 
-__all__ = ["Beside", "Known", "known_responses", "redo_steps", "slopes_of"]
+__all__ = ["Beside", "KnownEdits", "known_responses", "redo_steps", "slopes_of"]
 
 _BIT, _MOST_BITS = 0.015, 16.0  # of the share, for each bit that an edit takes to say, up to so many; chosen
 _KEYS, _DIGITS = 4, 1e-4  # responses whose products with so many directions agree to this are one; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Known:
+class KnownEdits:
     """What may stand beside a first one: `edits` with their sketches, float32 (edits, numbers), and which do the same (`keys`).
 
     An edit that was not tried alone has a sketch of zeros. `squares` are the sketches' own, `bits` what it takes to say each.
@@ -63,7 +63,7 @@ class Beside:
     edit: StretchEdit
     slopes: Mapping[int, np.ndarray]
 
-    def run(self, known: Known, until: float, at: int | None = None) -> Iterator[tuple[float, Guess, StretchEdit]]:
+    def run(self, known: KnownEdits, until: float, at: int | None = None) -> Iterator[tuple[float, Guess, StretchEdit]]:
         """Each that was run, with what both explain of the worst sample, until the meter stands there.
 
         `at` is the index of the only step that is changed beside the first.
@@ -105,7 +105,7 @@ class Beside:
             yield share, guess, edit
 
 
-def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers: int) -> Known:
+def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers: int) -> KnownEdits:
     """What was tried alone (of one step, with a response of `numbers` numbers), and what can be said in few words beside it."""
     held = [one for one in tried if one.sketch is not None and np.isfinite(one.sketch).all() and one.sketch.any()]
     held = [one for one in held if not (one.guess.others or one.guess.rule or one.guess.site.inner)]
@@ -121,7 +121,7 @@ def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers
     keys[len(held) :] = range(len(plain))
     edits = [(one.guess, one.edit) for one in held] + [(one, one.made()) for one in plain]
     bits = np.array([edit.bits for _, edit in edits])
-    return Known(edits=edits, sketches=sketches, squares=squares, bits=bits, keys=keys)
+    return KnownEdits(edits=edits, sketches=sketches, squares=squares, bits=bits, keys=keys)
 
 
 def redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
