@@ -274,7 +274,7 @@ def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it(
     assert Path("again.html").read_text().startswith("<!doctype html>")  # as its ending says
     assert exit_status("report", "study") == 0
     text = capsys.readouterr().out
-    assert "use study/repaired.onnx, with this done: Fold it" in text
+    assert "use study/repaired.onnx, with this done in it already: Fold it" in text
     assert "put_back" not in text
     sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
     given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"

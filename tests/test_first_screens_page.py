@@ -175,7 +175,7 @@ def test_a_fix_says_what_is_left_beside_the_limit_and_what_to_do_about_it(name: 
     limit = r"the limit of [\d.]+ % \(\d times FP\d\d's expected error: it varies\)"
     assert note.count("the limit of") == len(re.findall(limit, note)) <= 1
     left = "more than the limit" in note.replace("no more", "")
-    asked = [row for row in rows_of(name) if row["text"].startswith("then look for the rest, which nothing")]
+    asked = [row for row in rows_of(name) if row["text"].startswith("look for the rest, which nothing")]
     assert len(asked) == left
     assert all(" diagnose " in row["command"] and "-again" in row["command"] for row in asked)
 

@@ -344,7 +344,7 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     }
     own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
     less = own is not None and before and all(share is not None and share < own for share in before)
-    return f"; NaN or infinity at {where} before it does less harm" if less else f"; NaN or infinity begins at {where}"
+    return f"; NaN or infinity at {where} upstream does less harm" if less else f"; NaN or infinity begins at {where}"
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:
@@ -407,7 +407,7 @@ def _rows_of_repairs(
                 if repair["repair"] == KEEP
                 else ""
             )
-            text = f"use {repair['tried_file']}{kept}, with this done: {text}"
+            text = f"use {repair['tried_file']}{kept}, with this done in it already: {text}"
         elif command.startswith("trtexec ") and ((known := runtime_of(document)) is None or known.tensorrt != "yes"):
             text = f"{text}; where TensorRT runs it:"
         label = "Fix" if repair["cures"] and repair["code"] not in SYMPTOMS else "Then"
@@ -442,7 +442,7 @@ def _rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
         )
         yield make_row(label, f"{steps}, and this tells {told}:", command=proof)
         if rest := _command_for_rest(document):
-            yield make_row("Then", "then look for the rest, which nothing that was tried explains:", command=rest)
+            yield make_row("Then", "look for the rest, which nothing that was tried explains:", command=rest)
 
 
 def _command_for_rest(document: Mapping[str, Any]) -> str:

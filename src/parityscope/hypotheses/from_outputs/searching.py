@@ -51,6 +51,7 @@ _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
 # Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
 _ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
+_MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
 _SWEPT, _SWEEP_S = (
     3.0,
     4.0,
@@ -165,7 +166,7 @@ def search_outputs(
     until = max(until, meter.spent + until - predictor.until)
     trials.until = meter.share_of(until, _PLAIN)
     trials.run_plain([one for one in found.guesses if _is_plain(one)])
-    trials.until = meter.share_of(until, _ALONE)
+    trials.until = meter.share_of(until, _ALONE if _can_try(found, until) >= _MANY else _EARLY)
     trials.run(found.guesses)
     trials.until = until
     if not trials.explains:
@@ -196,6 +197,12 @@ def search_outputs(
         trials.run(late)
     _class_of(found)
     return found
+
+
+def _can_try(found: OutputsSearchResult, until: float) -> float:
+    """How many edits can be run until the meter stands there, each as dear as one at the middle of the network."""
+    costs = sorted(found.reference.cost(step) for step in found.reference.live)
+    return (until - found.reference.meter.spent) / costs[len(costs) // 2] if costs else 0.0
 
 
 def _is_plain(guess: Guess) -> bool:
