@@ -73,3 +73,10 @@ def test_the_ending_says_the_form(desk: Path, words: tuple[str, ...], capsys: py
         assert "kept exists already" in capsys.readouterr().err
     assert exit_status(*words, "-o", "told.docx") == 2
     assert "told.docx has no suffix that says how to write it" in capsys.readouterr().err
+
+
+def test_no_empty_folder_of_tensors_is_kept(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("compare", "m.onnx", "--candidate", "ort", "--inputs", "x.npz", "--study", "s")
+    assert exit_status(*words, "--keep-tensors") == 0
+    assert "no tensors are kept" in capsys.readouterr().err
+    assert not (desk / "s" / "tensors").exists()

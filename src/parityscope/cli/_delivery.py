@@ -75,7 +75,8 @@ def finish_study(
                     held.rename(scratch / held.name)
             if delivery.redact:
                 document = redact_document(document)
-            if not delivery.keep_tensors or delivery.redact:
+            kept = delivery.keep_tensors and not delivery.redact and any(tensors.iterdir())
+            if not kept:
                 shutil.rmtree(tensors, ignore_errors=True)
             stop_if_interrupted()  # what was ended may have become a `Skip`
             write_study(scratch, document, render_html)
@@ -86,6 +87,8 @@ def finish_study(
         text = writer.render(name_files_from_here(document, folder))
         write_whole(path, text.rstrip("\n") + "\n")
     show_document(document, wanted.name, folder, ladder=delivery.ladder, whole=delivery.whole)
+    if delivery.keep_tensors and not (kept or delivery.redact or delivery.quiet):
+        print("no tensors are kept: none were written down", file=sys.stderr)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
     return exit_code(document)
