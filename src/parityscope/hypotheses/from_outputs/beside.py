@@ -14,6 +14,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
+from parityscope.hypotheses.from_outputs.superposing import price_of_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Beside", "KnownEdits", "known_responses", "redo_steps", "slopes_of"]
 
-_BIT, _MOST_BITS = 0.015, 16.0  # of the share, for each bit that an edit takes to say, up to so many; chosen
 _KEYS, _DIGITS = 4, 1e-4  # responses whose products with so many directions agree to this are one; chosen
 
 
@@ -47,7 +47,7 @@ class KnownEdits:
         """The order in which they are run: what leaves least of what is left (a sketch), less what it takes to say."""
         size = float(rest @ rest) or 1e-300
         fit = (2 * (self.sketches @ rest.astype(np.float32)) - self.squares) / size
-        return np.argsort(_BIT * np.minimum(self.bits, _MOST_BITS) - fit, kind="stable")
+        return np.argsort(price_of_words(self.bits) - fit, kind="stable")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -1,10 +1,10 @@
 """Two faults at once: what was tried is added up in pairs, then one is put into the reference and the remainder searched.
 
 Neither of two faults explains enough alone. Of all that was tried alone the pairs whose responses add up to the error are
-run together (`superposing`). Where none of them is all of it, members of the best pairs and what explains most alone, one of
-each that does the same to the outputs, are put into the reference one after the other; the sweep, the prediction and the
-trials are repeated there. The numbers of both are fitted together in the end. Both are claimed where they explain what one is
-asked to explain, in fewer bits than both take to say.
+run together (`superposing`). Where none of them is all of it, likely first ones are put into the reference, one after the other:
+what was tried alone is run beside each (`beside`), then the sweep, the prediction and the trials are repeated there. The numbers
+of both are fitted together in the end. Both are claimed where they explain what one is asked to explain, in fewer bits than both
+take to say, and each is told in the shortest words that do the same.
 """
 
 from __future__ import annotations
@@ -35,29 +35,23 @@ if TYPE_CHECKING:
 
 __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
-_FIRSTS = 24  # faults that are put in; chosen
-_SHORT_BITS = 6.5  # of an edit in few words; chosen
-_RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted; chosen
-_ADDED = (
-    0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting; chosen
-)
-_KNOWN, _EACH_KNOWN = (
-    0.25,
-    0.2,
-)  # of the rest goes into what stands beside the first ones of what was tried alone, and of
-# what is left of that into each; chosen
-_EACH, _AT_ONE = (
-    0.35,
-    0.05,
-)  # of what is left of the time goes into what stands beside each first one, at all steps and at one
-_GUESSED = 0.4  # and of that into guessing; all chosen
-_ALIKE = 0.02  # of a response; chosen
-_PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest; chosen
-_SECONDS = 3  # of each of these, what is fitted together with it; chosen
-_AROUND, _SHORTER = 6, 20  # steps around each of a pair, and shorter edits there that are held against it; chosen
-_SIMILAR = 0.3  # of the response: what differs by more alone does not do the same beside another; chosen
-_LEAST = 0.1  # of the error: what explains less of it alone is not put in; chosen
-_NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first; chosen
+# All of these are chosen.
+_FIRSTS = 24  # faults that are put in
+_SHORT_BITS = 6.5  # of an edit in few words
+_RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted
+_ADDED = 0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting
+_KNOWN = 0.25  # of the rest goes into what is known beside all first ones,
+_EACH_KNOWN = 0.2  # and of what is left of that into each
+_EACH = 0.35  # of what is left of the time goes into all else beside each first one,
+_AT_ONE = 0.05  # or so much where only one step is looked at,
+_GUESSED = 0.4  # and of that into guessing
+_ALIKE = 0.02  # of a response
+_PATIENCE = 200  # evaluations beside one that find nothing better than what explains most of the rest
+_SECONDS = 3  # of each of these, what is fitted together with it
+_AROUND, _SHORTER = 6, 20  # steps around each of a pair, and shorter edits there that are held against it
+_SIMILAR = 0.3  # of the response: what differs by more alone does not do the same beside another
+_LEAST = 0.1  # of the error: what explains less of it alone is not put in
+_NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

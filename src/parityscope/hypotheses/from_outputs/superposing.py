@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
-__all__ = ["ResponseSketch", "rank_pairs"]
+__all__ = ["ResponseSketch", "price_of_words", "rank_pairs"]
 
 _LENGTH = 1024  # numbers of a response that are kept; of more, sums with random signs. Chosen
 _SAME = 1e-6  # of the squared response: two that differ by less are one; chosen
@@ -61,14 +61,19 @@ def rank_pairs(
     steps = np.array([one.guess.site.step.index for one in held])
     explained[steps[:, None] == steps[None]] = -np.inf
     explained[np.tril_indices(len(held))] = -np.inf
-    bits = _BIT * np.array([min(one.edit.bits, _MOST_BITS) for one in held])
-    order = np.argsort(bits[:, None] + bits[None] - explained, axis=None)[:most]
+    words = price_of_words(np.array([one.edit.bits for one in held]))
+    order = np.argsort(words[:, None] + words[None] - explained, axis=None)[:most]
     ones, others = np.unravel_index(order, explained.shape)
     return [
         (held[one], held[other], float(explained[one, other]))
         for one, other in zip(ones, others, strict=True)
         if explained[one, other] > 0
     ]
+
+
+def price_of_words(bits: np.ndarray) -> np.ndarray:
+    """The share of the error that an edit must explain more for the bits that it takes to say."""
+    return np.asarray(_BIT * np.minimum(bits, _MOST_BITS))
 
 
 def _different_ones(tried: Sequence[TriedGuess]) -> list[TriedGuess]:
