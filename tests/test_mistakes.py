@@ -58,6 +58,11 @@ MISTAKES = [
         "there is no backend 'simm'",
         "did you mean sim? use one of: ",
     ),
+    (
+        "diagnose m.onnx --inputs x.npz --candidate fp17",
+        "there is no backend 'fp17'",
+        "did you mean fp16? use one of: ",
+    ),
     ("diagnose m.onnx --inputs x.npz --candidate sim:f17", "sim has no precision 'f17'", "f16, bf16"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?modle=a", "ort has no option 'modle'", "did you mean model?"),
     ("diagnose m.onnx --inputs x.npz --candidate ort?model=a.onnx", "there is no model at a.onnx", "check the path"),
