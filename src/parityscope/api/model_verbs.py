@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.api.given import candidate_target, data_source, model_file
-from parityscope.api.verbs import input_names, stated_budgets
+from parityscope.api.verbs import MEMORY, input_names, stated_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["repair", "run"]
 
-_MEMORY = 512 << 20  # bytes, as on the command line
-
 
 def run(
     model: Network,
@@ -28,7 +26,7 @@ def run(
     target: Candidate = "ort",
     inputs: Data = None,
     all_tensors: bool = False,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> list[dict[str, np.ndarray]]:
     """What a target gives, a sample each: arrays by the names of outputs, with `all_tensors` of every tensor it shows.
 
@@ -69,7 +67,7 @@ def repair(
     budgets: Mapping[str, float] | None = None,
     typed: bool = True,
     seconds: float = math.inf,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> RepairOutcome:
     """Searches the smallest change with which the model keeps its budgets in `low`, and certifies it on samples held out.
 

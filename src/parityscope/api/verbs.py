@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from parityscope.verification import Verification
 
 __all__ = [
+    "MEMORY",
     "compare",
     "diagnose",
     "diff",
@@ -31,7 +32,7 @@ __all__ = [
     "verify",
 ]
 
-_MEMORY = 512 << 20  # bytes, as on the command line
+MEMORY = 512 << 20  # bytes, as on the command line
 
 
 def diagnose(
@@ -44,7 +45,7 @@ def diagnose(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> Result:
     """The whole chain: compare, localize, test causes, try repairs.
 
@@ -78,7 +79,7 @@ def compare(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
     all_tensors: bool = False,
 ) -> Result:
     """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`."""
@@ -97,7 +98,7 @@ def localize(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     mapping: Mapping[str, str] | None = None,
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> Result:
     """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
     asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
@@ -110,7 +111,7 @@ def predict(
     inputs: Data = None,
     formats: Sequence[str] = ("f16", "bf16", "tf32"),
     profile: str = "none",
-    memory: int = _MEMORY,
+    memory: int = MEMORY,
 ) -> Forecast:
     """What each of `formats` will do to the model on these samples, without a candidate.
 

@@ -22,7 +22,7 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMATS", "Format", "format_named", "format_word"]
+__all__ = ["FORMATS", "NARROW", "Format", "format_named", "format_word"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +102,9 @@ _WORDS = {
     **dict.fromkeys(("e5m2", "fp8e5m2", "float8_e5m2", "fp8_e5m2"), "f8e5m2"),
     "i8": "int8",
 }
+
+
+NARROW = ("fp16", "bf16", "tf32", "fp8", "e4m3", "e5m2", "int8")  # what is narrower than FP32, as people call it
 
 
 def format_word(word: str) -> str:

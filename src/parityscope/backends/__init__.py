@@ -175,9 +175,6 @@ class Backend:
     linked: Callable[[Probe], Iterable[tuple[str, int]]] = _give_nothing
 
 
-_ALONE = ("fp16", "bf16", "tf32", "fp8", "int8")  # formats that are candidates by their names: they are simulated
-
-
 def known_backends() -> dict[str, Backend]:
     """Every backend there is, usable here or not, by name."""
     return {found.name: found for found, _ in discover_plugins("parityscope.backends", "BACKEND", Backend).values()}
@@ -191,7 +188,9 @@ def backend_named(name: str) -> Backend:
     """
     found = find_plugin("parityscope.backends", "BACKEND", Backend, name)
     if found is None:
-        known = (*sorted(known_backends()), *_ALONE)
+        from parityscope.arithmetic.formats import NARROW
+
+        known = (*sorted(known_backends()), *NARROW)
         raise ParityError(f"there is no backend {name!r}", fix=f"use one of: {', '.join(known)}")
     return found
 

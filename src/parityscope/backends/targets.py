@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from parityscope.arithmetic.formats import format_word
+from parityscope.arithmetic.formats import NARROW, format_word
 from parityscope.errors import ParityError
 from parityscope.plugins import find_plugin
 from parityscope.records import Target
@@ -37,7 +37,7 @@ _OURS = frozenset({"ort", "sim", RECORDED})  # names that the product itself wri
 _SIMULATED = "sim"
 _PLAIN = "ort"  # runs the model as it is
 _STUDY = "study.json"  # what makes a folder a study
-_NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"})  # a format alone is simulated
+_NARROW = frozenset(map(format_word, NARROW))  # a format alone is simulated
 
 # What outside backends of an older form import -> what they write now (plugins.py tells them).
 FORMER: Mapping[str, str] = MappingProxyType(

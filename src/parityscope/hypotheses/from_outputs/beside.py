@@ -15,17 +15,18 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import price_of_words
+from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.sites import EditSite
-    from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
+    from parityscope.hypotheses.from_outputs.trying import Trials
 
-__all__ = ["Beside", "KnownEdits", "known_responses", "redo_steps", "slopes_of"]
+__all__ = ["KnownEdits", "known_responses", "redo_steps", "run_beside"]
 
 _KEYS, _DIGITS = 4, 1e-4  # responses whose products with so many directions agree to this are one; chosen
 
@@ -50,59 +51,48 @@ class KnownEdits:
         return np.argsort(price_of_words(self.bits) - fit, kind="stable")
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Beside:
-    """A first one, put into the reference on the worst sample of the trials.
+def run_beside(
+    trials: Trials, first: TriedGuess, known: KnownEdits, until: float, at: int | None = None
+) -> Iterator[TriedGuess]:
+    """Each that was run beside a first one, with what both explain of the worst sample, until the meter stands there.
+
+    `at` is the index of the only step that is changed beside the first.
 
     Raises:
-        ParityError: it cannot be computed.
+        ParityError: the first one cannot be computed.
     """
-
-    trials: Trials
-    first: Guess
-    edit: StretchEdit
-    slopes: Mapping[int, np.ndarray]
-
-    def run(self, known: KnownEdits, until: float, at: int | None = None) -> Iterator[tuple[float, Guess, StretchEdit]]:
-        """Each that was run, with what both explain of the worst sample, until the meter stands there.
-
-        `at` is the index of the only step that is changed beside the first.
-        """
-        trials, worst = self.trials, self.trials.worst
-        redone = redo_steps(self.first, self.edit)
-        moved = trials.reference.moved(redone, (worst,))
-        given = moved.respond(worst, {})
-        wanted = trials.wanted_sketch()
-        rest = wanted - trials.sketches.of(trials.residual.difference(worst, given)).astype(np.float64)
-        sites: dict[int, EditSite | None] = {}
-        seen = set()
-        for place in known.by_fit(rest):
-            guess, edit = known.edits[place]
-            if trials.reference.meter.spent > until:
-                return
-            step = guess.site.step.index
-            if known.keys[place] in seen or step in redone or step != (step if at is None else at):
-                continue
-            if edit.form in trials.banned:
-                continue
-            seen.add(known.keys[place])
-            if id(guess.site) not in sites:
-                sites[id(guess.site)] = _site_beside(guess.site, moved, worst)
-            site = sites[id(guess.site)]
-            if site is None:
-                continue
-            trials.trying(edit.words)
-            trials.evaluations += 1
-            trials.reference.meter.charge(RESPONSE_S * trials.residual.numbers(worst))
-            try:
-                with np.errstate(all="ignore"):
-                    responses = {worst: moved.respond(worst, {site.step.index: site.redo(edit)})}
-            except ParityError:
-                continue
-            share = trials.residual.share(responses).pooled
-            if share > -1 and self.slopes:
-                share += trials.residual.taken(responses, self.slopes)
-            yield share, guess, edit
+    worst, slopes = trials.worst, _slopes_of(trials, first)
+    redone = redo_steps(first.guess, first.edit)
+    moved = trials.reference.moved(redone, (worst,))
+    given = moved.respond(worst, {})
+    rest = trials.wanted_sketch() - trials.sketches.of(trials.residual.difference(worst, given)).astype(np.float64)
+    sites: dict[int, EditSite | None] = {}
+    seen = set()
+    for place in known.by_fit(rest):
+        guess, edit = known.edits[place]
+        if trials.reference.meter.spent > until:
+            return
+        step = guess.site.step.index
+        if known.keys[place] in seen or step in redone or at not in {None, step} or edit.form in trials.banned:
+            continue
+        seen.add(known.keys[place])
+        if id(guess.site) not in sites:
+            sites[id(guess.site)] = _site_beside(guess.site, moved, worst)
+        site = sites[id(guess.site)]
+        if site is None:
+            continue
+        trials.trying(edit.words)
+        trials.evaluations += 1
+        trials.reference.meter.charge(RESPONSE_S * trials.residual.numbers(worst))
+        try:
+            with np.errstate(all="ignore"):
+                responses = {worst: moved.respond(worst, {step: site.redo(edit)})}
+        except ParityError:
+            continue
+        share = trials.residual.share(responses).pooled
+        if share > -1:
+            share += trials.residual.taken(responses, slopes)
+        yield TriedGuess(guess=guess, edit=edit, first=share)
 
 
 def known_responses(tried: Sequence[TriedGuess], plain: Sequence[Guess], numbers: int) -> KnownEdits:
@@ -129,7 +119,7 @@ def redo_steps(guess: Guess, edit: StretchEdit) -> dict[int, Redo]:
     return {site.step.index: site.redo(one) for site, one in guess.everything(edit)}
 
 
-def slopes_of(trials: Trials, one: TriedGuess) -> dict[int, np.ndarray]:
+def _slopes_of(trials: Trials, one: TriedGuess) -> dict[int, np.ndarray]:
     """What each number that was fitted adds to the worst sample's outputs, to first order; empty where there is none."""
     family, worst = one.guess.family, trials.worst
     if family is None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_outputs.beside import Beside, known_responses, redo_steps, slopes_of
+from parityscope.hypotheses.from_outputs.beside import known_responses, redo_steps, run_beside
+from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
-    from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.trying import Responses
@@ -37,7 +37,6 @@ __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 
 # All of these are chosen.
 _FIRSTS = 24  # faults that are put in
-_SHORT_BITS = 6.5  # of an edit in few words
 _RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted
 _ADDED = 0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting
 _KNOWN = 0.25  # of the rest goes into what is known beside all first ones,
@@ -138,7 +137,7 @@ def _first_candidates(
     chosen: list[list[TriedGuess]] = []
     members = [max(pair[:2], key=lambda one: one.explained) for pair in run[:_FIRSTS] if pair[2] > _NEAR]
     alone = sorted((one for one in trials.tried if one.explained >= _LEAST), key=lambda one: -one.explained)
-    short = [one for one in alone if one.edit.bits <= _SHORT_BITS]
+    short = [one for one in alone if one.edit.bits <= PLAIN_BITS]
     turns = (one for pair in itertools.zip_longest(alone, short) for one in pair if one is not None)
     for one in (*members[: _FIRSTS // 4], *turns):
         known = next((alike for alike in chosen if _are_alike(one, alike[0])), None)
@@ -165,13 +164,12 @@ def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | Non
     until = meter.share_of(peeling.until, _KNOWN)
     for first, at in firsts:
         own = meter.share_of(until, _EACH_KNOWN)
-        beside = Beside(trials=trials, first=first.guess, edit=first.edit, slopes=slopes_of(trials, first))
         near: list[TriedGuess] = []
         try:
-            for share, guess, edit in beside.run(known, own, at):
-                if 1 - share < (1 - _NEAR) * (1 - first.explained):
-                    near.append(TriedGuess(guess=guess, edit=edit, first=share))
-                    if 1 - share < (1 - ENOUGH) * (1 - first.explained):
+            for one in run_beside(trials, first, known, own, at):
+                if 1 - one.first < (1 - _NEAR) * (1 - first.explained):
+                    near.append(one)
+                    if 1 - one.first < (1 - ENOUGH) * (1 - first.explained):
                         break
         except ParityError:
             continue

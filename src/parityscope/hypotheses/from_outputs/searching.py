@@ -17,7 +17,7 @@ from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.from_outputs.families import filters_of
-from parityscope.hypotheses.from_outputs.guess import Guess
+from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
@@ -44,8 +44,6 @@ _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _NEAR, _NEAR_SITES = 0.8, 3  # of the error, and places where that much is explained; chosen
 # Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
 _PLAIN_FIRST, _PLAIN = 0.15, 0.5
-# Of such an edit; chosen: a node left out, another input read, one left out or zero, a default, an operator of its kind.
-_PLAIN_BITS = 6.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
@@ -207,7 +205,7 @@ def _can_try(found: OutputsSearchResult, until: float) -> float:
 
 def _is_plain(guess: Guess) -> bool:
     """Whether it is one edit of the graph in few words."""
-    return guess.kind in PLAIN and guess.edit is not None and guess.edit.bits <= _PLAIN_BITS
+    return guess.kind in PLAIN and guess.edit is not None and guess.edit.bits <= PLAIN_BITS
 
 
 def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> list[Guess]:
