@@ -25,7 +25,7 @@ from parityscope.cli.list_ import CATALOGUES
 from parityscope.cli.scaffolding import KINDS
 from parityscope.comparison.metric import all_metrics
 from parityscope.errors import ParityError
-from parityscope.lint import known_rules
+from parityscope.linting import known_rules
 from parityscope.records import Evidence, Experiment, Finding, Site, Skip, Suspect
 from parityscope.study.schema import study_schema
 from parityscope.testing.check_contract import check_examples
@@ -191,7 +191,7 @@ def test_a_check_of_the_old_form_is_told_the_new_one(install: Callable[[str, str
 
 
 def test_a_rule_of_the_old_form_is_told_the_new_one(install: Callable[[str, str, str], None]) -> None:
-    install("parityscope.lint", "outside_old_rule", "from parityscope.lint import Example, Rule\n")
+    install("parityscope.linting", "outside_old_rule", "from parityscope.linting import Example, Rule\n")
     with pytest.raises(ParityError, match=r"outside_old_rule cannot be imported.*Example") as told:
         known_rules()
     assert "RuleExample" in told.value.fix

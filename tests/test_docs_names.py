@@ -16,7 +16,7 @@ from parityscope.backends import known_backends
 from parityscope.backends.targets import COMMON_OPTIONS
 from parityscope.checks import known_checks
 from parityscope.cli.shell.app import command
-from parityscope.lint import known_rules
+from parityscope.linting import known_rules
 from parityscope.logs.pages import log_codes
 
 if TYPE_CHECKING:

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 OTHERS = sorted(set(LANGUAGES) - {OWN})
 SOURCE = Path(__file__).parents[1] / "src" / "parityscope"
 FOLDERS = (
-    *("checks", "diagnosis.py", "environment.py", "expectation", "explanation", "hypotheses", "installed.py", "lint"),
+    *(
+        "checks",
+        "diagnosis.py",
+        "environment.py",
+        "expectation",
+        "explanation",
+        "hypotheses",
+        "installed.py",
+        "linting",
+    ),
     *("localization", "pairing.py", "repairs", "report", "study", "verification"),
 )
 NOT_SPOKEN = set((Path(__file__).parent / "data" / "not_spoken.txt").read_text("utf-8").splitlines())

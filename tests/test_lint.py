@@ -23,9 +23,9 @@ from parityscope.arithmetic import FORMATS
 from parityscope.checks import known_checks
 from parityscope.cli import run_command
 from parityscope.errors import ParityError
-from parityscope.lint import known_rules, lint, rule_page
-from parityscope.lint.contract import check_examples, findings_of, write_example
-from parityscope.lint.scanning import float_numbers
+from parityscope.linting import known_rules, lint, rule_page
+from parityscope.linting.contract import check_examples, findings_of, write_example
+from parityscope.linting.scanning import float_numbers
 from parityscope.testing.networks import parse_network
 from proving.models.fetching import require
 

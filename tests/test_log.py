@@ -21,7 +21,7 @@ from onnx import parser
 from command_line import in_this_process
 from parityscope.checks import known_checks
 from parityscope.errors import ParityError
-from parityscope.lint import known_rules
+from parityscope.linting import known_rules
 from parityscope.logs import (
     MEANINGS,
     compare_logs,

@@ -13,7 +13,7 @@ from command_line import exit_status
 from parityscope.checks import known_checks
 from parityscope.cli import main
 from parityscope.cli.shell.app import command
-from parityscope.lint import known_rules
+from parityscope.linting import known_rules
 from parityscope.logs.pages import log_codes
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from parityscope.cli import main, run_command
 from parityscope.cli.scaffolding import KINDS, folder_of, module_path, text_of
 from parityscope.comparison import Metric
 from parityscope.comparison.metric import all_metrics
-from parityscope.lint.contract import check_examples as check_rule
+from parityscope.linting.contract import check_examples as check_rule
 from parityscope.records import Finding, Measurement
 from parityscope.repairs import Repair, known_repairs
 from parityscope.report import Renderer, known_renderers
@@ -115,6 +115,8 @@ def installed(site: Path, tables: str) -> None:
 
 
 def run(*words: str, folder: Path = ROOT, **environment: str) -> str:
+    if (path := os.environ.get("PYTHONPATH")) and "PYTHONPATH" in environment:  # of a checkout that is not installed
+        environment["PYTHONPATH"] += os.pathsep + path
     done = subprocess.run(
         [sys.executable, *words],
         cwd=folder,

@@ -41,9 +41,9 @@ OWN = {
     "arithmetic/fusion/patterns/softmax.py": (1, "the nodes of a Softmax"),
     "checks/range_activation.py": (1, "where normalizations, GELU and Softmax overflow when exporters take them apart"),
     "checks/saturated_sums.py": (1, "where integer products have their weight and its zero point"),
-    "lint/tensorrt_operators.py": (3, "what TensorRT's release notes and tables restrict"),
-    "lint/_steps.py": (1, "the nodes of a normalization"),
-    "lint/square_overflow.py": (1, "the words for four patterns"),
+    "linting/tensorrt_operators.py": (3, "what TensorRT's release notes and tables restrict"),
+    "linting/_steps.py": (1, "the nodes of a normalization"),
+    "linting/square_overflow.py": (1, "the words for four patterns"),
     "repairs/fused_operator.py": (1, "the four operators that it puts in"),
     # the operator's own function, beside its name
     "arithmetic/_recurrences.py": (1, "the three recurrences"),

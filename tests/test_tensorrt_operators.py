@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import parser
 
-import parityscope.lint.tensorrt_operators as rule
-from parityscope.lint import RuleExample
-from parityscope.lint.contract import findings_of
+import parityscope.linting.tensorrt_operators as rule
+from parityscope.linting import RuleExample
+from parityscope.linting.contract import findings_of
 
 HEAD = '<ir_version: 10, opset_import: ["": 17]> g '
 # A file -> the version that it needs ("" for any that is known here, "none"), and what of it is named.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from parityscope.checks import Example
     from parityscope.examination import Examination
-    from parityscope.lint import RuleExample
+    from parityscope.linting import RuleExample
 
 __all__ = ["Shown", "ShownLog", "ShownTensor", "show_example"]
 
@@ -69,7 +69,7 @@ class Shown:
 def show_example(code: str) -> Shown:
     """The first example in which the code must be found, run here."""
     from parityscope.checks import known_checks
-    from parityscope.lint import known_rules
+    from parityscope.linting import known_rules
 
     with tempfile.TemporaryDirectory() as scratch:
         if code in known_checks():
@@ -190,8 +190,8 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _show_rule(code: str, example: RuleExample, folder: Path) -> Shown:
-    from parityscope.lint import known_rules
-    from parityscope.lint.contract import findings_of
+    from parityscope.linting import known_rules
+    from parityscope.linting.contract import findings_of
     from parityscope.testing.networks import parse_network
 
     found = findings_of(known_rules()[code], example, folder)[0]

@@ -10,7 +10,7 @@ Data flows one way through these modules, first to last:
 * `comparison`   : (reference, candidate) -> measurements;
 * `backends`     : (case, target) -> trace, the only code that runs models;
 * `pairing`      : which tensor of another graph is which;
-* `lint`         : what a file says without a run;
+* `linting`      : what a file says without a run;
 * `expectation`  : the FP32 noise floor, the expected error of each format, grades, forecasts;
 * `localization` : introduced and inherited error, and what of it reaches the outputs;
 * `explanation`  : which arithmetic, or which other function, a layer's error is;

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from parityscope.checks import Check, Example
-    from parityscope.lint import Rule
+    from parityscope.linting import Rule
 
 __all__ = ["WORDS", "Entry", "families", "lines_by_family", "whole_catalogue"]
 
@@ -83,7 +83,7 @@ class Entry:
 def whole_catalogue() -> dict[str, Entry]:
     """Every entry by its code, in order of families and numbers."""
     from parityscope.checks import check_page, known_checks
-    from parityscope.lint import known_rules, rule_page
+    from parityscope.linting import known_rules, rule_page
     from parityscope.logs.pages import log_codes, log_page
 
     found = [

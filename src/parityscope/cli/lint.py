@@ -64,7 +64,7 @@ def _refuse_single(network: str, answer: Answer) -> None:
 
 
 def _tell_findings(model: Path, formats: str, network: tuple[NetworkWords, Path] | None, answer: Answer) -> int:
-    from parityscope.lint import lint
+    from parityscope.linting import lint
     from parityscope.report.lint import FORMS, lint_document
     from parityscope.version import __version__
 

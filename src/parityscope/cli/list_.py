@@ -69,7 +69,7 @@ def _list_checks() -> dict[str, str]:
 
 
 def _list_rules() -> dict[str, str]:
-    from parityscope.lint import known_rules
+    from parityscope.linting import known_rules
 
     return {code: found.title for code, found in known_rules().items()}
 

@@ -59,7 +59,7 @@ def command(
 def _look_document(model: Model, taken: Inputs, given: str, nbytes: int, *, quiet: bool) -> dict[str, Any]:
     """The forecast of both formats with what the file says; `data` is what the next command would be given."""
     from parityscope.expectation.forecasting import ForecastSettings, forecast
-    from parityscope.lint import lint
+    from parityscope.linting import lint
     from parityscope.report.forecast import forecast_document
     from parityscope.report.lint import lint_document
     from parityscope.version import __version__

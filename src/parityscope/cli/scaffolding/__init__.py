@@ -101,9 +101,9 @@ KINDS = {
         ),
     ),
     "rule": Kind(
-        package="parityscope.lint",
+        package="parityscope.linting",
         catalogue="rules",
-        contract=("from parityscope.lint.contract import check_examples", "check_examples({module}.RULE, tmp_path)"),
+        contract=("from parityscope.linting.contract import check_examples", "check_examples({module}.RULE, tmp_path)"),
     ),
     "repair": Kind(
         package="parityscope.repairs",

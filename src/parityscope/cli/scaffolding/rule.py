@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.lint import Rule, RuleExample
+from parityscope.linting import Rule, RuleExample
 from parityscope.records import Finding, OfferedRepair, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from parityscope.lint.records import Sheet
+    from parityscope.linting.records import Sheet
 
 __all__ = ["RULE"]
 

@@ -13,7 +13,7 @@ from parityscope.records import ROLES, SCHEMA
 from parityscope.report._plain import plain_items
 
 if TYPE_CHECKING:
-    from parityscope.lint import Lint
+    from parityscope.linting import Lint
 
 __all__ = ["lint_document"]
 

@@ -1,0 +1,180 @@
+"""An epsilon vanishes in the number format.
+
+What goes wrong: a small constant guards a division, a logarithm or a square root against zero: x / sqrt(v + 1e-12),
+log(p + 1e-10). In FP16 what is at most 2^-25 = 3e-8 becomes 0 and guards nothing; what is below 6.1e-5 is subnormal and
+keeps fewer digits. Converters that replace vanishing numbers by the smallest subnormal (6e-8) change the function
+instead: log(6e-8) is -16.6, log(1e-10) is -23.
+
+How it shows: NaN or infinity where the guarded value is exactly zero, or underflows to zero (a variance below 3e-8, a
+probability below 3e-8); else nothing.
+
+How we test for it: constants that are added to, or bound (Max, Clip) a value which then goes into Log, Sqrt, Pow,
+Reciprocal or a divisor. It is a cause where the guarded value surely reaches zero (it comes from Relu, Softmax, a
+Clip at zero, a boolean); else it contributes, as only data can tell. Subnormal ones, and epsilon attributes of
+normalization operators (whose kernels hold them in FP32), are information.
+
+What it is confused with: activations beyond range (RNG002), which a vanished epsilon leads to.
+
+How to repair: raise it to a number that the format holds, with care (the function changes), keep the nodes from the
+addition to the division in FP32, or use BF16, whose smallest number is FP32's.
+
+Sources: IEEE 754-2019, sections 7.3 (division by zero) and 7.5 (underflow); ONNX Runtime, float16.py
+(min_positive_val 5.96e-8).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.linting import Rule, RuleExample
+from parityscope.linting._guards import EpsilonGuard, find_guards
+from parityscope.linting._telling import (
+    format_number,
+    format_plural,
+    make_finding,
+    name_places,
+    offer_by_hand,
+    offer_proof,
+)
+from parityscope.linting._walk import attribute_value
+from parityscope.linting.scanning import value_in_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from parityscope.arithmetic import Format
+    from parityscope.linting.records import Place, Sheet
+    from parityscope.records import Finding, OfferedRepair, Role
+
+__all__ = ["RULE"]
+
+_CODE = "RNG103"
+_TITLE = "An epsilon vanishes in the number format"
+
+
+def _look(sheet: Sheet) -> Iterator[Finding]:
+    for number_format in sheet.computing:
+        groups: dict[tuple[float, str, bool], list[EpsilonGuard]] = {}
+        for guard in find_guards(sheet):
+            if guard.value < number_format.smallest_normal and not guard.kept:
+                groups.setdefault((guard.value, guard.before, guard.meets_zero), []).append(guard)
+        for held in groups.values():
+            yield _finding_of_constant(sheet, number_format, held)
+        yield from _findings_of_attributes(sheet, number_format)
+
+
+def _finding_of_constant(sheet: Sheet, number_format: Format, held: list[EpsilonGuard]) -> Finding:
+    first = held[0]
+    left = value_in_format(first.value, number_format)
+    role: Role = "information" if left else "cause" if first.meets_zero else "contributing"
+    fate = "0" if left == 0 else f"{format_number(left, digits=5)}, a subnormal number with fewer digits"
+    effect = ""
+    if left == 0:
+        effect = (
+            f". {first.source} gives exact zeros, so that {first.before} meets 0"
+            if first.meets_zero
+            else f". {first.before} meets 0 wherever the guarded value is 0 or underflows"
+        )
+    places = [guard.place for guard in held]
+    return make_finding(
+        _CODE,
+        _TITLE,
+        role,
+        (
+            f"{name_places(places)}: {format_number(first.value)} guards {first.before} and becomes {fate} in "
+            f"{number_format.title}{effect}"
+        ),
+        because=f"{number_format.title}'s smallest normal number is {format_number(number_format.smallest_normal)}, its smallest "
+        f"number {format_number(number_format.smallest_subnormal)}; half of that and less rounds to 0",
+        places=places,
+        details={
+            "parameter": first.name,
+            "value": first.value,
+            "format": number_format.name,
+            "becomes": left,
+            "guards": first.before,
+        },
+        repairs=() if role == "information" else _offer_repairs(sheet, first, number_format),
+    )
+
+
+def _offer_repairs(sheet: Sheet, guard: EpsilonGuard, number_format: Format) -> tuple[OfferedRepair, ...]:
+    raised = format_number(number_format.smallest_normal)
+    return (
+        offer_by_hand("keep_in_fp32", f"keep {guard.place.name} and {guard.before} behind it in FP32, or use BF16"),
+        offer_by_hand(
+            "raise_epsilon", f"raise {guard.name} to {raised} or more; this changes the function, so measure the task"
+        ),
+        offer_proof(sheet, "measure", "see whether it bites, on real samples", number_format),
+    )
+
+
+def _findings_of_attributes(sheet: Sheet, number_format: Format) -> Iterator[Finding]:
+    groups: dict[float, list[Place]] = {}
+    for place in sheet.places:
+        value = attribute_value(place.node, "epsilon", None)
+        if value is not None and 0 < value < number_format.smallest_normal:
+            groups.setdefault(value, []).append(place)
+    for value, places in groups.items():
+        left = value_in_format(value, number_format)
+        yield make_finding(
+            _CODE,
+            _TITLE,
+            "information",
+            f"epsilon {format_number(value)} of {format_plural(len(places), 'normalization')} "
+            f"({name_places(places)}) would become "
+            f"{format_number(left, digits=5)} in {number_format.title}. Kernels of these operators hold it in FP32; it is lost "
+            "only where the operator is taken apart and computed in the format",
+            because="the attribute is below the smallest normal number of the format",
+            places=places,
+            details={"value": value, "format": number_format.name, "becomes": left},
+        )
+
+
+_LOG = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  floor = Relu(x)
+  safe = Add(floor, epsilon)
+  y = Log(safe)
+}"""
+_NORM = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  squared = Mul(x, x)
+  mean = ReduceMean <axes = [1]> (squared)
+  safe = Add(mean, epsilon)
+  root = Sqrt(safe)
+  y = Div(x, root)
+}"""
+_LN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  y = LayerNormalization <epsilon = 0.000000000001> (x, s)
+}"""
+_MAX = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  p = Softmax(x)
+  safe = Clip(p, epsilon)
+  y = Log(safe)
+}"""
+_PLAIN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,8] x) => (float[1,8] y) {
+  safe = Add(x, epsilon)
+  y = Tanh(safe)
+}"""
+_TWELVE = {"epsilon": np.array(1e-12, np.float32)}
+
+RULE = Rule(
+    code=_CODE,
+    title=_TITLE,
+    look=_look,
+    holds=(
+        RuleExample(model=_LOG, constants=_TWELVE, role="cause", node="Add#1"),
+        RuleExample(model=_MAX, constants=_TWELVE, role="cause", node="Clip#1"),
+        RuleExample(model=_NORM, constants=_TWELVE, role="contributing", node="Add#2"),
+        # 1e-6 is subnormal in FP16, and so far from zero that it still guards.
+        RuleExample(model=_NORM, constants={"epsilon": np.array(1e-6, np.float32)}, role="information"),
+        RuleExample(model=_LN, constants={"s": np.ones(8, np.float32)}, role="information"),
+    ),
+    holds_not=(
+        RuleExample(model=_LOG, constants={"epsilon": np.array(1e-3, np.float32)}),
+        RuleExample(model=_LOG, constants=_TWELVE, formats=("bf16",)),
+        RuleExample(model=_NORM, constants=_TWELVE, role="cause"),
+        RuleExample(model=_PLAIN, constants=_TWELVE),
+    ),
+)
