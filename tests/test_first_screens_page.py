@@ -172,8 +172,8 @@ def test_a_fix_says_what_is_left_beside_the_limit_and_what_to_do_about_it(name: 
     tried = ("tried: ", "tried in simulation: ", "the repair was not tried, but ")
     assert note.startswith(tried) == (cause_of(name).get("code") not in {None, "DAT007"})
     assert "explains" not in note  # one limit, by the word that the title has for what it is made of
-    limit = r"the limit of [\d.]+ % \(\d times FP\d\d's expected error: it varies\)"
-    assert note.count("the limit of") == len(re.findall(limit, note)) <= 1
+    limit = r"the limit [\d.]+ % \(\d times FP\d\d's expected error: engines vary\)"
+    assert note.count("the limit ") == len(re.findall(limit, note)) <= 1
     left = "more than the limit" in note.replace("no more", "")
     asked = [row for row in rows_of(name) if row["text"].startswith("look for the rest, which nothing")]
     assert len(asked) == left
@@ -251,6 +251,17 @@ def test_elements_that_are_off_are_counted_and_judged_by_the_reference() -> None
     assert place == "no single layer, but elements of an output: y, 1 of 2,363,392, at [0, 77, 2526]"
     assert then.startswith("parityscope verify encoder.onnx --before encoder-y.npz --after encoder-y-again.npz ")
     assert "right: ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
+
+
+def test_an_advice_is_in_words_and_commands_of_its_readers() -> None:
+    texts = [row["text"] for row in rows_of("old-optimizer")]
+    assert any(re.match(r"update ONNX Runtime 1\.22\.1 to \d.* \(tried: 10\.3 % -> 0 %\)$", text) for text in texts)
+    assert row_of("lost-bound", "Fix")["text"].startswith("make 'c' (which Conv#0 gives) one more output")
+    commands = [row["command"] for name in NAMES for row in rows_of(name)]
+    assert not [command for command in commands if "%20" in command]
+    used = [row["text"] for name in NAMES for row in rows_of(name) if " with this done in it already: " in row["text"]]
+    assert used
+    assert not [text for text in used if " or " in text]
 
 
 def test_what_nobody_misses_is_no_gap() -> None:

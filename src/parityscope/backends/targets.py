@@ -135,7 +135,7 @@ def _target_of_path(text: str) -> Target | None:
 
 def format_target(target: Target) -> str:
     """The text that `parse_target` reads back as `target`."""
-    query = "&".join(f"{key}={quote(value, safe='/:,.')}" for key, value in target.options)
+    query = "&".join(f"{key}={quote(value, safe='/:,. ')}" for key, value in target.options)
     return target.backend + (f":{target.precision}" if target.precision else "") + (f"?{query}" if query else "")
 
 

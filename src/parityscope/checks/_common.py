@@ -23,6 +23,7 @@ __all__ = [
     "EXPLAINED",
     "HALVED",
     "STANDS_IN",
+    "WIDER_RANGE",
     "RegionConstant",
     "constants_of",
     "format_number",
@@ -37,6 +38,8 @@ EXPLAINED = 0.9
 # Of the confidence in a change that leaves more than rounding: it may stand in for another (chosen); and how that is told.
 STANDS_IN = 0.5
 HALVED = ", halved: what it leaves is more than rounding leaves"
+# What stands beside every repair of a loss of range.
+WIDER_RANGE = ("wider_range", "run the engine in BF16, whose range is FP32's")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | Non
         f"import onnx; m = onnx.load({json.dumps(str(path))}); t = {known_types}; {added}; "
         f"onnx.save(m, {json.dumps(fixed)})"
     )
-    named = " and ".join(map(repr, tensors))
+    named = " and ".join(_name_tensor(known, one) for one in tensors)
     return OfferedRepair(
         repair="barrier",
         text=f"make {named} one more output of the model, which nobody has to read, so that nothing is fused over it"
@@ -41,6 +41,12 @@ def offer_barrier(known: Examination, tensors: Sequence[str], trial: Trial | Non
         command=f"python -c {shlex.quote(lines)}",
         trial=trial,
     )
+
+
+def _name_tensor(known: Examination, tensor: str) -> str:
+    """A tensor inside of the network by its name and by the node that gives it, which is what its readers know."""
+    site = known.places.get(tensor)
+    return f"{tensor!r} (which {site.node} gives)" if site is not None and site.node else repr(tensor)
 
 
 def find_fewest_barriers(

@@ -30,13 +30,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import known_backend
+from parityscope.backends.targets import format_target
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
 from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported, tell_trial
 from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors, offer_barrier
+from parityscope.environment import numbers_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.known_faults import RUNTIMES
 from parityscope.operators import operators_that_move
 from parityscope.records import OfferedRepair
 
@@ -223,6 +226,22 @@ def _tensors_of(node: ir.Node) -> set[str]:
     return {str(value.name) for value in (*node.inputs, *node.outputs) if value is not None}
 
 
+def _offer_update(trial: _BarrierTrial) -> Offer:
+    """A later version of the runtime: one that the reference ran the same file in, optimized, is known to be right."""
+    known = trial.known
+    ours, theirs = known.environments
+    files = known.reference.option("model"), known.candidate.option("model")
+    optimized = _OFF not in format_target(known.reference)
+    for runtime, title in RUNTIMES.items() if optimized and files == ("", "") else ():
+        later, used = ours.get(runtime, ""), theirs.get(runtime, "")
+        if used and numbers_of(later) > numbers_of(used):
+            text = f"update {title} {used} to {later}, the reference's version, which optimizes this file rightly"
+            return OfferedRepair(
+                repair="update_runtime", text=text, trial=tell_trial(trial.before, Misfit(error=0.0, over=0.0))
+            )
+    return "update_runtime", f"run it in a later version of {_name_runtime(known)}"
+
+
 def _name_runtime(known: Examination) -> str:
     """The candidate's runtime, where it is known and no program that may use any."""
     found = known_backend(known.candidate.backend)
@@ -232,16 +251,16 @@ def _name_runtime(known: Examination) -> str:
 
 
 def _offer_repairs(trial: _BarrierTrial, cure: _Cure) -> tuple[Offer, ...]:
-    """What was tried first, as the candidate's own runs with it showed it; a later version of the runtime was not."""
+    """What was tried first, as the candidate's own runs with it showed it, or the reference's in a later version."""
     found: list[Offer] = []
     if cure.barriers:
         barriers = cure.barriers if cure.together else cure.barriers[:1]
         found.append(offer_barrier(trial.known, barriers, tell_trial(trial.before, trial.barred(barriers))))
+    found.append(_offer_update(trial))
     if cure.off is not None:
         text = "switch the optimizer off (what that costs in speed was not measured)"
         tried = tell_trial(trial.before, cure.off)
         found.append(OfferedRepair(repair="optimizer_off", text=text, trial=tried))
-    found.append(("update_runtime", f"run it in a later version of {_name_runtime(trial.known)}"))
     return tuple(found)
 
 

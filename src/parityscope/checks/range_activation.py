@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, format_number, format_percent
 from parityscope.checks._correcting import correct_range
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def _offer_repairs(suspect: Suspect) -> tuple[Offer, ...]:
             "scale_into_range",
             f"scale {node} down by a power of two in the weights before it, and up again in those downstream",
         ),
-        ("keep_in_fp32", f"keep {node} in FP32 and round only downstream of it, or run the engine in BF16"),
+        ("keep_in_fp32", f"keep {node} in FP32 and round only downstream of it"),
+        WIDER_RANGE,
     ]
     if suspect.site.op_type in _STEPS:
         fused = (

@@ -28,7 +28,7 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_number, format_percent
 from parityscope.checks._correcting import correct_constants
 from parityscope.checks.statistics import explained_share
 from parityscope.operators import CONTRACTIONS, with_trait
@@ -123,7 +123,7 @@ _MASKED = (with_trait("affine") - {"Div"}) | {"Where"}
 
 
 def _offer_repairs(constant: RegionConstant) -> tuple[Offer, ...]:
-    offered = [("keep_in_fp32", f"keep {constant.node} in FP32 (its parameters with it), or run the engine in BF16")]
+    offered = [("keep_in_fp32", f"keep {constant.node} in FP32 (its parameters with it)"), WIDER_RANGE]
     if constant.op_type in _SCALED:
         scale = (
             "scale_into_range",

@@ -30,7 +30,7 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import EXPLAINED, constants_of, format_number, format_percent
+from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_number, format_percent
 from parityscope.checks.statistics import explained_share
 from parityscope.operators import STANDARD
 
@@ -105,7 +105,7 @@ def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant
             share=min(1.0, share),
             confidence_from=source,
             repairs=[
-                ("keep_in_fp32", f"keep {constant.node} and what it guards in FP32, or run the engine in BF16"),
+                ("keep_in_fp32", f"keep {constant.node} and what it guards in FP32"),
                 (
                     "raise_epsilon",
                     (
@@ -114,6 +114,7 @@ def _make_claim(known: Examination, lab: Lab, output: str, tensor: str, constant
                         "function, so measure the task metric"
                     ),
                 ),
+                WIDER_RANGE,
             ],
             details={
                 "parameter": constant.name,

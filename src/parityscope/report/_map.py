@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report.first_screen import place_outside
+from parityscope.report._screen_place import place_outside
 from parityscope.report.words import as_number, clean
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._screen_place import describe_handing_on, number_node, place_outside
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
-from parityscope.report.first_screen import describe_handing_on, number_node, place_outside
 from parityscope.report.words import as_number, call_name, clean, format_count, format_figure, format_percent
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report import forecast
 from parityscope.report.as_text import print_first_screen
-from parityscope.report.first_screen import cut_text, first_sentence, make_row
 from parityscope.report.forecast.view import view_forecast
 from parityscope.report.forms import Forms
+from parityscope.report.screen_rows import cut_text, first_sentence, make_row
 from parityscope.report.words import as_number, clean, format_count, format_percent, shorten_name
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ __all__ = [
     "SYMPTOMS",
     "describe_change",
     "describe_effect",
+    "describe_left",
     "describe_proof",
     "is_proved",
     "left_by_proof",
@@ -35,14 +36,16 @@ KEEP = "keep_in_fp32"
 SYMPTOMS = frozenset({"DAT007"})
 _SHORT = 84  # characters of a remark that has one line; chosen
 _MOST_BUDGETS = 2
+_SEEN = 0.01  # what `repair` keeps an error within where nobody says otherwise
+# What of a proof's experiment runs changed: the candidate, built or run in another way; else the reference.
+_OF_CANDIDATE = frozenset({"candidate", "rebuild"})
 
 
 def describe_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
     """What was measured of a repair, and how its file is built; "" where nothing was."""
     trial = repair["trial"]
     if not trial:
-        causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
-        first = next((one for one in causes if one.get("code") in repair["code"] and one["code"] not in SYMPTOMS), None)
+        first = _cause_of(repair, document)
         return (
             f"the repair was not tried, but {describe_proof(document, first)}"
             if first and left_by_proof(document, first) is not None
@@ -90,7 +93,7 @@ def _describe_limit(document: Mapping[str, Any], output: str) -> str:
     grade = GRADES.get(declared, clean(declared)) or "the arithmetic"
     if limit := limit_of(document, output):
         times = f"{margin_of(declared):g} times {grade}'s expected error"
-        return f"the limit of {format_percent(limit, exact=True)} ({times}: it varies)"
+        return f"the limit {format_percent(limit, exact=True)} ({times}: engines vary)"
     return f"what {grade} explains"
 
 
@@ -116,33 +119,61 @@ def _strictest_output(document: Mapping[str, Any]) -> str:
     return min(expected, key=lambda name: expected[name], default="")
 
 
+def describe_left(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """What a repair leaves of the error, where that is more than the limit, or more than a search would leave; else ""."""
+    if trial := repair["trial"]:
+        beyond = trial["verdict"] == "beyond"
+        return str(trial["after"]) if beyond or (trial["error"] or 0.0) > _SEEN else ""
+    cause = _cause_of(repair, document)
+    left = (left_by_proof(document, cause) if cause else None) or 0.0
+    return format_percent(left, exact=True) if left > min(limit_of(document) or _SEEN, _SEEN) else ""
+
+
+def _cause_of(repair: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The cause that a repair removes; None where only a symptom is known."""
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    return next((one for one in causes if one.get("code") in repair["code"] and one["code"] not in SYMPTOMS), None)
+
+
 def describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> str:
-    """What a cause rests on: what is left of the error with it put right.
+    """What a cause rests on: what is left of the error with it in the reference too, or put right in the candidate.
 
     What the error was is told above, and not once more: an experiment measures it on other samples or outputs.
     """
     if finding.get("code") in SYMPTOMS:
         return "what makes it is not known"
-    left = left_by_proof(document, finding)
-    if left is None:
+    proof = _proof_of(document, finding)
+    if proof is None:
         return clean(finding.get("confidence_from") or "")
+    left, changed = proof
     if not left:
-        return "with both sides made alike in this, they are equal"
+        return f"{changed}, both are equal"
     strictest = _strictest_output(document)
-    told = f"with both sides made alike in this, {format_percent(left, exact=True)} is left"
+    told = f"{changed}, {format_percent(left, exact=True)} is left"
     return f"{told}, {'no more' if left <= limit_of(document) else 'more'} than {_describe_limit(document, strictest)}"
 
 
 def left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
-    """The error that was measured with a cause put right, in the reference's copy or by an experiment."""
+    """The error that was measured with a cause in the reference too, or put right in the candidate."""
+    proof = _proof_of(document, finding)
+    return proof[0] if proof else None
+
+
+def _proof_of(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, str] | None:
+    """What a cause's proof left of the error, and which side was changed for that; None where nothing measured it."""
+    in_reference = "with the reference made to match"
     steps = (document.get("sequence") or {}).get("steps", ())
     own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
-    if len(own) == 1 and is_proved(finding):
-        return as_number(own[0])
+    if len(own) == 1 and is_proved(finding) and (left := as_number(own[0])) is not None:
+        return left, in_reference
     for one in finding.get("evidence", ()):
-        measure = str((one.get("experiment") or {}).get("measure") or "")
-        if one.get("outcome") == "supports" and "relative L2" in measure and as_number(one.get("before")):
-            return as_number(one.get("after"))
+        experiment = one.get("experiment") or {}
+        measured = "relative L2" in str(experiment.get("measure") or "") and as_number(one.get("before"))
+        if one.get("outcome") == "supports" and measured and (left := as_number(one.get("after"))) is not None:
+            changed = (
+                "with this put right in the candidate" if experiment.get("runs") in _OF_CANDIDATE else in_reference
+            )
+            return left, changed
     return None
 
 
