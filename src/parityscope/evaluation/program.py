@@ -58,7 +58,7 @@ class ProgramStep:
     `key` is the site of its first result and stands for the step; `inputs` and `outputs` are sites ("" where one is left
     out), `captured` the sites that its bodies read from outside with the names that these have there. `kind` is the same
     for steps that do the same to the same inputs: operator, version and attributes, serialized. `inner` are the sites inside
-    its bodies, at any depth.
+    its bodies, at any depth. `reads` is every site that the step needs, `op_type` the operator's name.
     """
 
     key: str
@@ -70,23 +70,19 @@ class ProgramStep:
     captured: Mapping[str, str] = field(default_factory=dict)
     bodies: Mapping[str, Program] = field(default_factory=dict)
     inner: frozenset[str] = frozenset()
+    reads: tuple[str, ...] = field(init=False)
+    op_type: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Keeps what is asked for wherever a step is computed again."""
+        object.__setattr__(self, "reads", (*filter(None, self.inputs), *self.captured))
+        object.__setattr__(self, "op_type", self.node.op_type)
 
     @property
     def has_random(self) -> bool:
         """Whether chance falls in one of its bodies."""
         inside = (step for body in self.bodies.values() for step in body.steps)
         return any(step.op_type in RANDOM or step.has_random for step in inside)
-
-    @property
-    def op_type(self) -> str:
-        """The operator's name."""
-        return self.node.op_type
-
-    @property
-    def reads(self) -> Iterator[str]:
-        """Every site that the step needs."""
-        yield from (name for name in self.inputs if name)
-        yield from self.captured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, weakref_slot=True)

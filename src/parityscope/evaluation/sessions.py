@@ -41,6 +41,7 @@ LIMIT = 400  # chosen: a session costs about 60 kB; the networks at hand have 11
 _PACKS = {one.name: one.packs for one in OPERATORS.values() if one.packs}
 _HELD = 64  # elements: integer constants up to this size are part of the session
 _MANY = 1 << 14  # elements, chosen: inputs of more and of fewer get sessions of their own, since these may get threads
+_REFUSALS = 1 << 14  # chosen: an entry is a node's message; a search asks for some of the same nodes hundreds of times
 _KEPT_WEIGHTS = 1 << 28  # bytes, chosen: weights that are rounded are kept for the next sample up to this
 
 
@@ -60,6 +61,8 @@ class Sessions:
         self._limit = limit
         self._kept: OrderedDict[object, _One] = OrderedDict()
         self._constant: dict[object, tuple[int, ...]] = {}
+        # What the runtime would not open, with its words and the constants that it was tried with.
+        self._refused: dict[object, tuple[str, Sequence[np.ndarray]]] = {}
         self.joins = Joins(self._threads)
         self.courses: WeakKeyDictionary[Program, dict[object, Course]] = WeakKeyDictionary()
         self.together: WeakKeyDictionary[Program, dict[int, int]] = WeakKeyDictionary()
@@ -72,6 +75,7 @@ class Sessions:
     def clear(self) -> None:
         """Closes what is open, and forgets the weights that were changed."""
         self._kept.clear()
+        self._refused.clear()
         self._threads.given = 0
         self.joins.clear()
         self.courses.clear()
@@ -95,10 +99,11 @@ class Sessions:
         Raises:
             ParityError: the runtime cannot run the node alone, or fails at it.
         """
+        constants = program.constants
         held = {
             index: array
             for index, (name, array) in enumerate(zip(step.inputs, inputs, strict=True))
-            if name in program.constants and (_is_held(array) or index in _PACKS.get(step.op_type, ()))
+            if name in constants and (_is_held(array) or index in _PACKS.get(step.op_type, ()))
         }
         key: tuple[object, ...] = (
             step.kind,
@@ -108,7 +113,7 @@ class Sessions:
             key = (*key, *(_content_key(inputs[index]) for index in self._constant[key]))
         kernel = self._kept.get(key)
         if kernel is None:
-            kernel = self._open_kernel(step, inputs, program, captured, held)
+            kernel = self._open_kernel(key, step, inputs, program, captured, held)
             if (
                 kernel.held.keys() != held.keys()
             ):  # it takes these as constants alone: another kernel for each value of them
@@ -129,28 +134,43 @@ class Sessions:
 
     def _open_kernel(
         self,
+        key: object,
         step: ProgramStep,
         inputs: Sequence[Value],
         program: Program,
         captured: Sequence[Value],
         held: dict[int, np.ndarray],
     ) -> _One:
+        constants = {
+            index: array
+            for index, (name, array) in enumerate(zip(step.inputs, inputs, strict=True))
+            if name in program.constants
+        }
+        tried = key, tuple((index, id(array)) for index, array in constants.items())
+        if tried in self._refused:
+            raise _refused_alone(step, program, self._refused[tried][0])
         elements = sum(value.size for value in inputs if isinstance(value, np.ndarray))
         threads = self._threads.take(elements, heavy=step.op_type in PRODUCTS)
         try:
             return _One(step, inputs, program, captured, held, threads)
         except Exception as error:
-            constants = {
-                index: array
-                for index, (name, array) in enumerate(zip(step.inputs, inputs, strict=True))
-                if name in program.constants
-            }
             if constants.keys() == held.keys():
-                raise _refused_alone(step, program, error) from error
+                raise self._note_refusal(tried, constants, step, program, error) from error
         try:
             return _One(step, inputs, program, captured, constants, threads)
         except Exception as error:
-            raise _refused_alone(step, program, error) from error
+            raise self._note_refusal(tried, constants, step, program, error) from error
+
+    def _note_refusal(
+        self, tried: object, constants: dict[int, np.ndarray], step: ProgramStep, program: Program, error: Exception
+    ) -> NotAloneError:
+        """The error; the same will not be tried again: a refusal takes as long as an opening."""
+        if not isinstance(error, MemoryError):
+            if len(self._refused) >= _REFUSALS:
+                self._refused.clear()
+            # The arrays are kept so that no other gets their numbers.
+            self._refused[tried] = str(error), tuple(constants.values())
+        return _refused_alone(step, program, str(error))
 
 
 class StoredWeights:
@@ -240,18 +260,18 @@ def _value_signature(value: Value, held: bool) -> object:  # noqa: FBT001 - call
     return type(value).__name__
 
 
-def _refused_alone(step: ProgramStep, program: Program, error: Exception) -> NotAloneError:
+def _refused_alone(step: ProgramStep, program: Program, error: str) -> NotAloneError:
     return NotAloneError(_describe_refusal(step, "cannot run", error), program, step.index, step.index, step.key)
 
 
 def _refusal_error(step: ProgramStep, verb: str, error: Exception) -> ParityError:
     return ParityError(
-        _describe_refusal(step, verb, error),
+        _describe_refusal(step, verb, str(error)),
         where=step.key,
         fix="check that plain ONNX Runtime runs this model on this input",
     )
 
 
-def _describe_refusal(step: ProgramStep, verb: str, error: Exception) -> str:
-    message = " ".join(str(error).split())[:400]
+def _describe_refusal(step: ProgramStep, verb: str, error: str) -> str:
+    message = " ".join(error.split())[:400]
     return f"ONNX Runtime {verb} {step.op_type} {step.node.name or step.key!r} alone: {message}"

@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,6 +93,7 @@ class ComputedStretch:
     failed: int = 0
     crashed: dict[str, str] = field(default_factory=dict)
     measured: _Measures = field(init=False)
+    _edited: dict[tuple[str, StretchEdit], ProgramStep] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Computes the stretch as the model says, where that is not `given`."""
@@ -191,30 +193,39 @@ class ComputedStretch:
             return edit.whole(self, sample)
         return self._run(sample, {} if edit is None else {edit.at: edit})
 
-    def results(self, sample: int, edit: StretchEdit) -> dict[str, np.ndarray]:
+    def results(
+        self, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray] = MappingProxyType({})
+    ) -> dict[str, np.ndarray]:
         """All that the stretch's steps give with an edit, by name; the output alone where the edit speaks of that.
+
+        With `changed` these tensors are read where others are known.
 
         Raises:
             ParityError: the runtime refuses a node.
         """
         if edit.whole is not None:
-            return {self.context.output: edit.whole(self, sample)}
-        return self._results(sample, {edit.at: edit})
+            return {self.context.output: edit.whole(self.moved(sample, changed) if changed else self, sample)}
+        return self._results(sample, {edit.at: edit}, changed)
 
     def _run(self, sample: int, edits: Mapping[int, StretchEdit]) -> np.ndarray:
         """The result with an edit of each of some steps, by their places."""
         return self._results(sample, edits)[self.context.output]
 
-    def _results(self, sample: int, edits: Mapping[int, StretchEdit]) -> dict[str, np.ndarray]:
+    def _results(
+        self,
+        sample: int,
+        edits: Mapping[int, StretchEdit],
+        changed: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> dict[str, np.ndarray]:
         own: dict[str, np.ndarray] = {}
         for place, step in enumerate(self.steps):
-            edit, changed, program = edits.get(place), step, self.program
-            arrays: Arrays = [self._take_inputs(sample, own, step, index) for index in range(len(step.inputs))]
+            edit, edited, program = edits.get(place), step, self.program
+            arrays: Arrays = [self._take_input(sample, own, step, index, changed) for index in range(len(step.inputs))]
             if edit is not None:
                 arrays = arrays if edit.before is None else edit.before(arrays)
-                changed = _change_step(step, edit)
+                edited = self._edited_step(step, edit)
                 program = program if edit.opset is None else _program_in_opset(program, edit)
-            results = self.sessions.run(_fitted_to(changed, arrays), list(arrays), program)
+            results = self.sessions.run(_fitted_to(edited, arrays), list(arrays), program)
             if edit is not None and edit.after is not None:
                 results = [edit.after(results[0]), *results[1:]]
             for name, array in zip(step.outputs, results, strict=False):
@@ -233,7 +244,7 @@ class ComputedStretch:
         def taking(arrays: Arrays) -> Arrays:
             # What the later step reads beside the other's result stays.
             own = [
-                self._take_inputs(sample, {}, first, other) if other != index else None
+                self._take_input(sample, {}, first, other) if other != index else None
                 for other in range(len(first.inputs))
             ]
             source = next(array for name, array in zip(second.inputs, arrays, strict=False) if name == entering)
@@ -255,15 +266,22 @@ class ComputedStretch:
         with np.errstate(over="ignore", invalid="ignore"):
             return as_float64(output.apply(array if array.dtype.itemsize > 2 else array.astype(np.float32)))
 
-    def _take_inputs(
-        self, sample: int, own: Mapping[str, np.ndarray], step: ProgramStep, index: int
+    def _take_input(
+        self,
+        sample: int,
+        own: Mapping[str, np.ndarray],
+        step: ProgramStep,
+        index: int,
+        changed: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> np.ndarray | None:
         name = step.inputs[index]
         if not name:
             return None
-        array = own[name] if name in own else self.value(sample, name)
+        array = own[name] if name in own else changed[name] if name in changed else self.value(sample, name)
         if array is None:
             raise ParityError(f"{name} was not observed")
+        if self.arithmetic.stored is None and self.arithmetic.operands is None:
+            return array
         if array.dtype.kind != "f" or array.dtype.itemsize < 4 or index in EXACT_INPUTS.get(step.op_type, ()):
             return array
         operand = Operand(node=step.node, index=index, constant=name in self.context.constants)
@@ -273,6 +291,15 @@ class ComputedStretch:
         if self.arithmetic.operands is not None and (multiplied is None or index in multiplied):
             array = self.arithmetic.operands(array, operand)
         return array
+
+    def _edited_step(self, step: ProgramStep, edit: StretchEdit) -> ProgramStep:
+        """The step with the edit's node: written once, as an edit that comes near is run many times."""
+        if edit.node is None and edit.opset is None:
+            return step
+        key = step.key, edit
+        if key not in self._edited:
+            self._edited[key] = _change_step(step, edit)
+        return self._edited[key]
 
     def _value_between(self, step: ProgramStep, name: str, array: np.ndarray) -> np.ndarray:
         if self.arithmetic.between is None or name == self.context.output or array.dtype.kind != "f":
@@ -437,21 +464,21 @@ def _element_type(array: np.ndarray) -> int:
 
 def _fitted_to(step: ProgramStep, arrays: Arrays) -> ProgramStep:
     """The step with as many inputs as there are arrays, and those left out that are None."""
+    if len(arrays) == len(step.inputs) and all(
+        (array is None) is not bool(name) for array, name in zip(arrays, step.inputs, strict=True)
+    ):
+        return step
     names = [*step.inputs[: len(arrays)], *(f"::{index}" for index in range(len(step.inputs), len(arrays)))]
     named = tuple(
         "" if array is None else name or f"::{place}"
         for place, (name, array) in enumerate(zip(names, arrays, strict=True))
     )
-    if named == step.inputs:
-        return step
     present = bytes(bool(name) for name in named)
     return replace(step, inputs=named, kind=step.kind + b"read" + present)
 
 
 def _change_step(step: ProgramStep, edit: StretchEdit) -> ProgramStep:
     """The step with the edit's node; what it is called and reads stays."""
-    if edit.node is None and edit.opset is None:
-        return step
     node = step.node if edit.node is None else _node_of(edit.node)
     message = onnx.NodeProto() if edit.node is None else edit.node
     kind = b"edited" + message.SerializeToString(deterministic=True) + str(edit.opset).encode()

@@ -73,7 +73,9 @@ def run_beside(
         if trials.reference.meter.spent > until:
             return
         step = guess.site.step.index
-        if known.keys[place] in seen or step in redone or at not in {None, step} or edit.form in trials.banned:
+        if known.keys[place] in seen or step in redone or at not in {None, step}:
+            continue
+        if trials.banned and edit.form in trials.banned:
             continue
         seen.add(known.keys[place])
         if id(guess.site) not in sites:
@@ -85,8 +87,7 @@ def run_beside(
         trials.evaluations += 1
         trials.reference.meter.charge(RESPONSE_S * trials.residual.numbers(worst))
         try:
-            with np.errstate(all="ignore"):
-                responses = {worst: moved.respond(worst, {step: site.redo(edit)})}
+            responses = {worst: moved.respond(worst, {step: site.redo(edit)})}
         except ParityError:
             continue
         share = trials.residual.share(responses).pooled

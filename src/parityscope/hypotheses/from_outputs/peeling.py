@@ -286,8 +286,7 @@ def _responses_together(
     found: dict[int, Mapping[str, np.ndarray]] = {}
     for sample in samples:
         try:
-            with np.errstate(all="ignore"):
-                found[sample] = reference.respond(sample, redone)
+            found[sample] = reference.respond(sample, redone)
         except ParityError:
             return None
     return found

@@ -153,24 +153,23 @@ class Predictor:
             self._sweep = Sweep(program=self.reference.program, threads=1, refused=self.refused)
         values = self.reference.values[sample]
         met = set()
-        with np.errstate(all="ignore"):
-            for step, own, complete in self._sweep.run(lambda site: self.reference.value(sample, site), seeds):
-                self.trying(f"the derivative of {step.key}")
-                self._charge_sweep(step)
-                if step.key not in by_key:
-                    continue
-                met.add(step.key)
-                names = [name for name in step.outputs if name in values and values[name].dtype == np.float32]
-                shown = [
-                    own[name].reshape(-1, self.directions + 1)
-                    if name in own
-                    else np.zeros((values[name].size, self.directions + 1), np.float32)  # nobody reads it
-                    for name in names
-                ]
-                known = complete and bool(names)
-                joined = np.concatenate(shown) if known else None
-                told = joined if joined is not None and np.isfinite(joined).all() else None
-                yield from ((site, told) for site in by_key[step.key])
+        for step, own, complete in self._sweep.run(lambda site: self.reference.value(sample, site), seeds):
+            self.trying(f"the derivative of {step.key}")
+            self._charge_sweep(step)
+            if step.key not in by_key:
+                continue
+            met.add(step.key)
+            names = [name for name in step.outputs if name in values and values[name].dtype == np.float32]
+            shown = [
+                own[name].reshape(-1, self.directions + 1)
+                if name in own
+                else np.zeros((values[name].size, self.directions + 1), np.float32)  # nobody reads it
+                for name in names
+            ]
+            known = complete and bool(names)
+            joined = np.concatenate(shown) if known else None
+            told = joined if joined is not None and np.isfinite(joined).all() else None
+            yield from ((site, told) for site in by_key[step.key])
         for key in sorted(by_key.keys() - met):
             yield from ((site, None) for site in by_key[key])
 
@@ -187,8 +186,7 @@ class Predictor:
         alpha = along / self._whole
         products = np.stack([self._products[sample] for sample in self.samples])
         rest = signs - alpha[:, None, None] * products
-        with np.errstate(over="ignore"):  # beyond what float64 holds it is no near guess
-            beside = np.square(rest).mean(2).sum(1) / self._whole
-            size = np.sqrt(alpha**2 + beside) + 1e-30
-            amount = alpha / (alpha**2 + beside + 1e-30)
+        beside = np.square(rest).mean(2).sum(1) / self._whole
+        size = np.sqrt(alpha**2 + beside) + 1e-30
+        amount = alpha / (alpha**2 + beside + 1e-30)
         return alpha / size, np.where(size > 1e-12, amount, 0.0)

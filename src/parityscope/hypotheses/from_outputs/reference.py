@@ -197,7 +197,7 @@ class Reference:
 
     def _compute_again(self, sample: int, step: ProgramStep, changed: dict[str, np.ndarray]) -> None:
         """Computes a step again, if it reads what was changed."""
-        if step.op_type in _RANDOM or not any(name in changed for name in step.reads):
+        if changed.keys().isdisjoint(step.reads) or step.op_type in _RANDOM:
             return
         self.meter.charge(self.seconds[step.index])
         if step.index in self.redone:
@@ -217,9 +217,11 @@ class Reference:
     ) -> None:
         known = self.values[sample]
         given = zip(step.outputs, results, strict=False)
-        changed |= {
-            site: array for site, array in given if site and array is not None and not _are_same(known.get(site), array)
-        }
+        changed.update(
+            (site, array)
+            for site, array in given
+            if site and array is not None and not _are_same(known.get(site), array)
+        )
 
 
 def read_first(graph: ir.Graph, names: Collection[str] | None = None) -> None:
@@ -317,6 +319,16 @@ def _are_same(one: np.ndarray | None, other: np.ndarray) -> bool:
     # Most that follows a change differs nearly everywhere: a look at one element, or at some, says so.
     if flat.size and other.dtype.kind in "fiu" and (flat[0] < its[0] or flat[0] > its[0]):
         return False
-    part = slice(None, None, max(1, flat.size // _LOOKED_AT))
-    with_nan = other.dtype.kind in "fc"
-    return np.array_equal(flat[part], its[part], equal_nan=with_nan) and np.array_equal(flat, its, equal_nan=with_nan)
+    if flat.size > _LOOKED_AT:
+        part = slice(None, None, flat.size // _LOOKED_AT)
+        if not _are_equal(flat[part], its[part]):
+            return False
+    return _are_equal(flat, its)
+
+
+def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether flat arrays of one type and size agree; NaN with NaN."""
+    same = one == other
+    if one.dtype.kind in "fc" and not same.all():
+        same |= (one != one) & (other != other)  # noqa: PLR0124 - what is not equal to itself is NaN
+    return bool(same.all())

@@ -85,9 +85,8 @@ class _OutputPart:
     def left(self, array: np.ndarray) -> tuple[float, int, int]:
         """The squared error left over what is finite on all sides; elements lost on both sides, and on either."""
         if self.single is not None and array.dtype == np.float32:
-            with np.errstate(all="ignore"):
-                rest = (self.single[1] - array.reshape(-1)) * self.single[2]
-                size = float(rest @ rest)
+            rest = (self.single[1] - array.reshape(-1)) * self.single[2]
+            size = float(rest @ rest)
             if math.isfinite(size) and size > _ROUGH * self.whole:
                 return size, 0, 0
         response = np.asarray(array, np.float64).ravel()
@@ -95,8 +94,7 @@ class _OutputPart:
         if given.all() and not self.lost.any() and self.fit.all():
             rest = (self.candidate - response) * self.scale
             return float(rest @ rest), 0, 0
-        with np.errstate(all="ignore"):
-            rest = np.where(self.fit & given, (self.candidate - response) * self.scale, 0.0)
+        rest = np.where(self.fit & given, (self.candidate - response) * self.scale, 0.0)
         also = np.isfinite(self.reference) & ~given
         return float(rest @ rest), int((self.lost & also).sum()), int((self.lost | also).sum())
 
@@ -154,10 +152,9 @@ class Residual:
 
     def difference(self, sample: int, response: Arrays) -> np.ndarray:
         """What a response adds to the reference's outputs, scaled, zero where it is not finite: float32 where all outputs are."""
-        with np.errstate(all="ignore"):
-            rows = [part.difference(np.asarray(response[part.name])) for part in self.samples[sample]]
-            row = rows[0] if len(rows) == 1 else np.concatenate(rows)
-            return row if math.isfinite(float(row @ row)) else np.where(np.isfinite(row), row, 0.0)
+        rows = [part.difference(np.asarray(response[part.name])) for part in self.samples[sample]]
+        row = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return row if math.isfinite(float(row @ row)) else np.where(np.isfinite(row), row, 0.0)
 
     def wanted(self, sample: int) -> np.ndarray:
         """What the candidate adds to the reference's outputs, as `difference`."""
@@ -254,9 +251,8 @@ def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: f
     scale = _scale_by_channel(known)
     mine, its, factor = known.ravel(), np.asarray(candidate, np.float64).ravel(), scale.ravel()
     fit = np.isfinite(mine) & np.isfinite(its)
-    with np.errstate(all="ignore"):
-        error = np.where(fit, (its - mine) * factor, 0.0)
-        size = np.where(np.isfinite(mine), mine * factor, 0.0)
+    error = np.where(fit, (its - mine) * factor, 0.0)
+    size = np.where(np.isfinite(mine), mine * factor, 0.0)
     is_single = reference.dtype == candidate.dtype == np.float32 and fit.all()
     single = (mine.astype(np.float32), its.astype(np.float32), factor.astype(np.float32)) if is_single else None
     return _OutputPart(

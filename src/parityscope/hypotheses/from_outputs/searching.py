@@ -106,6 +106,7 @@ class OutputsSearchResult:
         return share is not None and share.is_exact(self.residual.noise)
 
 
+@np.errstate(all="ignore")  # whatever an edit does to numbers; said once, for what is called a million times
 def search_outputs(
     outputs: KnownOutputs, trying: Callable[[str], None] = lambda _: None, banned: frozenset[str] = frozenset()
 ) -> OutputsSearchResult:

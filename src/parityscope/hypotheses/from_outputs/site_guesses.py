@@ -157,8 +157,7 @@ class SiteGuesses:
                 if place == 0 and _are_unchanged(values, by_name):
                     continue
             else:
-                with np.errstate(all="ignore"):
-                    row[place] = change @ adjoint
+                row[place] = change @ adjoint
                 meter.charge(PRODUCT_S * adjoint.size)
                 is_odd = is_odd or not bool(np.isfinite(row[place]).all())
             if place == 0 and not is_odd and guess.family is None:
@@ -260,8 +259,7 @@ class SiteGuesses:
         ones, others = np.triu_indices(length, 1)
         sketch = table[ones, others]
         scores, amounts = predictor.judged(sketch)
-        with np.errstate(divide="ignore"):
-            scores = scores - SIZE_COUNTS * np.abs(np.log10(np.maximum(np.abs(amounts), 1e-12)))
+        scores = scores - SIZE_COUNTS * np.abs(np.log10(np.maximum(np.abs(amounts), 1e-12)))
         for place in np.argsort(-scores)[:_KEPT_PAIRS]:
             edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
             yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
@@ -302,8 +300,7 @@ def _change_in_results(base: Sequence[np.ndarray], results: Sequence[np.ndarray 
         elif array.shape != known.shape:
             return None
         else:
-            with np.errstate(all="ignore"):
-                rows.append((array - known).astype(np.float32, copy=False).ravel())
+            rows.append((array - known).astype(np.float32, copy=False).ravel())
     row = np.concatenate(rows) if rows else np.zeros(0, np.float32)
     return row if np.isfinite(row).all() else None
 

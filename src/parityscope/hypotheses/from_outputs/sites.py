@@ -152,19 +152,17 @@ class EditSite:
         """
         self.reference.meter.charge(self.price)
         try:
-            with np.errstate(all="ignore"):
-                if self.inner is not None:
-                    return self._results_outside(self.inner, sample, edit, changed or {})
-                stretch = self.stretch.moved(sample, changed) if changed else self.stretch
-                found = stretch.results(sample, edit)
-                if changed and len(self.step.outputs) > 1:  # the others of its results are other ones as well
-                    found = {**stretch.results(sample, UNCHANGED), **found}
-                return [
-                    np.asarray(found[name]).astype(self.reference.values[sample][name].dtype, copy=False)
-                    if name in found
-                    else None
-                    for name in self.step.outputs
-                ]
+            if self.inner is not None:
+                return self._results_outside(self.inner, sample, edit, changed or {})
+            found = self.stretch.results(sample, edit, changed or {})
+            if changed and len(self.step.outputs) > 1:  # the others of its results are other ones as well
+                found = {**self.stretch.results(sample, UNCHANGED, changed), **found}
+            return [
+                np.asarray(found[name]).astype(self.reference.values[sample][name].dtype, copy=False)
+                if name in found
+                else None
+                for name in self.step.outputs
+            ]
         except MemoryError:
             raise
         except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then

@@ -58,8 +58,7 @@ class Slopes:
             known = self.site.stretch.context.constants[name]
             if array.shape != known.shape:
                 return None
-            with np.errstate(all="ignore"):
-                change = (array.astype(np.float32) - known).ravel()
+            change = (array.astype(np.float32) - known).ravel()
             row += change @ self.constants[name]
         return row
 
@@ -72,8 +71,7 @@ class Slopes:
             self.site.reference.meter.charge(GATHER_S * array.size)
             self._hats[source] = _hat_weights(array.ravel(), self.adjoint)
         nodes, weights = self._hats[source]
-        with np.errstate(all="ignore"):
-            values = np.asarray(function(nodes), np.float64)  # type: ignore[operator]
+        values = np.asarray(function(nodes), np.float64)  # type: ignore[operator]
         if not source:
             return np.asarray((values - nodes) @ weights)
         if self._whole is None:
@@ -159,13 +157,12 @@ def _slopes_of_elementwise(
     if mine is None or other is None:
         return None
     kind = step.op_type
-    with np.errstate(all="ignore"):
-        if kind == "Mul":
-            adjoint = adjoint * other[..., None]
-        elif kind == "Sub" and index:
-            adjoint = -adjoint
-        elif kind == "Div":
-            adjoint = adjoint * (-other / mine**2 if index else 1 / other)[..., None]
+    if kind == "Mul":
+        adjoint = adjoint * other[..., None]
+    elif kind == "Sub" and index:
+        adjoint = -adjoint
+    elif kind == "Div":
+        adjoint = adjoint * (-other / mine**2 if index else 1 / other)[..., None]
     return _sum_broadcast(adjoint, mine.shape)
 
 

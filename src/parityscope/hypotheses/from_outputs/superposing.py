@@ -102,12 +102,11 @@ def _explained_by_sums(products: np.ndarray, along: np.ndarray, fitted: np.ndarr
     """The squared error that each two take away, float64 (changes, changes): 2 <r, d> - <d, d> of their sum d."""
     own = np.diag(products)
     first, second = np.ones_like(products), np.ones_like(products)
-    with np.errstate(all="ignore"):
-        for _ in range(4):  # of two fitted ones each in turn: two numbers need no solver
-            best = np.clip((along[:, None] - second * products) / own[:, None], *_FREE)
-            first = np.where(fitted[:, None], best, 1.0)
-            best = np.clip((along[None] - first * products) / own[None], *_FREE)
-            second = np.where(fitted[None], best, 1.0)
-        gained = 2 * (first * along[:, None] + second * along[None])
-        taken = first**2 * own[:, None] + second**2 * own[None] + 2 * first * second * products
+    for _ in range(4):  # of two fitted ones each in turn: two numbers need no solver
+        best = np.clip((along[:, None] - second * products) / own[:, None], *_FREE)
+        first = np.where(fitted[:, None], best, 1.0)
+        best = np.clip((along[None] - first * products) / own[None], *_FREE)
+        second = np.where(fitted[None], best, 1.0)
+    gained = 2 * (first * along[:, None] + second * along[None])
+    taken = first**2 * own[:, None] + second**2 * own[None] + 2 * first * second * products
     return np.where(np.isfinite(gained - taken), gained - taken, -np.inf)

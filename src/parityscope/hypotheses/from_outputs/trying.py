@@ -104,7 +104,10 @@ class TriedGuess:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trials:
-    """What was evaluated, within `seconds` (estimated). `best` explains most, of all samples where they were asked."""
+    """What was evaluated, within `seconds` (estimated). `best` explains most, of all samples where they were asked.
+
+    `worst` is the sample that is furthest off, of those that are tried first.
+    """
 
     reference: Reference
     residual: Residual
@@ -121,19 +124,16 @@ class Trials:
     idle: set[int] = field(default_factory=set)
     by_site: dict[str, float] = field(default_factory=dict)
     best: TriedGuess | None = None
+    worst: int = field(init=False)
     sketches: ResponseSketch = field(init=False)
     _made: tuple[StretchEdit, list[np.ndarray | None]] | None = (
         None  # an edit, and what its step gives on the worst sample
     )
 
     def __post_init__(self) -> None:
-        """Makes ready what shortens responses."""
+        """Finds the worst sample, and makes ready what shortens responses."""
+        self.worst = max(self.samples, key=self.residual.size)
         self.sketches = ResponseSketch(self.residual.numbers(self.worst))
-
-    @property
-    def worst(self) -> int:
-        """The sample that is furthest off, of those that are tried first."""
-        return max(self.samples, key=self.residual.size)
 
     def wanted_sketch(self) -> np.ndarray:
         """What there is to be explained of the worst sample."""
@@ -260,8 +260,7 @@ class Trials:
             self.seconds -= self.reference.cost(guess.site.step)
             self.reference.meter.charge(RESPONSE_S * self.residual.numbers(sample))
             try:
-                with np.errstate(all="ignore"):
-                    found[sample] = self._response(sample, guess, edit)
+                found[sample] = self._response(sample, guess, edit)
             except ParityError:
                 return None
         return found
