@@ -99,16 +99,13 @@ class Sessions:
         Raises:
             ParityError: the runtime cannot run the node alone, or fails at it.
         """
-        constants = program.constants
-        held = {
-            index: array
-            for index, (name, array) in enumerate(zip(step.inputs, inputs, strict=True))
-            if name in constants and (_is_held(array) or index in _PACKS.get(step.op_type, ()))
-        }
-        key: tuple[object, ...] = (
-            step.kind,
-            tuple(_value_signature(value, index in held) for index, value in enumerate((*inputs, *captured))),
-        )
+        constants, held, signatures = program.constants, {}, []
+        for index, (name, value) in enumerate(zip(step.inputs, inputs, strict=True)):
+            is_held = name in constants and (_is_held(value) or index in _PACKS.get(step.op_type, ()))
+            if is_held:
+                held[index] = value
+            signatures.append(_value_signature(value, is_held))
+        key: tuple[object, ...] = (step.kind, *signatures, *(_value_signature(value, False) for value in captured))
         if key in self._constant:
             key = (*key, *(_content_key(inputs[index]) for index in self._constant[key]))
         kernel = self._kept.get(key)
@@ -230,7 +227,8 @@ class _One:
 
     def _feeds_by_name(self, inputs: Sequence[Value], captured: Sequence[Value]) -> dict[str, Value]:
         feeds = {name: inputs[index] for index, name in self._fed}
-        feeds.update(zip(self._outer, captured, strict=True))
+        if self._outer:
+            feeds.update(zip(self._outer, captured, strict=True))
         return feeds
 
 
@@ -253,8 +251,9 @@ def _value_signature(value: Value, held: bool) -> object:  # noqa: FBT001 - call
         if held:
             # A large one is itself: the session that holds it keeps it, so that no other gets its number.
             return value.dtype.num, value.shape, value.tobytes() if value.size <= _HELD else id(value)
-        shape = value.shape if value.ndim <= 1 and value.dtype.kind in "iu" else value.ndim
-        return value.dtype.num, value.dtype.name if value.dtype.kind == "V" else "", shape, value.size >= _MANY
+        dtype, ndim = value.dtype, value.ndim
+        shape = value.shape if ndim <= 1 and dtype.kind in "iu" else ndim
+        return dtype.num, dtype.name if dtype.kind == "V" else "", shape, value.size >= _MANY
     if isinstance(value, list):
         return "list", _value_signature(value[0], False) if value else None
     return type(value).__name__
