@@ -16,12 +16,12 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from parityscope.api.catalogues import CATALOGUES
 from parityscope.arithmetic.fusion import profile_named
 from parityscope.arithmetic.fusion.patterns import fused_by
 from parityscope.catalogue import whole_catalogue
 from parityscope.checks import Check, Example, known_checks
 from parityscope.checks.asking import ask_check, describe_mistyped
-from parityscope.cli.list_ import CATALOGUES
 from parityscope.cli.scaffolding import KINDS
 from parityscope.comparison.metric import all_metrics
 from parityscope.errors import ParityError

@@ -283,7 +283,8 @@ def test_repair_writes_a_model_that_keeps_its_budget(tmp_path: Path) -> None:
     samples = [np.abs(x) * (np.arange(8) > 0) for x in X]
     found = ps.repair(model, inputs=samples, low="f16", output=tmp_path / "fixed.onnx")
     assert found.verdict == "unproved"  # six samples are too few to certify anything
-    assert found.kept
+    assert found.record.kept
+    assert (found.exit, found.document["output"]) == (0, str(tmp_path / "fixed.onnx"))
     assert ps.compare(model, candidate="sim:f16", inputs=samples).verdict == "beyond"
     wanted, given = ps.run(model, inputs=samples), ps.run(tmp_path / "fixed.onnx", target="sim", inputs=samples)
     for one, other in zip(wanted, given, strict=True):

@@ -35,6 +35,18 @@ The verbs as functions; [Python](python.md) shows them at work.
     options:
       show_root_heading: false
       members_order: source
+
+## Results
+
+::: parityscope.api.results
+    options:
+      show_root_heading: false
+
+## Options that several verbs take
+
+::: parityscope.api.options
+    options:
+      show_root_heading: false
 """
 
 

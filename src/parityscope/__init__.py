@@ -22,8 +22,9 @@ Data flows one way through these modules, first to last:
 * `report`, `cli`: how it is shown;
 * `api`          : the same for Python.
 
-The verbs of the command line are functions here: `diagnose`, `compare`, `localize`, `predict`, `repair`, `run`, `verify`,
-`diff`; `assert_parity` is for tests, and `load_study` reads a study again. Nothing is imported before one of them is asked for.
+The verbs of the command line are functions here, under their names (`list` is `list_plugins`, `report` is `load_report` or a
+result's `save`); `assert_parity` is for tests, and `load_study` reads a study again. What is about a shell or a process that
+lasts has none: `serve`, `mcp`, `open`, `new`, `completion`. Nothing is imported before one of them is asked for.
 """
 
 from __future__ import annotations
@@ -36,32 +37,55 @@ from parityscope.version import __version__
 if TYPE_CHECKING:
     from parityscope.api.asserting import assert_parity
     from parityscope.api.failing import ParityFailure
-    from parityscope.api.model_verbs import repair, run
-    from parityscope.api.results import Result
-    from parityscope.api.verbs import compare, diagnose, diff, load_study, localize, predict, verify
+    from parityscope.api.model_verbs import lint, look, network, predict, repair, run, verify
+    from parityscope.api.results import Report, Result
+    from parityscope.api.study_verbs import diff, experiment, load_report, load_study, reduce
+    from parityscope.api.suite_verbs import check, matrix, pipeline
+    from parityscope.api.tool_verbs import doctor, explain, list_plugins, log, preprocessing
+    from parityscope.api.verbs import compare, diagnose, evaluate, localize
 
 __all__ = [
     "ParityError",
     "ParityFailure",
+    "Report",
     "Result",
     "__version__",
     "assert_parity",
+    "check",
     "compare",
     "diagnose",
     "diff",
+    "doctor",
+    "evaluate",
+    "experiment",
+    "explain",
+    "lint",
+    "list_plugins",
+    "load_report",
     "load_study",
     "localize",
+    "log",
+    "look",
+    "matrix",
+    "network",
+    "pipeline",
     "predict",
+    "preprocessing",
+    "reduce",
     "repair",
     "run",
     "verify",
 ]
 _HOMES = {
     "ParityFailure": "failing",
+    "Report": "results",
     "Result": "results",
     "assert_parity": "asserting",
-    **dict.fromkeys(("compare", "diagnose", "diff", "load_study", "localize", "predict", "verify"), "verbs"),
-    **dict.fromkeys(("repair", "run"), "model_verbs"),
+    **dict.fromkeys(("compare", "diagnose", "evaluate", "localize"), "verbs"),
+    **dict.fromkeys(("lint", "look", "network", "predict", "repair", "run", "verify"), "model_verbs"),
+    **dict.fromkeys(("diff", "experiment", "load_report", "load_study", "reduce"), "study_verbs"),
+    **dict.fromkeys(("check", "matrix", "pipeline"), "suite_verbs"),
+    **dict.fromkeys(("doctor", "explain", "list_plugins", "log", "preprocessing"), "tool_verbs"),
 }
 
 

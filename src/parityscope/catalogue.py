@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
 from textwrap import indent
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.linting import Rule
 
-__all__ = ["WORDS", "Entry", "families", "lines_by_family", "whole_catalogue"]
+__all__ = ["WORDS", "Entry", "families", "find_page", "lines_by_family", "whole_catalogue"]
 
 # What a report can say beside codes: facts about samples and figures, which are causes of nothing.
 WORDS: Mapping[str, str] = MappingProxyType(
@@ -95,6 +98,22 @@ def whole_catalogue() -> dict[str, Entry]:
         ),
     ]
     return {one.code: one for one in sorted(found, key=_place_of)}
+
+
+def find_page(asked: str) -> str:
+    """The page of a code or of a word.
+
+    Raises:
+        ParityError: there is none.
+    """
+    known, code = whole_catalogue(), asked.upper()
+    if code in WORDS:
+        return WORDS[code]
+    if code not in known:
+        near = [one for one in known if one[:3] == code[:3]] or get_close_matches(code, [*known, *WORDS], n=5)
+        fix = f"use one of: {', '.join(near)}" if near else "parityscope explain, without a code, names them all"
+        raise ParityError(f"there is no check or rule {asked!r}", fix=fix)
+    return known[code].page()
 
 
 def families(entries: Iterable[Entry]) -> Iterator[tuple[str, list[Entry]]]:

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from parityscope.case import Inputs, Model
     from parityscope.case.sources import Stream
     from parityscope.records import Budget, Policy
 
-__all__ = ["DEPTHS", "Depth", "Request"]
+__all__ = ["DEPTHS", "Data", "Depth", "Request"]
 
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
 DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """DATA and how it is read, for what asks about a model alone; `memory` is in bytes. Empty and None say nothing."""
+
+    inputs: str | Path | Stream | None = None
+    preprocess: str = ""
+    stacked: bool = False
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    samples: int | None = None
+    seed: int = 0
+    memory: int = 512 << 20
+
+    def load_samples(self, model: Model, spool: Path) -> Inputs:
+        """The samples; those that are read once are kept in the folder `spool`.
+
+        Raises:
+            ParityError: they cannot be read, or do not fit the model.
+        """
+        from parityscope.case import load_inputs
+
+        rest = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"inputs", "shapes"}}
+        return load_inputs(model, self.inputs or None, spool=spool, shapes=self.shapes or None, **rest)
+
+    def make_request(self, model: str | Path, candidate: str, **asked: Any) -> Request:
+        """The request of a model and a candidate on this data; `asked` are other fields of it."""
+        held = {one.name: getattr(self, one.name) for one in fields(self)}
+        return Request(model=model, candidate=candidate, **held, **asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ def assert_parity(
     *,
     candidate: Candidate,
     inputs: Data = None,
-    reference: Candidate = "ort",
+    reference: Candidate | None = None,
     declared: str = "",
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,

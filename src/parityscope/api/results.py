@@ -1,25 +1,32 @@
-"""What an examination found, as records: causes, outputs, tensors, and the report itself.
+"""What the verbs found, as records: causes, outputs, tensors, and the report itself.
 
-`document` holds everything, as `study.json` does (docs/documents.md); what is here are the parts that programs ask for.
+`document` holds everything, as `--format json` prints it and `study.json` has it (docs/documents.md); what is here are the parts
+that programs ask for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from parityscope.api.failing import ParityFailure
-from parityscope.errors import ParityError
+from parityscope.errors import EXIT_OF, Exit, ParityError
 from parityscope.report.words import as_number
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from parityscope.report.forms import Forms
 
-__all__ = ["CauseFound", "Result", "TensorError", "TensorTable"]
+__all__ = ["CauseFound", "Report", "Result", "TensorError", "TensorTable"]
+
+Record_co = TypeVar("Record_co", covariant=True)
 
 _WIDTH = 110  # columns of the first screen where nobody says
 _LONG_LINE = 400  # columns: nothing is folded in a repr
+_LINE_END = "\n"
+_LONG = 120  # characters of that line, chosen
+_VERDICTS = {**{code: verdict for verdict, code in EXIT_OF.items()}, Exit.UNUSABLE: "error"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +108,99 @@ class TensorTable(Sequence[TensorError]):
         return pd.DataFrame(self.to_dicts(), columns=[field.name for field in fields(TensorError)])
 
 
+class _AnyAnswer:
+    """What every answer has, whatever it was asked of."""
+
+    __slots__ = ()
+
+    document: Mapping[str, Any]
+
+    @property
+    def findings(self) -> tuple[CauseFound, ...]:
+        """Causes first, as they are ranked; none where the verb makes none."""
+        return tuple(_cause_of_finding(one) for one in self.document.get("findings", ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as plain data, as `--format json` prints it."""
+        return dict(self.document)
+
+    def to_html(self) -> str:
+        """The report, one page that needs nothing beside it."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        """The report in a frame of its own, so that neither its style nor the notebook's disturbs the other."""
+        from html import escape
+
+        page = escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:640px;border:0" title="Parityscope"></iframe>'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result:
-    """What `compare`, `localize`, `diagnose` and `load_study` give; `folder` is where it was read from or saved, else None."""
+class Report(_AnyAnswer, Generic[Record_co]):
+    """What a verb gives that makes no study: `record` is what it found, typed, and `document` the same as plain data.
+
+    `exit` is what the command of that name ends with: WITHIN (0), BEYOND (1), UNUSABLE (2) or INCOMPLETE (3). `forms`
+    are the forms that the document has. A report that was read again (`load_report`) has no record.
+    """
+
+    document: Mapping[str, Any]
+    record: Record_co
+    forms: Forms
+    exit: Exit = Exit.WITHIN
+
+    @property
+    def verdict(self) -> str:
+        """The document's own, else what `exit` says: "within", "beyond", "error" or "incomplete"."""
+        return str(self.document.get("verdict") or _VERDICTS[self.exit])
+
+    def __repr__(self) -> str:
+        """What it is, and the first line of the answer."""
+        first = " ".join(self.to_text(_LONG_LINE).partition(_LINE_END)[0].split())
+        judged = f", {self.document['verdict']}" if self.document.get("verdict") else ""
+        return f"<{self.forms.title}{judged}: {first if len(first) <= _LONG else first[:_LONG] + ' ...'}>"
+
+    def __str__(self) -> str:
+        """The answer as the command prints it."""
+        return self.to_text().rstrip(_LINE_END)
+
+    def to_text(self, width: int = _WIDTH) -> str:
+        """The answer as the command prints it, in `width` columns."""
+        return self.forms.as_text(self.document, width=width)
+
+    def to_html(self) -> str:
+        """The report, one page that needs nothing beside it."""
+        return self.forms.as_html(self.document)
+
+    def save(self, place: str | Path) -> Report[Record_co]:
+        """Writes a file, by its ending, as `-o` does (.html, .json, .md, .txt), else a folder, as `--study` does; gives itself.
+
+        Raises:
+            ParityError: it is there already, cannot be written, or has an ending that says no form of this report.
+        """
+        from parityscope.api.saving import is_file_name, refuse_file, write_file, write_folder
+
+        path = Path(place)
+        if is_file_name(path):
+            refuse_file(path)
+            write_file(self.forms, self.document, path)
+        else:
+            write_folder(self.forms, self.document, path)
+        return self
+
+    def raise_if_beyond(self) -> None:
+        """Fails where the command of that name would end with 1: something is beyond, worse, lost or broken.
+
+        Raises:
+            ParityFailure: with the answer as its message (an AssertionError).
+        """
+        if self.exit == Exit.BEYOND:
+            raise ParityFailure(str(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result(_AnyAnswer):
+    """What `compare`, `localize`, `diagnose`, `evaluate` and `load_study` give; `folder` is where it lies, None for nowhere."""
 
     document: Mapping[str, Any]
     folder: Path | None = None
@@ -112,11 +209,6 @@ class Result:
     def verdict(self) -> str:
         """One of "within", "beyond" and "incomplete"."""
         return str(self.document["verdict"])
-
-    @property
-    def findings(self) -> tuple[CauseFound, ...]:
-        """Causes first, as they are ranked."""
-        return tuple(_cause_of_finding(one) for one in self.document.get("findings", ()))
 
     @property
     def outputs(self) -> TensorTable:
@@ -157,28 +249,26 @@ class Result:
 
         return self.document if self.folder is None else name_files_from_here(self.document, self.folder)
 
-    def _repr_html_(self) -> str:
-        """The report in a frame of its own, so that neither its style nor the notebook's disturbs the other."""
-        from html import escape
+    def save(self, place: str | Path) -> Result:
+        """Writes a file, by its ending, as `-o` does, else a new folder with `study.json` and `report.html`.
 
-        page = escape(self.to_html(), quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:640px;border:0" title="Parityscope"></iframe>'
-
-    def save(self, folder: str | Path) -> Result:
-        """Writes `study.json` and `report.html` into a new folder; gives the result with that folder.
+        Gives the result with that folder. Endings: .html, .json, .md, .xml (JUnit), .sarif, .txt.
 
         Raises:
-            ParityError: the folder exists or cannot be written.
+            ParityError: it is there already, or cannot be written.
         """
-        from pathlib import Path
-
+        from parityscope.api.saving import is_file_name, refuse_file, write_study_file
         from parityscope.report.as_html import render_html
         from parityscope.study import prepare_folder, write_study
 
-        folder = Path(folder)
-        with prepare_folder(folder) as scratch:
+        path = Path(place)
+        if is_file_name(path):
+            refuse_file(path)
+            write_study_file(self._document_from_here(), path)
+            return self
+        with prepare_folder(path) as scratch:
             write_study(scratch, self.document, render_html)
-        return Result(document=self.document, folder=folder)
+        return Result(document=self.document, folder=path)
 
     def raise_if_beyond(self) -> None:
         """Fails where an output differs by more than its arithmetic or the policy allows.

@@ -1,38 +1,24 @@
-"""The verbs: each means what the command of its name does, on what a program has in its hands."""
+"""The verbs that hold two sides against each other and give a study: each means what the command of its name does."""
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, SupportsFloat, Unpack
 
-from parityscope.api.given import candidate_target, data_source, model_file
+from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
 from parityscope.api.results import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
 
     from parityscope.api.given import Candidate, Data, Network
-    from parityscope.expectation.forecasts import Forecast
+    from parityscope.api.options import DataOptions, DiagnosisOptions, RequestOptions
     from parityscope.records import Budget, Policy
-    from parityscope.study.changes.comparing import StudyChanges
-    from parityscope.verification import Verification
+    from parityscope.study import Examination
 
-__all__ = [
-    "MEMORY",
-    "compare",
-    "diagnose",
-    "diff",
-    "input_names",
-    "load_study",
-    "localize",
-    "predict",
-    "stated_budgets",
-    "verify",
-]
-
-MEMORY = 512 << 20  # bytes, as on the command line
+__all__ = ["compare", "diagnose", "evaluate", "localize", "stated_budgets"]
 
 
 def diagnose(
@@ -40,33 +26,28 @@ def diagnose(
     *,
     candidate: Candidate,
     inputs: Data = None,
-    reference: Candidate = "ort",
-    declared: str = "",
+    reference: Candidate | None = None,
     budgets: Mapping[str, float] | None = None,
-    policy: str | Path | Policy | None = None,
-    mapping: Mapping[str, str] | None = None,
-    memory: int = MEMORY,
+    **asked: Unpack[DiagnosisOptions],
 ) -> Result:
     """The whole chain: compare, localize, test causes, try repairs.
 
     Args:
-        model: A path, bytes, an `onnx.ModelProto` or an `onnx_ir.Model`.
+        model: A path, bytes, an `onnx.ModelProto`, an `onnx_ir.Model`, or a `torch.nn.Module` or `ExportedProgram`, which is
+            exported with the inputs (by onnxscript where it is installed).
         candidate: A target as on the command line ("trt:f16"), a callable (a dict of arrays by input name -> the outputs, by name
-            or in order), an `onnxruntime.InferenceSession`, or the answers themselves, one a sample.
+            or in order), a module of torch, also a compiled one, an `onnxruntime.InferenceSession`, or the answers
+            themselves, one a sample.
         inputs: A path, a dict of arrays (one sample), or an iterable of those; arrays may be any that numpy takes. Without any,
             inputs are generated, and the result says so.
-        reference: As `candidate`.
-        declared: f32, tf32, f16 or bf16; by default what the policy or the candidate's target says.
+        reference: As `candidate`; by default ONNX Runtime, and the network itself where the model is one of torch.
         budgets: A limit by metric ({"rel_l2": 1e-3}), or by output and metric ({"boxes:rel_l2": 1e-3}).
-        policy: A policy file or a `records.Policy`.
-        mapping: Tensors of the reference -> those of the candidate.
-        memory: In bytes.
+        **asked: Further options: `options.DiagnosisOptions` (declared, policy, samples, memory, seconds ...).
 
     Raises:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
-    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
-    return _answer_request(model, candidate, reference, inputs, budgets, **asked)
+    return _answer_request(model, candidate, reference, inputs, budgets, depth="causes", **asked)
 
 
 def compare(
@@ -74,18 +55,14 @@ def compare(
     *,
     candidate: Candidate,
     inputs: Data = None,
-    reference: Candidate = "ort",
-    declared: str = "",
+    reference: Candidate | None = None,
     budgets: Mapping[str, float] | None = None,
-    policy: str | Path | Policy | None = None,
-    mapping: Mapping[str, str] | None = None,
-    memory: int = MEMORY,
     all_tensors: bool = False,
+    **asked: Unpack[RequestOptions],
 ) -> Result:
-    """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`."""
-    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
+    """The outputs of two sides (every tensor with `all_tensors`); arguments as of `diagnose`, and `options.RequestOptions`."""
     depth = "tensors" if all_tensors else "outputs"
-    return _answer_request(model, candidate, reference, inputs, budgets, **asked, depth=depth)
+    return _answer_request(model, candidate, reference, inputs, budgets, depth=depth, **asked)
 
 
 def localize(
@@ -93,164 +70,106 @@ def localize(
     *,
     candidate: Candidate,
     inputs: Data = None,
-    reference: Candidate = "ort",
+    reference: Candidate | None = None,
+    budgets: Mapping[str, float] | None = None,
+    **asked: Unpack[RequestOptions],
+) -> Result:
+    """Introduced and inherited error of every layer; arguments as of `diagnose`, and `options.RequestOptions`."""
+    return _answer_request(model, candidate, reference, inputs, budgets, depth="layers", **asked)
+
+
+def evaluate(
+    model: Network,
+    *,
+    inputs: Data = None,
+    reference: Network | None = None,
     declared: str = "",
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
-    mapping: Mapping[str, str] | None = None,
-    memory: int = MEMORY,
+    all_tensors: bool = False,
+    **read: Unpack[DataOptions],
 ) -> Result:
-    """Introduced and inherited error of every layer or region; arguments as of `diagnose`."""
-    asked = {"declared": declared, "policy": policy, "mapping": mapping or {}, "memory": memory}
-    return _answer_request(model, candidate, reference, inputs, budgets, **asked, depth="layers")
+    """The faithful error of a model in FP16, BF16, mixed or quantized precision, and what a CPU hides of it.
 
-
-def predict(
-    model: Network,
-    *,
-    inputs: Data = None,
-    formats: Sequence[str] = ("f16", "bf16", "tf32"),
-    profile: str = "none",
-    memory: int = MEMORY,
-) -> Forecast:
-    """What each of `formats` will do to the model on these samples, without a candidate.
-
-    `profile` is the engine whose fusion is simulated: none, openvino, onnxruntime-cuda or tensorrt. The others are those of
-    `diagnose`.
+    `reference` is the FP32 original, a model as of `diagnose`; without it, the model's own low formats are lifted to FP32.
+    The others are those of `diagnose` and `compare`, and `options.DataOptions`.
 
     Raises:
-        ParityError: bad input, or a format or profile that there is not.
+        ParityError: bad input, or there is neither an original nor a value of a low format.
     """
-    from parityscope.expectation import forecasting
-    from parityscope.study import Request, open_request
+    from contextlib import nullcontext
 
-    with model_file(model) as path:
-        request = Request(model=path, candidate="ort", inputs=data_source(inputs, input_names(path)), memory=memory)
-        with open_request(request) as asked:
-            settings = forecasting.ForecastSettings(profile=profile, memory=memory)
-            return forecasting.forecast(asked.case.model, asked.case.inputs, list(formats), settings)
+    from parityscope import request
+    from parityscope.study.typed_model import examine_typed, open_typed
 
-
-def verify(
-    model: Network,
-    *,
-    before: Candidate,
-    after: Candidate,
-    inputs: Data = None,
-    reference: Candidate = "ort",
-    metrics: Sequence[str] = (),
-    labels: str | Path | None = None,
-    policy: str | Path | Policy | None = None,
-) -> Verification:
-    """Runs both deployments undisturbed and judges the paired differences; arguments as of `diagnose`.
-
-    `metrics` are names of built-in task metrics; `labels` an `.npz` with a row a sample, or a folder of them; without,
-    they are the truths that the data brings, if any ("none": these are not meant).
-
-    Raises:
-        ParityError: bad input, a missing runtime, or a side that cannot run.
-    """
-    from pathlib import Path
-
-    from parityscope import verification
-    from parityscope.backends.recording import ignore_progress
-    from parityscope.backends.targets import parse_target
-    from parityscope.private_folders import scratch_folder
-    from parityscope.study import Request, open_request
-
-    with (
-        model_file(model) as path,
-        candidate_target(before) as first,
-        candidate_target(after) as second,
-        candidate_target(reference) as original,
-    ):
-        data = data_source(inputs, input_names(path))
-        request = Request(model=path, candidate=second, reference=original, inputs=data, policy=policy)
-        with open_request(request) as asked, scratch_folder("verify") as scratch:
-            settings = verification.VerificationSettings(
-                metrics=tuple(verification.chosen_metric(name) for name in metrics),
-                labels=verification.load_labels(
-                    None if labels is None else Path(labels), asked.case.inputs, limited=False
-                ),
-            )
-            targets = verification.Targets(reference=asked.reference, before=parse_target(first), after=asked.candidate)
-            return verification.verify(asked.case, targets, settings, folder=Path(scratch), progress=ignore_progress)
-
-
-def load_study(folder: str | Path) -> Result:
-    """Reads a study again.
-
-    Raises:
-        ParityError: there is none, or another version wrote it.
-    """
-    from pathlib import Path
-
-    from parityscope import study
-
-    found = study.load_study(Path(folder))
-    return Result(document=found.document, folder=found.folder)
-
-
-def diff(before: str | Path | Result, after: str | Path | Result) -> StudyChanges:
-    """What became better or worse between two studies, beyond noise, and which versions and settings changed.
-
-    Raises:
-        ParityError: a folder holds no study, or they have no output in common.
-    """
-    from parityscope.study import as_written, list_errors
-    from parityscope.study.changes.comparing import compare_studies
-
-    results = [one if isinstance(one, Result) else load_study(one) for one in (before, after)]
-    with as_written():
-        first, second = (list_errors(one.document, one.folder) for one in results)
-        return compare_studies(first, second)
+    original = nullcontext() if reference is None else model_file(reference, inputs)
+    with model_and_data(model, inputs) as (path, data), original as before:
+        opened = open_typed(
+            path,
+            before,
+            request.Data(inputs=data, **read),
+            declared=declared,
+            budgets=stated_budgets(budgets),
+            policy=policy,
+            depth="tensors" if all_tensors else "outputs",
+        )
+        with opened as (asked, sides):
+            return _examine_apart(asked, lambda known: examine_typed(known, sides))
 
 
 def _answer_request(
     model: Network,
     candidate: Candidate,
-    reference: Candidate,
+    reference: Candidate | None,
     inputs: Data,
     budgets: Mapping[str, float] | None,
     **asked: Any,
 ) -> Result:
     """What `diagnose`, `compare` and `localize` do: they differ in their depth; `asked` are other fields of the request."""
-    from dataclasses import replace
-    from pathlib import Path
+    from parityscope.study import Request, examine_request, open_request, question_of
 
-    from parityscope.private_folders import scratch_folder
-    from parityscope.study import Request, examine_request, list_errors, open_request
-
+    # What lay in memory cannot be asked again; what has a name can, by `experiment` and `reduce`.
+    named = all(isinstance(one, str | Path | None) for one in (model, candidate, reference, inputs))
     with (
-        model_file(model) as path,
+        # With the network itself as the reference, its export is a stage of its own, which causes speak of.
+        model_and_data(model, inputs, checked=False) as (path, data),
         candidate_target(candidate) as tested,
-        candidate_target(reference) as original,
+        candidate_target(own_reference(model, reference)) as original,
     ):
         request = Request(
             model=path,
             candidate=tested,
             reference=original,
-            inputs=data_source(inputs, input_names(path)),
-            budgets=stated_budgets(budgets or {}),
+            inputs=data,
+            budgets=stated_budgets(budgets),
             **asked,
         )
-        with scratch_folder("run") as scratch, open_request(request) as examination:
-            folder = Path(scratch)
-            document = examine_request(replace(examination, folder=folder))
-            return Result(document=_without_copies(list_errors(document, folder)))
+        with open_request(request) as examination:
+            question = question_of(examination, Path.cwd()) if named else {}
+            return _examine_apart(replace(examination, question=question), examine_request)
 
 
-def _without_copies(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a study whose files are not kept, which names none of them."""
+def _examine_apart(asked: Examination, examine: Callable[[Examination], dict[str, Any]]) -> Result:
+    """Examines in a scratch folder, none of whose files is kept."""
+    from parityscope.private_folders import scratch_folder
+    from parityscope.study import list_errors
+
+    with scratch_folder("run") as scratch:
+        folder = Path(scratch)
+        document = list_errors(examine(replace(asked, folder=folder)), folder)
     trials = (one.get("trial") for finding in document["findings"] for one in finding["repairs"])
     for trial in trials:
         if trial:
             trial["file"] = ""
-    return document
+    return Result(document=document)
 
 
-def stated_budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
-    """Budgets of limits by metric, or by output and metric."""
+def stated_budgets(limits: Mapping[str, float] | None) -> tuple[Budget, ...]:
+    """Budgets of limits by metric, or by output and metric.
+
+    Raises:
+        ParityError: there is no such metric, or a limit is no number.
+    """
     if not limits:
         return ()
     from parityscope.study import stated_budget
@@ -261,15 +180,3 @@ def stated_budgets(limits: Mapping[str, float]) -> tuple[Budget, ...]:
 def _limit_as_float(value: object) -> float:
     """A limit as a float; NaN, which `stated_budget` refuses, where it is no number."""
     return float(value) if isinstance(value, SupportsFloat) else math.nan
-
-
-def input_names(path: Path) -> Callable[[], Sequence[str]]:
-    """Gives the names of the model's inputs, in order; the model is read when they are first asked for."""
-
-    @functools.cache
-    def names() -> Sequence[str]:
-        from parityscope.case import load_model
-
-        return tuple(value.name for value in load_model(path).inputs)
-
-    return names

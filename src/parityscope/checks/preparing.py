@@ -13,11 +13,15 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from parityscope.case.formats.loader import UserFunction
+
 __all__ = ["Parting", "StageResult", "compare_files"]
 
 
-def compare_files(reference: str, candidate: str, folder: Path, count: int | None = None) -> Parting:
-    """Both preprocessings (`file.py:function` or `file.toml`) on the first `count` images of a folder.
+def compare_files(
+    reference: str | UserFunction, candidate: str | UserFunction, folder: Path, count: int | None = None
+) -> Parting:
+    """Both preprocessings (`file.py:function`, `file.toml` or a function) on the first `count` images of a folder.
 
     Raises:
         ParityError: the folder holds no images, one cannot be read, or a preprocessing is missing or fails.

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from parityscope.api.saving import write_study_file
 from parityscope.cli._options import folder_for
 from parityscope.cli._redacting import redact_document
 from parityscope.cli.shell.output import claim_file, terminal_width
 from parityscope.cli.shell.streams import print_drawn
 from parityscope.cli.shell.supervise import stop_if_interrupted
 from parityscope.errors import EXIT_OF, Exit
-from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,8 +60,8 @@ def finish_study(
     from parityscope.study import COLUMNS, folder_of, name_files_from_here, prepare_folder, write_study
 
     wanted = renderer_named(delivery.format_name)
-    writers = {path: renderer_for(path.name) for path in delivery.output}
     for path in delivery.output:
+        renderer_for(path.name)
         claim_file(path, "-o")
     folder = folder_for(model.stem, delivery.study)
     try:
@@ -83,9 +83,8 @@ def finish_study(
     except KeyboardInterrupt as interrupt:
         # A bare interrupt becomes an exit code inside typer, and what it says would be lost.
         raise typer.Abort from interrupt
-    for path, writer in writers.items():
-        text = writer.render(name_files_from_here(document, folder))
-        write_whole(path, text.rstrip("\n") + "\n")
+    for path in delivery.output:
+        write_study_file(name_files_from_here(document, folder), path)
     show_document(document, wanted.name, folder, ladder=delivery.ladder, whole=delivery.whole)
     if delivery.keep_tensors and not (kept or delivery.redact or delivery.quiet):
         print("no tensors are kept: none were written down", file=sys.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +15,8 @@ from parityscope.private_folders import scratch_folder
 from parityscope.times import stamp_now
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from parityscope.case import Inputs, Model
     from parityscope.records import Budget
 
 ModelArgument = Annotated[Path, typer.Argument(help="The reference model (.onnx).", show_default=False)]
@@ -79,26 +77,6 @@ MatchOption = Annotated[str, typer.Option(help="Outputs whose rows have no order
 ImagesOption = Annotated[Path | None, typer.Option(help="The images that the samples were made from.")]
 OwnOption = Annotated[Path | None, typer.Option(help="Recorded inputs of the deployment's own model.")]
 RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Data:
-    """DATA and how it is read, as a command is given it; `memory` is in bytes. A command takes it as a parameter `data`."""
-
-    inputs: str
-    preprocess: str
-    stacked: bool
-    shapes: Mapping[str, tuple[int, ...]]
-    samples: int | None
-    seed: int
-    memory: int
-
-    def load(self, model: Model, spool: Path) -> Inputs:
-        """The samples; those that are read once are kept in the folder `spool`."""
-        from parityscope.case import load_inputs
-
-        rest = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"inputs", "shapes"}}
-        return load_inputs(model, self.inputs or None, spool=spool, shapes=self.shapes or None, **rest)
 
 
 _MOST_NBYTES = 1 << 40  # chosen: no machine that this runs on has more

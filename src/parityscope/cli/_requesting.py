@@ -18,6 +18,7 @@ from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli.shell.answering import Answer
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
+from parityscope.request import Data
 
 if TYPE_CHECKING:
     from parityscope.request import Request
@@ -75,7 +76,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 
 # The records that a command may take, by the names of the parameters that they are for, and the options that each holds.
-_DATA = tuple(one.name for one in fields(o.Data))
+_DATA = tuple(one.name for one in fields(Data))
 _DELIVERY = tuple(one.name for one in fields(Delivery) if one.name in _OPTIONS)
 _HELD = {
     "data": _DATA,
@@ -119,7 +120,7 @@ def spread_options(command: Callable[..., int]) -> Callable[..., int]:
 
 def _make_record(name: str, values: dict[str, Any]) -> object:
     if name == "data":
-        return o.Data(**values)
+        return Data(**values)
     if name == "delivery":
         return Delivery(**values)
     if name in {"answer", "told"}:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parityscope.cli.shell.output import command_line
-from parityscope.errors import Exit
+from parityscope.cli.shell.progress import name_caller
 
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command"]
 
 NAME = "diff"
-
-_EXITS = {"worse": Exit.BEYOND, "incomplete": Exit.INCOMPLETE, "better": Exit.WITHIN, "same": Exit.WITHIN}
 
 
 def command(
@@ -30,19 +27,15 @@ def command(
 
     Exit code 0 if nothing is worse, 1 if something is, 2 if they cannot be compared, 3 if a part of them cannot.
     """
-    from parityscope.report.diff import FORMS, changes_document
-    from parityscope.study import as_written, list_errors, load_study
-    from parityscope.study.changes.comparing import compare_studies
-    from parityscope.version import __version__
+    from parityscope.api.shared.studies import report_changes
+    from parityscope.report.diff import FORMS
+    from parityscope.study import as_written, load_study
 
     answer.claim(FORMS)
-    studies = [load_study(place) for place in (before, after)]
+    first, second = load_study(before), load_study(after)
+    found = report_changes(first, second, (str(before), str(after)), name_caller(quiet=answer.quiet))
     with as_written():
-        first, second = (list_errors(one.document, one.folder) for one in studies)
-        found = compare_studies(first, second)
-        places = (str(before), str(after))
-        held = changes_document(found, first, second, places=places, version=__version__, command=command_line())
-        answer.hand_over(FORMS, held)
+        answer.hand_over(FORMS, found.document)
     if answer.format_name != "text":
         answer.summarize(found.verdict)
-    return _EXITS[found.verdict]
+    return found.exit

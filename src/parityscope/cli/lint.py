@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
+from parityscope.cli._network_options import NetworkOption
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import command_line
-from parityscope.errors import EXIT_OF, Exit, ParityError
+from parityscope.cli.shell.progress import name_caller
+from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
-from parityscope.records import ROLES
 
 if TYPE_CHECKING:
+    from parityscope.api.shared.files import NetworkAsked
     from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
@@ -41,14 +40,16 @@ def command(
     answer.claim(FORMS)
     if others:
         _refuse_single(network, answer)
-        found = {_tell_findings(each, formats, None, answer) for each in (model, *others)}
+        found = {_tell_findings(each, formats, answer) for each in (model, *others)}
         return next((status for status in _GRAVEST_FIRST if status in found), Exit.WITHIN)
     if not network:
-        return _tell_findings(model, formats, None, answer)
-    asked = NetworkWords(candidate=network, shapes=shapes)
+        return _tell_findings(model, formats, answer)
+    from parityscope.api.shared.files import NetworkAsked
+
+    asked = NetworkAsked(target=network, shapes=o.shapes_of(shapes))
     with scratch_folder("network") as scratch:
         log = Path(scratch, "build.log")
-        return contain_work(lambda: _tell_findings(model, formats, (asked, log), answer), log, "TensorRT")
+        return contain_work(lambda: _tell_findings(model, formats, answer, asked, log), log, "TensorRT")
 
 
 def _refuse_single(network: str, answer: Answer) -> None:
@@ -63,18 +64,12 @@ def _refuse_single(network: str, answer: Answer) -> None:
             raise ParityError(f"{option} is for one model, and several are given", fix="lint one after the other")
 
 
-def _tell_findings(model: Path, formats: str, network: tuple[NetworkWords, Path] | None, answer: Answer) -> int:
-    from parityscope.linting import lint
-    from parityscope.report.lint import FORMS, lint_document
-    from parityscope.version import __version__
+def _tell_findings(
+    model: Path, formats: str, answer: Answer, network: NetworkAsked | None = None, log: Path | None = None
+) -> int:
+    from parityscope.api.shared.files import report_lint
 
-    found = lint(model, o.formats_of(formats), loaded=True)
-    if network is not None:
-        asked, log = network
-        _, more = view_network(model, asked, version=__version__, command=command_line(), log=log)
-        ordered = sorted((*found.findings, *more), key=lambda finding: ROLES.index(finding.role))
-        found = replace(found, findings=tuple(ordered))
-    held = lint_document(found, version=__version__, command=command_line())
-    answer.hand_over(FORMS, held)
-    answer.summarize(", ".join(f"{count} {role}" for role, count in held["counts"].items()))
-    return EXIT_OF[held["verdict"]]
+    found = report_lint(model, o.formats_of(formats), network, log=log, caller=name_caller(quiet=answer.quiet))
+    answer.hand_over(found.forms, found.document)
+    answer.summarize(", ".join(f"{count} {role}" for role, count in found.document["counts"].items()))
+    return found.exit

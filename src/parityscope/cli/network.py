@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._network_view import FixOption, NetworkWords, SettleOption, asked_options
+from parityscope.cli._network_options import FixOption, SettleOption, values_of
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import check_model_file, claim_file, command_line
-from parityscope.errors import Exit
+from parityscope.cli.shell.output import claim_file
+from parityscope.cli.shell.progress import name_caller
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from parityscope.backends.tensorrt.network import NetworkView
-    from parityscope.backends.tensorrt.options import TensorrtOptions
-    from parityscope.backends.tensorrt.packages import Package
     from parityscope.cli.shell.answering import Answer
 
 __all__ = ["NAME", "command"]
@@ -42,47 +39,27 @@ def command(
     answer: Answer,
 ) -> int:
     """Parses and builds a model with TensorRT and tells what became of every node; exit code 1 if it is refused."""
+    from parityscope.api.shared.files import NetworkAsked, report_network
     from parityscope.report.network import FORMS
 
     answer.claim(FORMS)
     claim_file(settled, "--settled")
-    check_model_file(model)
+    asked = NetworkAsked(
+        target=candidate,
+        inputs=inputs,
+        shapes=o.shapes_of(shapes),
+        values=values_of(fix),
+        product=product,
+        settle=settle or bool(settled),
+        tf32=tf32,
+    )
 
     def work(log: Path) -> int:
-        asked = NetworkWords(candidate=candidate, inputs=inputs, shapes=shapes, fix=fix, product=product)
-        package, options = asked_options(model, asked, settle=settle or bool(settled), tf32=tf32)
-        return _tell_view(model, package, options, log, settled, answer)
+        found = report_network(model, asked, log=log, settled=settled, caller=name_caller(quiet=answer.quiet))
+        answer.hand_over(FORMS, found.document)
+        answer.summarize(", ".join(f"{count} {fate}" for fate, count in sorted(found.document["fates"].items())))
+        return found.exit
 
     with scratch_folder("network") as scratch:
         log = keep_log or Path(scratch, "build.log")
         return contain_work(lambda: work(log), log, "TensorRT")
-
-
-def _tell_view(
-    model: Path,
-    package: Package,
-    options: TensorrtOptions,
-    log: Path,
-    settled: Path | None,
-    answer: Answer,
-) -> int:
-    from parityscope.backends.tensorrt.findings import find_in_view
-    from parityscope.backends.tensorrt.network import network_view
-    from parityscope.report.network import FORMS, network_document
-    from parityscope.version import __version__
-
-    view = network_view(model, package, options, log_file=log)
-    if settled is not None:
-        _write_files(view, settled, model)
-    held = network_document(view, find_in_view(view), model=model, version=__version__, command=command_line())
-    answer.hand_over(FORMS, held)
-    answer.summarize(", ".join(f"{count} {fate}" for fate, count in sorted(held["fates"].items())))
-    return Exit.BEYOND if view.problem else Exit.WITHIN
-
-
-def _write_files(view: NetworkView, settled: Path, model: Path) -> None:
-    import onnx
-    from onnx.external_data_helper import load_external_data_for_model
-
-    load_external_data_for_model(view.settled, str(model.parent))
-    onnx.save(view.settled, settled)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli._network_view import NetworkOption, NetworkWords, view_network
+from parityscope.cli._network_options import NetworkOption
 from parityscope.cli.shell.contained import contain_work
-from parityscope.cli.shell.output import command_line, exit_of_forecast
-from parityscope.cli.shell.progress import progress_for
+from parityscope.cli.shell.progress import name_caller
 from parityscope.errors import Exit
+from parityscope.private_folders import scratch_folder
+from parityscope.request import Data
 
 if TYPE_CHECKING:
-    from parityscope.case import Inputs
     from parityscope.cli.shell.answering import Answer
-    from parityscope.expectation.forecasting import ForecastSettings
 
 __all__ = ["NAME", "command"]
 
 NAME = "predict"
 
-_LOG = "build.log"
 _VERDICTS = {
     Exit.BEYOND: "an output is lost",
     Exit.INCOMPLETE: "no output is lost as far as could be judged",
@@ -34,7 +32,7 @@ _VERDICTS = {
 def command(
     model: o.ModelArgument,
     *,
-    data: o.Data,
+    data: Data,
     answer: Answer,
     formats: Annotated[
         str, typer.Option(help="Formats: f16, bf16, tf32, f8e4m3, f8e5m2, int8, fp8.")
@@ -48,6 +46,7 @@ def command(
     draws: Annotated[int, typer.Option(min=1, help="Draws of the rounding of outputs of few numbers.")] = 9,
 ) -> int:
     """Predicts the error of each format at every output and layer; 1 if an output would be lost, 3 if not judged."""
+    from parityscope.api.shared.forecasts import report_forecast
     from parityscope.case.formats.dynamic_ranges import dynamic_ranges
     from parityscope.expectation.forecasting import ForecastSettings
     from parityscope.report.forecast import FORMS
@@ -63,47 +62,15 @@ def command(
         draws=draws,
     )
 
-    def work(scratch: Path) -> int:
-        document = _predict_document(model, data, scratch, names, settings, network=network, quiet=answer.quiet)
-        answer.hand_over(FORMS, document)
-        status = exit_of_forecast(document)
-        answer.summarize(_VERDICTS[status])
-        return status
+    def work(log: Path | None = None) -> int:
+        caller = name_caller(quiet=answer.quiet)
+        found = report_forecast(model, data, names, settings, network=network, log=log, caller=caller)
+        answer.hand_over(FORMS, found.document)
+        answer.summarize(_VERDICTS[found.exit])
+        return found.exit
 
-    with o.spool_folder() as scratch:
-        return contain_work(lambda: work(scratch), scratch / _LOG, "TensorRT") if network else work(scratch)
-
-
-def _predict_document(
-    path: Path,
-    data: o.Data,
-    scratch: Path,
-    names: list[str],
-    settings: ForecastSettings,
-    *,
-    network: str,
-    quiet: bool,
-) -> dict[str, Any]:
-    from parityscope.case import load_model
-    from parityscope.expectation.forecasting import forecast
-    from parityscope.report.forecast import forecast_document
-    from parityscope.version import __version__
-
-    model = load_model(path)
-    loaded = data.load(model, scratch)
-    found = forecast(model, loaded, names, settings, progress=progress_for(quiet=quiet))
-    held = forecast_document(found, model, loaded, version=__version__, command=command_line())
-    return held | _network_of(path, network, loaded, held, scratch / _LOG) if network else held
-
-
-def _network_of(path: Path, target: str, loaded: Inputs, held: dict[str, Any], log: Path) -> dict[str, Any]:
-    """What TensorRT makes of the model, for the samples' shapes: its document, and a statement of each thing that matters."""
-    from parityscope.version import __version__
-
-    sizes = tuple({name: array.shape for name, array in sample.arrays.items()} for sample in loaded)
-    asked = NetworkWords(candidate=target, sizes=sizes)
-    network, findings = view_network(path, asked, version=__version__, command=command_line(), log=log)
-    fates = ", ".join(f"{count} {fate}" for fate, count in sorted(network["fates"].items()))
-    said = [f"{network['built_by']} builds it: {fates}"] if not network["problem"] else []
-    said += [f"{one.code} {one.title}: {one.claim}" for one in findings]
-    return {"network": network, "statements": [*held["statements"], *said]}
+    if not network:
+        return work()
+    with scratch_folder("network") as scratch:
+        log = Path(scratch, "build.log")
+        return contain_work(lambda: work(log), log, "TensorRT")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
@@ -27,11 +26,12 @@ def command(
     answer: Answer,
 ) -> int:
     """Says at which step two preprocessings part, and what is done differently there; exit code 1 if they part."""
-    from parityscope.checks.preparing import compare_files
-    from parityscope.report.preprocessing import FORMS, preprocessing_document
+    from parityscope.api.shared.machine import report_preprocessing
+    from parityscope.report.preprocessing import FORMS
 
     answer.claim(FORMS)
-    found = compare_files(reference, candidate, images, samples)
-    answer.hand_over(FORMS, preprocessing_document(found))
-    answer.summarize(f"{'they part' if found.first else 'they agree'} on {found.images} images")
-    return Exit.BEYOND if found.first else Exit.WITHIN
+    found = report_preprocessing(reference, candidate, images, samples)
+    answer.hand_over(FORMS, found.document)
+    agree = "they agree" if found.record.first is None else "they part"
+    answer.summarize(f"{agree} on {found.record.images} images")
+    return found.exit

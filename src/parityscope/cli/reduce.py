@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import io
-import json
 import sys
-import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_file, command_line
-from parityscope.cli.shell.progress import progress_for
+from parityscope.cli.shell.output import claim_file
+from parityscope.cli.shell.progress import name_caller
 from parityscope.errors import Exit, ParityError
-from parityscope.private_folders import scratch_folder
-from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.cli.shell.answering import Answer
+    from parityscope.request import Request
     from parityscope.study.reduction import Reduced
 
 __all__ = ["NAME", "command"]
 
 NAME = "reduce"
-
-_README = """The smallest proof of a finding, made by parityscope.
-
-reproduce.py   shows it with the runtime and numpy alone: python reproduce.py
-issue.md       a report for the runtime's authors: read it before you send it
-model.onnx     the part of the model, with its weights (candidate.onnx: the candidate's own)
-inputs/        what enters there on real samples; expected/ and actual/: what both sides give
-proof.json     all of this as data, with every smaller model that was tried
-"""
 
 
 def command(
@@ -62,9 +48,10 @@ def command(
     memory: o.MemoryOption = "512MiB",
 ) -> int:
     """Reduces a model to what still shows the same finding; exit code 0, or 3 where it does not show any more."""
-    from parityscope.report.reduction import FORMS, reduction_document
-    from parityscope.study.reduction import GoneError
-    from parityscope.version import __version__
+    from parityscope.api.shared.studies import reduce_asked, report_reduction
+    from parityscope.report.reduction import FORMS
+    from parityscope.study import load_study
+    from parityscope.study.reduction import GoneError, reduce_study
 
     file, answer = answer.take_file(output or [])
     answer.claim(FORMS)
@@ -72,71 +59,40 @@ def command(
     options = {name: value for name, value in given.items() if value}
     path = file or Path(f"{study.resolve().stem}-proof.zip")
     claim_file(path, "-o")
-    with scratch_folder("reduce") as scratch:
-        home = Path(scratch)
-        try:
-            if study.suffix != ".onnx":
-                found = _reduce_study(study, options, home, runs=runs, repeats=repeat, quiet=answer.quiet)
-            else:
-                options |= {"model": str(study), "declared": declared}
-                found = _reduce_model(options, home, runs=runs, repeats=repeat, memory=memory, quiet=answer.quiet)
-        except GoneError as gone:
-            print(f"parityscope: {gone}", file=sys.stderr)
-            return Exit.INCOMPLETE
-        told = reduction_document(found, version=__version__, command=command_line())
-        write_whole(path, _zipped(found, told))
-    answer.hand_over(FORMS, told)
+    caller = name_caller(quiet=answer.quiet)
+
+    def work(home: Path) -> Reduced:
+        if study.suffix == ".onnx":
+            request = _request_of(study, options, declared, o.size_of(memory))
+            return reduce_asked(request, home, runs=runs, repeats=repeat, caller=caller)
+        return reduce_study(
+            load_study(study).document,
+            home,
+            replaced=options,
+            again=caller.command,
+            runs=runs,
+            repeats=repeat,
+            progress=caller.progress,
+        )
+
+    try:
+        found = report_reduction(work, path, caller=caller)
+    except GoneError as gone:
+        print(f"parityscope: {gone}", file=sys.stderr)
+        return Exit.INCOMPLETE
+    answer.hand_over(FORMS, found.document)
     if not answer.quiet:
         print(f"the proof is {path}", file=sys.stderr)
-    return Exit.WITHIN
+    return found.exit
 
 
-def _reduce_study(
-    study: Path, options: Mapping[str, str], home: Path, *, runs: int, repeats: int, quiet: bool
-) -> Reduced:
-    from parityscope.study import load_study
-    from parityscope.study.reduction import reduce_study
-
-    document = load_study(study).document
-    progress = progress_for(quiet=quiet)
-    return reduce_study(
-        document, home, replaced=options, again=command_line(), runs=runs, repeats=repeats, progress=progress
-    )
-
-
-def _reduce_model(
-    options: Mapping[str, str], home: Path, *, runs: int, repeats: int, memory: str, quiet: bool
-) -> Reduced:
-    """Examines first, as `diagnose` does, and reduces what that finds."""
-    from parityscope.study import Request, examine_request, open_request
-    from parityscope.study.reduction import reduce_examination
+def _request_of(model: Path, options: Mapping[str, str], declared: str, memory: int) -> Request:
+    from parityscope.request import Request
 
     if "candidate" not in options:
         raise ParityError(
-            f"{options['model']} is a model, and no candidate is given",
+            f"{model} is a model, and no candidate is given",
             fix="give the folder of a study, or add --candidate TARGET --inputs DATA",
         )
-    words: dict[str, Any] = dict(options)
-    request = Request(**words, memory=o.size_of(memory))
-    with open_request(request) as asked:
-        known = replace(asked, folder=home / "examination", progress=progress_for(quiet=quiet))
-        return reduce_examination(known, examine_request(known), home, runs=runs, repeats=repeats)
-
-
-def _zipped(found: Reduced, document: Mapping[str, Any]) -> bytes:
-    from parityscope.report.reduction import as_issue, as_program
-    from parityscope.study.reduction import files_of
-
-    texts = {
-        "README.txt": _README,
-        "reproduce.py": as_program(document),
-        "issue.md": as_issue(document),
-        "proof.json": json.dumps(document, indent=1, allow_nan=False) + "\n",
-    }
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name, content in texts.items():
-            packed.writestr(name, content)
-        for name, data in files_of(found).items():
-            packed.writestr(name, data)
-    return held.getvalue()
+    words: dict[str, Any] = {**options, "model": str(model), "declared": declared}
+    return Request(**words, memory=memory)

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.output import claim_file, format_of_file
+from parityscope.cli.shell.output import claim_file
 from parityscope.errors import Exit
+from parityscope.report.forms import format_of_file
 from parityscope.whole_files import write_whole
 
 __all__ = ["NAME", "command"]

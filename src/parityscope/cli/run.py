@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parityscope.cli import _options as o
-from parityscope.cli.shell.progress import progress_for
+from parityscope.cli.shell.progress import name_caller
 from parityscope.errors import Exit, ParityError
-from parityscope.memory import allow_memory
+from parityscope.request import Data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +33,7 @@ def command(
         ),
     ],
     target: Annotated[str, typer.Option(help="What runs: backend[:precision][?key=value&...].")] = "ort",
-    data: o.Data,
+    data: Data,
     all_tensors: Annotated[bool, typer.Option("--all-tensors", help="Every tensor, not only outputs.")] = False,
     written: Annotated[
         str,
@@ -43,11 +42,8 @@ def command(
     quiet: o.QuietOption = False,
 ) -> int:
     """Runs one target and writes `inputs/` and `outputs/`, one file a sample, or one file (`saved?path=PLACE` reads them)."""
-    from parityscope.backends import recording
-    from parityscope.backends.opening import model_of
-    from parityscope.backends.recording import observable_tensors, record_trace
+    from parityscope.api.shared.recordings import record_samples
     from parityscope.case.formats.exporting import FILES, WRITERS, WrittenSample, write_file, write_sample
-    from parityscope.request import Request
     from parityscope.study import open_request, prepare_folder
 
     if written not in WRITERS:
@@ -61,32 +57,22 @@ def command(
     alone = output.suffix.lower() in FILES
     if alone and written not in {"npz", FILES[output.suffix.lower()]}:
         raise ParityError(f"{output} says by its ending what is written, and not {written}", fix="leave --format out")
-    allow_memory(data.memory)
-    request = Request(model=model, candidate=target, **asdict(data))
-    with open_request(request) as asked, o.spool_folder() as scratch:
-        case, chosen = asked.case, asked.candidate
-        tensors = tuple(observable_tensors(model_of(case.model, chosen))) if all_tensors else ()
+    with open_request(data.make_request(model, target)) as asked:
+        count = len(asked.case.inputs)
 
         def run_samples(folder: Path) -> Iterator[WrittenSample]:
-            for sample in case.inputs:
-                wanted = recording.RecordingRequest(
-                    samples=(sample.index,), tensors=tensors, folder=scratch / "tensors", memory=data.memory
-                )
-                trace = record_trace(case.model, case.inputs, chosen, wanted, progress_for(quiet=quiet))
-                if not trace.names:
-                    raise ParityError(f"{target} gave nothing back for sample {sample.name}", fix="parityscope doctor")
-                held = {name: trace.get(sample.index, name) for name in trace.names}
+            for sample, held in record_samples(asked, all_tensors=all_tensors, caller=name_caller(quiet=quiet)):
                 yield WrittenSample(
                     folder=folder, called=str(output), index=sample.index, inputs=sample.arrays, outputs=held
                 )
 
         if alone:
-            write_file(output, len(case.inputs), run_samples(output.parent))
+            write_file(output, count, run_samples(output.parent))
         else:
             with prepare_folder(output) as folder:
                 for one in run_samples(folder):
                     write_sample(written, one)
     print(output)
     if not quiet:
-        print(f"{len(case.inputs)} samples recorded in {output}", file=sys.stderr)
+        print(f"{count} samples recorded in {output}", file=sys.stderr)
     return Exit.WITHIN

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["PLAIN", "Forms", "Page", "plain_forms"]
+__all__ = ["ENDINGS", "PLAIN", "Forms", "Page", "format_of_file", "plain_forms"]
 
 _FORMATS = ("text", "json", "html", "markdown")
+# Of a file's name, and the format that it says.
+ENDINGS: Mapping[str, str] = MappingProxyType(
+    {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif", ".txt": "text", ".xml": "junit"}
+)
 SHARED_STYLE = TEMPLATES / "style.css"
 
 
@@ -63,6 +67,11 @@ class Forms:
     def names(self) -> tuple[str, ...]:
         """Every format there is."""
         return tuple(dict.fromkeys((*_FORMATS, *self.others)))
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The endings of the files that such a document can be written to."""
+        return tuple(ending for ending, name in ENDINGS.items() if name in self.names)
 
     def check(self, name: str) -> None:
         """Checks that there is such a format.
@@ -104,6 +113,11 @@ class Forms:
         view = {"title": self.title, "text": self.as_text(document)} if self.page is PLAIN else self.view(document)
         values = {"view": view, **drawn, "style": style, "data": embedded_json(document)}
         return laid_out(self.page.template, values)
+
+
+def format_of_file(path: Path | None) -> str:
+    """The format that a file's ending says; "" where it says none."""
+    return "" if path is None else ENDINGS.get(path.suffix, "")
 
 
 PLAIN = Page(template=TEMPLATES / "plain.html.j2")  # shows what is printed

@@ -15,7 +15,7 @@ from __future__ import annotations
 from parityscope.verification.labels import SampleLabels, load_labels
 from parityscope.verification.records import Verification
 from parityscope.verification.task_metrics import Chosen, TaskAnswer, TaskMetric, chosen_metric, task_metrics
-from parityscope.verification.user_metric import user_metric
+from parityscope.verification.user_metric import metric_asked
 from parityscope.verification.verifying import Targets, VerificationSettings, verify
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "VerificationSettings",
     "chosen_metric",
     "load_labels",
+    "metric_asked",
     "task_metrics",
-    "user_metric",
     "verify",
 ]

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from parityscope.case.formats.loader import UserFunction, call_user_code, find_function
+from parityscope.case.formats.loader import UserFunction, call_user_code, find_function, handed_function, is_function
 from parityscope.errors import ParityError
-from parityscope.verification.task_metrics import Chosen, States, TaskAnswer, TaskMetric, split_options
+from parityscope.verification.task_metrics import Chosen, States, TaskAnswer, TaskMetric, chosen_metric, split_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-__all__ = ["user_metric"]
+__all__ = ["metric_asked", "user_metric"]
 
 _RESAMPLES = 200  # chosen: how often a function of all samples is called again, twice each
 _FIX = "let it give a number for every sample, the worst one where outputs are NaN or of no use"
@@ -43,10 +43,25 @@ def user_metric(text: str) -> Chosen:
     if options or wanted not in {"higher", "lower"}:
         raise ParityError(f"{text!r} has an option that a function does not take", fix="use ?better=lower, or none")
     better: Literal["lower", "higher"] = "lower" if wanted == "lower" else "higher"
-    user = find_function(name)
+    return _metric_of_function(find_function(name), text, name.rpartition(":")[2], better)
+
+
+def metric_asked(asked: str | Callable[..., Any]) -> Chosen:
+    """A metric of ours by `NAME[?key=value&...]`, a function of the user's by `file.py:function`, or that function itself.
+
+    Raises:
+        ParityError: there is none of that name, or an option is not known.
+    """
+    if not isinstance(asked, str):
+        user = handed_function(asked)
+        return _metric_of_function(user, user.text, user.text, "higher")
+    return user_metric(asked) if is_function(asked.partition("?")[0]) else chosen_metric(asked)
+
+
+def _metric_of_function(user: UserFunction, text: str, name: str, better: Literal["lower", "higher"]) -> Chosen:
     metric = TaskMetric(
-        name=name.rpartition(":")[2],
-        title=name.rpartition(":")[2],
+        name=name,
+        title=name,
         better=better,
         score=functools.partial(_score_answers, user),
         combine=functools.partial(_combine_states, user),

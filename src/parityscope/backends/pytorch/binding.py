@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parityscope.backends.pytorch.loading import LoadedNetwork
     from parityscope.case import Model
 
-__all__ = ["Order", "feed_tensors", "input_order", "outputs_by_name", "tensors_as_arrays"]
+__all__ = ["Order", "feed_tensors", "input_order", "order_of_names", "outputs_by_name", "tensors_as_arrays"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,15 @@ def input_order(loaded: LoadedNetwork, model: Model, asked: str) -> Order:
     Raises:
         ParityError: names match in part, there are too many or too few, or `asked` names other inputs.
     """
-    names = [value.name for value in model.inputs]
+    return order_of_names(loaded, [value.name for value in model.inputs], asked)
+
+
+def order_of_names(loaded: LoadedNetwork, names: list[str], asked: str = "") -> Order:
+    """How inputs of these names, in the model's order, go into the network; `asked` as of `input_order`.
+
+    Raises:
+        ParityError: names match in part, there are too many or too few, or `asked` names other inputs.
+    """
     known = [one.name for one in loaded.parameters]
     if asked:
         names = _bind_as_asked(asked.split(","), names, loaded.where)

@@ -7,12 +7,14 @@ In: the options `module=`, `program=`, `script=`, `mode=`, `compile=` and the pr
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.pytorch.handing import find_handed
 from parityscope.case.formats.loader import call_user_code, find_function
 from parityscope.errors import ParityError
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Target
 
-__all__ = ["MODES", "LoadedNetwork", "Parameter", "errors_of_running", "load_network"]
+__all__ = ["MODES", "LoadedNetwork", "Parameter", "errors_of_exporting", "errors_of_running", "load_network"]
 
 MODES = ("eval", "train", "batch-statistics", "kept")
 _SOURCES = ("module", "program", "script")
@@ -68,8 +70,14 @@ def load_network(torch: Any, target: Target, device: Any) -> LoadedNetwork:
         )
     ((kind, where),) = given
     _check_options(kind, target)
+    handed = find_handed(where)
+    if hasattr(handed, "_orig_mod"):
+        return _compiled_network(handed, where)
     half = getattr(torch, _HALVES[target.precision]) if target.precision in _HALVES else None
-    network = _load_from_function(torch, where) if kind == "module" else _load_from_file(torch, Path(where), kind)
+    if handed is not None:
+        network = _copy_handed(handed, where)
+    else:
+        network = _load_from_function(torch, where) if kind == "module" else _load_from_file(torch, Path(where), kind)
     with _turn_into_errors(f"moving the network to {device}", where):
         network = network.to(device) if half is None else network.to(device=device, dtype=half)
     if kind == "module":
@@ -93,6 +101,13 @@ def errors_of_running(loaded: LoadedNetwork, sample: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def errors_of_exporting(loaded: LoadedNetwork) -> Iterator[None]:
+    """Turns whatever an exporter raises into one error."""
+    with _turn_into_errors("exporting it to ONNX", loaded.where):
+        yield
+
+
 def _check_options(kind: str, target: Target) -> None:
     for name, allowed in (("mode", MODES), ("compile", ("on", "off"))):
         value = target.option(name)
@@ -103,6 +118,21 @@ def _check_options(kind: str, target: Target) -> None:
             f"mode= is for module=: a {kind} has the mode that it was exported in",
             fix="leave mode= out, or use module=",
         )
+
+
+def _copy_handed(handed: Any, where: str) -> Any:
+    """A copy, which may be converted and put into another mode; the program's own stays as it is."""
+    with _turn_into_errors("copying it", where):
+        return copy.deepcopy(handed) if hasattr(handed, "forward") else handed.module()
+
+
+def _compiled_network(handed: Any, where: str) -> LoadedNetwork:
+    """A compiled module as it is: with its own compiler, which a copy would not have."""
+    original = handed._orig_mod  # noqa: SLF001 - the only way to what it was compiled from
+    parameters = _network_parameters(original, "module")
+    return LoadedNetwork(
+        kind="module", where=where, network=original, call=handed, parameters=parameters, half=None, compiled=True
+    )
 
 
 def _load_from_function(torch: Any, text: str) -> Any:

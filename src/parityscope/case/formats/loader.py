@@ -25,7 +25,16 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["UserFunction", "as_arrays", "call_user_code", "find_function", "is_function", "read_loader", "split_truths"]
+__all__ = [
+    "UserFunction",
+    "as_arrays",
+    "call_user_code",
+    "find_function",
+    "handed_function",
+    "is_function",
+    "read_loader",
+    "split_truths",
+]
 
 _FORM = re.compile(r"^(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)$", re.DOTALL)
 _END = object()
@@ -43,6 +52,12 @@ class UserFunction:
 def is_function(text: str) -> bool:
     """Whether `text` has the form `file.py:function`."""
     return _FORM.match(text) is not None
+
+
+def handed_function(function: Callable[..., Any]) -> UserFunction:
+    """A function that a program hands over, called by its own name in messages."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return UserFunction(text=name, folder=Path.cwd(), function=function)
 
 
 def find_function(text: str) -> UserFunction:

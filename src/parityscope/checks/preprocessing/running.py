@@ -37,19 +37,19 @@ END = "result"  # the last step of a function that says nothing of its steps
 _LAST = object()
 
 
-def stages_of(text: str) -> Stages:
-    """The stages of `file.py:function` or `file.toml`.
+def stages_of(asked: str | UserFunction) -> Stages:
+    """The stages of `file.py:function`, of `file.toml`, or of a function.
 
     Raises:
         ParityError: there is no such file or function. What it gives raises ParityError where the user's code fails.
     """
-    if text.endswith(".toml"):
-        recipe = read_recipe(Path(text), ["input"])
+    if isinstance(asked, str) and asked.endswith(".toml"):
+        recipe = read_recipe(Path(asked), ["input"])
         return lambda image, name: {  # noqa: ARG005 - a recipe cannot fail on an image that could be read
             "place": place_image(recipe.placing, image),
             "normalize": prepare_image(recipe, image),
         }
-    user = find_function(text)
+    user = find_function(asked) if isinstance(asked, str) else asked
     declared = getattr(user.function, "steps", None)
     if isinstance(declared, list | tuple) and declared and all(map(callable, declared)):
         return lambda image, name: _run_declared_steps(user, tuple(declared), image, name)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from parityscope.cli.list_ import CATALOGUES
+from parityscope.api.catalogues import CATALOGUES
 from parityscope.errors import ParityError
 from parityscope.plugins import plugin_modules
 

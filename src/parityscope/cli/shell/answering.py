@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from parityscope.cli.shell.output import claim_report, format_of_file, print_document, write_report
+from parityscope.api.saving import write_file, write_folder
+from parityscope.cli.shell.output import claim_report, print_document
 from parityscope.errors import ParityError
+from parityscope.report.forms import format_of_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,13 +89,10 @@ class Answer:
 
     def write(self, forms: Forms, document: Mapping[str, Any]) -> None:
         """Writes the files and the folder."""
-        from parityscope.study import prepare_folder, write_study
-
         for path in self.output:
-            write_report(forms, document, path)
+            write_file(forms, document, path)
         if self.kept is not None:
-            with prepare_folder(self.kept) as scratch:
-                write_study(scratch, document, forms.as_html)
+            write_folder(forms, document, self.kept)
 
     def hand_over(self, forms: Forms, document: Mapping[str, Any]) -> None:
         """Writes all, and prints the document."""

@@ -7,13 +7,11 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 from parityscope.cli.shell.streams import print_drawn
-from parityscope.errors import Exit, ParityError
+from parityscope.errors import ParityError
 from parityscope.private_folders import open_lock
-from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,22 +20,15 @@ if TYPE_CHECKING:
     from parityscope.report.forms import Forms
 
 __all__ = [
-    "check_model_file",
-    "check_writable",
     "claim_file",
     "claim_report",
     "command_line",
-    "exit_of_forecast",
-    "format_of_file",
     "print_document",
     "print_text",
     "release_claims",
     "terminal_width",
-    "write_report",
 ]
 
-# Of a file, and the format that it is written in.
-_SUFFIXES = {".html": "html", ".json": "json", ".md": "markdown", ".sarif": "sarif", ".txt": "text", ".xml": "junit"}
 _WIDEST = 140  # columns; longer lines are hard to read (chosen)
 _claims: dict[Path, int] = {}  # the markers that this process holds locked, with their descriptors
 
@@ -53,45 +44,17 @@ def terminal_width() -> tuple[int, bool]:
     return min(shutil.get_terminal_size((100, 40)).columns, _WIDEST), color
 
 
-def check_model_file(path: Path) -> None:
-    """Refuses early what is no model, so that a builder's own words about it need not be understood.
-
-    Raises:
-        ParityError: there is no such file, or it is no ONNX.
-    """
-    from parityscope.case.intake import read_message
-
-    read_message(path)
-
-
 def claim_report(path: Path, option: str, forms: Forms) -> None:
     """Claims, before the work is done, the file that `option` gives for a report of these forms.
 
     Raises:
         ParityError: its suffix says no format, or as `claim_file`.
     """
-    known = [suffix for suffix, name in _SUFFIXES.items() if name in forms.names]
+    known = forms.endings
     if path.suffix not in known:
         fix = f"use {', '.join(known[:-1])} or {known[-1]}"
         raise ParityError(f"{option} {path} has no suffix that says how to write it", fix=fix)
     claim_file(path, option)
-
-
-def check_writable(folder: Path, option: str) -> None:
-    """Makes a folder where there is none, and a file in it, before work is done that is to be written there.
-
-    Raises:
-        ParityError: that cannot be done; `option` is what would choose another folder.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ParityError(
-            f"nothing can be written to {folder}: {reason}", where=str(folder), fix=f"choose another {option}"
-        ) from error
 
 
 def claim_file(path: Path | None, option: str) -> None:
@@ -153,22 +116,6 @@ def _lock_marker(marker: Path) -> int | None:
         except FileNotFoundError:  # who held it has taken it away since
             pass
         os.close(lock)
-
-
-def format_of_file(path: Path | None) -> str:
-    """The format that a file's ending says; "" where it says none."""
-    return "" if path is None else _SUFFIXES.get(path.suffix, "")
-
-
-def write_report(forms: Forms, document: Mapping[str, Any], path: Path) -> None:
-    """Writes a document to a file whose suffix says the format."""
-    write_whole(path, forms.render(document, _SUFFIXES[path.suffix]))
-
-
-def exit_of_forecast(document: Mapping[str, Any]) -> Exit:
-    """Beyond if an output would be lost, incomplete if something that was asked for was not judged."""
-    unjudged = any(skip["asked"] for skip in document["skipped"])
-    return Exit.BEYOND if document["lost"] else Exit.INCOMPLETE if unjudged else Exit.WITHIN
 
 
 def print_document(forms: Forms, document: Mapping[str, Any], format_name: str) -> None:

@@ -18,9 +18,10 @@ from parityscope.cli.shell.streams import show_progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from parityscope.api.asking import Caller
     from parityscope.backends.recording import Progress
 
-__all__ = ["PROGRESS_LINE", "PROGRESS_VARIABLE", "describe_step", "progress_for"]
+__all__ = ["PROGRESS_LINE", "PROGRESS_VARIABLE", "describe_step", "name_caller", "progress_for"]
 
 PROGRESS_VARIABLE = "PARITYSCOPE_PROGRESS"  # "lines": every step in a line of its own, for a program that reads them
 PROGRESS_LINE = "progress: "  # what such a line begins with
@@ -37,6 +38,14 @@ class _Watch:
     stage_began: float
     told: float
     stages: list[str] = field(default_factory=list)
+
+
+def name_caller(*, quiet: bool) -> Caller:
+    """This run's command as the one that asks, with progress on stderr but where it is `quiet`."""
+    from parityscope.api.asking import Caller
+    from parityscope.cli.shell.output import command_line
+
+    return Caller(command=command_line(), progress=progress_for(quiet=quiet))
 
 
 def progress_for(*, quiet: bool, clock: Callable[[], float] = time.monotonic) -> Progress:

@@ -1,0 +1,20 @@
+"""Who asks: what a command and the function of its name hand down to the work that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parityscope.backends.recording import Progress, ignore_progress
+
+__all__ = ["PYTHON", "Caller"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The command that asks the same again ("" in Python), and who is told how far the work is."""
+
+    command: str = ""
+    progress: Progress = ignore_progress
+
+
+PYTHON = Caller()

@@ -1,0 +1,150 @@
+"""A network of torch wherever a model or a candidate is taken: exported with its inputs, and held against its own file."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import parityscope as ps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+X = np.random.default_rng(2).normal(size=(6, 2, 8)).astype(np.float32)
+
+
+class Net(torch.nn.Module):
+    """Two layers, and a Dropout that is only right in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 16)
+        self.drop = torch.nn.Dropout(0.5)
+        self.second = torch.nn.Linear(16, 4)
+
+    def forward(self, x: Any) -> Any:
+        """(n, 8) -> (n, 4)."""
+        return self.second(self.drop(torch.relu(self.first(x))))
+
+
+class Branching(torch.nn.Module):
+    """What tracing makes a constant of: the sign of a mean."""
+
+    def forward(self, x: Any) -> Any:
+        """(n, 8) -> (n, 8)."""
+        return x * 2 if float(x.mean()) > 0 else x * 3
+
+
+@pytest.fixture
+def net() -> Any:
+    torch.manual_seed(1)
+    return Net()
+
+
+@pytest.fixture(params=["onnxscript", "TorchScript"])
+def exporter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each exporter: without onnxscript it is the one of TorchScript."""
+    if request.param == "onnxscript":
+        pytest.importorskip("onnxscript")
+    else:
+        hide(monkeypatch, "onnxscript")
+    return str(request.param)
+
+
+def hide(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda wanted, *rest: None if wanted == name else real(wanted, *rest)
+    )
+
+
+def streamed() -> Iterator[dict[str, Any]]:
+    yield from ({"x": torch.from_numpy(x)} for x in X)
+
+
+INPUTS = {
+    "a dict": ({"x": X[0]}, 1),
+    "tensors in order": ([(torch.from_numpy(x),) for x in X], 6),
+    "a generator": (streamed, 6),
+    "another name": ([{"image": x} for x in X], 6),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_module_is_a_model_with_inputs_of_any_form(name: str, net: Any, exporter: str) -> None:
+    inputs, count = INPUTS[name]
+    found = ps.compare(net, candidate="ort", inputs=inputs() if callable(inputs) else inputs)
+    assert (found.verdict, found.document["inputs"]["samples"]) == ("within", count)
+    assert found.document["reference"]["target"].startswith("torch?module=")
+    assert net.training  # nobody's module is left in another mode
+
+
+def test_sizes_that_vary_are_dynamic_in_the_file(net: Any, exporter: str) -> None:
+    rows = [np.concatenate([x] * (place % 3 + 1)) for place, x in enumerate(X)]
+    given = ps.run(net, inputs=rows)
+    for one, row in zip(given, rows, strict=True):
+        (output,) = one.values()
+        with torch.no_grad():
+            np.testing.assert_allclose(output, net.eval()(torch.from_numpy(row)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_program_is_a_model(net: Any) -> None:
+    pytest.importorskip("onnxscript")
+    program = torch.export.export(net.eval(), (torch.from_numpy(X[0]),))
+    assert ps.compare(program, candidate="ort", inputs=list(X)).verdict == "within"
+    assert ps.lint(program).verdict == "within"
+
+
+def test_without_onnxscript_a_program_is_refused(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = torch.export.export(net.eval(), (torch.from_numpy(X[0]),))
+    hide(monkeypatch, "onnxscript")
+    with pytest.raises(ps.ParityError, match="onnxscript, which is not installed"):
+        ps.lint(program)
+
+
+def test_a_module_without_inputs_is_refused(net: Any) -> None:
+    for call in (lambda: ps.lint(net), lambda: ps.compare(net, candidate="ort", inputs="samples/")):
+        with pytest.raises(ps.ParityError, match="exported with its inputs") as told:
+            call()
+        assert "fix:" in str(told.value)
+
+
+def test_a_module_and_a_compiled_one_are_candidates(net: Any) -> None:
+    other = Net()
+    compiled = torch.compile(net.eval(), backend="eager")
+    held = {"inputs": list(X)}
+    assert ps.compare(net, candidate=net, **held).verdict == "within"
+    assert ps.compare(net, candidate=compiled, **held).verdict == "within"
+    assert ps.compare(net, candidate=other, **held).verdict == "beyond"
+
+
+def test_an_export_that_differs_is_told_and_is_the_cause(exporter: str) -> None:
+    if exporter == "onnxscript":
+        pytest.skip("it refuses such a branch")
+    inputs = [np.abs(X[0]), *(-np.abs(x) for x in X)]
+    with pytest.warns(UserWarning, match="computes something else than the Branching"):
+        ps.run(Branching(), inputs=inputs)
+    found = ps.diagnose(Branching(), candidate="ort", inputs=inputs)
+    assert found.verdict == "beyond"
+    assert {one.code for one in found.findings if one.role == "cause"} & {"EXP001", "EXP003"}
+
+
+def test_where_torch_is_not_imported_nothing_asks_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delitem(sys.modules, "torch")
+    real = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        assert name.partition(".")[0] != "torch"
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ps.ParityError, match="there is no model"):
+        ps.lint(tmp_path / "nowhere.onnx")
