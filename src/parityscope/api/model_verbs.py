@@ -249,7 +249,7 @@ def verify(
     from parityscope.verification import VerificationSettings, metric_asked
 
     with (
-        model_and_data(model, inputs) as (path, data),
+        model_and_data(model, inputs, checked=reference is not None) as (path, data),
         candidate_target(before) as first,
         candidate_target(after) as second,
         candidate_target(own_reference(model, reference)) as original,

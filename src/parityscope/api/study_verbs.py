@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.api.given import candidate_target, model_and_data, own_reference
+from parityscope.api.given import candidate_target, model_and_data
 from parityscope.api.results import Report, Result
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
@@ -137,7 +137,7 @@ def reduce(
     with (
         model_and_data(study, inputs) as (model, data),
         candidate_target(candidate) as tested,
-        candidate_target(own_reference(study, reference)) as original,
+        candidate_target("ort" if reference is None else reference) as original,
     ):
         request = Request(
             model=model,

@@ -132,7 +132,7 @@ def _answer_request(
     named = all(isinstance(one, str | Path | None) for one in (model, candidate, reference, inputs))
     with (
         # With the network itself as the reference, its export is a stage of its own, which causes speak of.
-        model_and_data(model, inputs, checked=False) as (path, data),
+        model_and_data(model, inputs, checked=reference is not None) as (path, data),
         candidate_target(candidate) as tested,
         candidate_target(own_reference(model, reference)) as original,
     ):
