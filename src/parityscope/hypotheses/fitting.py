@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 
 __all__ = ["AS_CHOSEN", "FITTED_BITS", "fit_line", "round_to_nice", "slope_through_origin"]
@@ -11,14 +13,19 @@ AS_CHOSEN = 2e-4  # relative: as far as FP16 rounds
 
 _SHORT = 5.0  # bits of one that people choose
 _WRITTEN = 10.0  # of one with two digits: ninety of them in each of some ten decades
-_CHOSEN = (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
+_CHOSEN = sorted(
+    (0, 1, -1, 2, -2, 0.5, -0.5, 3, 4, 6, 8, 10, 255, 1 / 255, 127, 128, -128, 0.25, 0.125, 0.1, 0.2, 0.01)
+)
+_FROM, _TO = (
+    [one + side * AS_CHOSEN * max(abs(one), 1e-3) for one in _CHOSEN] for side in (-1, 1)
+)  # what is nearly each
 
 
 def round_to_nice(value: float) -> tuple[float, float]:
     """A fitted number, made one that people choose where it nearly is, and its bits."""
-    for chosen in _CHOSEN:
-        if abs(value - chosen) <= AS_CHOSEN * max(abs(chosen), 1e-3):
-            return float(chosen), _SHORT
+    place = bisect.bisect_right(_FROM, value) - 1
+    if place >= 0 and _FROM[place] <= value <= _TO[place]:
+        return float(_CHOSEN[place]), _SHORT
     written = float(f"{value:.1e}")
     if abs(value - written) <= AS_CHOSEN * abs(written):
         return written, _WRITTEN

@@ -214,7 +214,7 @@ def _other_tensor_edits(
     """Another tensor of the same shape and type in the place of an input."""
     alike = [
         name
-        for name in (*stretch.context.worlds[0], *stretch.context.constants)
+        for name in (*stretch.worlds[0], *stretch.context.constants)
         if name != node.input[index] and _is_alike(stretch.value(0, name), array)
     ][:_MOST_ALIKE]
     for name in alike:

@@ -156,7 +156,7 @@ def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[Stret
     shape = stretch.base[0].shape
     alike = [
         name
-        for name, array in stretch.context.worlds[0].items()
+        for name, array in stretch.worlds[0].items()
         if array.shape == shape and array.dtype == stretch.base[0].dtype
     ][:_MOST_ALIKE]
     for name in alike if shape else ():

@@ -105,7 +105,7 @@ def _alike_inputs(stretch: ComputedStretch) -> list[str]:
     """What the stretch reads that has its result's shape and type."""
     base, found = stretch.base[0], []
     for name in dict.fromkeys(name for step in stretch.steps for name in step.inputs if name):
-        array = stretch.context.worlds[0].get(name)
+        array = stretch.worlds[0].get(name)
         if array is not None and array.shape == base.shape and array.dtype == base.dtype:
             found.append(name)
     return found
@@ -284,7 +284,7 @@ def _edits_with_others(
     """The result plus, or times, another tensor near by: a bias lost or added twice, a residual left out."""
     shape = stretch.replayed[0].shape
     sources: list[tuple[str, Get]] = []
-    names = [*stretch.context.constants, *stretch.context.worlds[0]]
+    names = [*stretch.context.constants, *stretch.worlds[0]]
     for name in names:
         array = stretch.value(0, name)
         if array is None or array.dtype.kind not in "fiu" or not array.size:

@@ -75,7 +75,8 @@ class StretchContext:
 class ComputedStretch:
     """A context made ready to be computed with edits; sample 0 is the one that constants are fitted on.
 
-    `given` are the results as the model says, by sample, where they are known. `crashed` says of kinds of edits why what
+    `given` are the results as the model says, by sample, where they are known. `worlds` are the context's, until what is read on
+    a sample is something else. `crashed` says of kinds of edits why what
     generates them could not go on.
     """
 
@@ -85,6 +86,7 @@ class ComputedStretch:
     program: Program = field(init=False)
     steps: list[ProgramStep] = field(init=False)
     around: list[ProgramStep] = field(init=False)
+    worlds: Sequence[Mapping[str, np.ndarray]] = field(init=False)
     base: list[np.ndarray] = field(init=False)
     replayed: Sequence[np.ndarray] = field(init=False)
     found: Sequence[np.ndarray] = field(init=False)
@@ -97,13 +99,14 @@ class ComputedStretch:
 
     def __post_init__(self) -> None:
         """Computes the stretch as the model says, where that is not `given`."""
+        self.worlds = self.context.worlds
         self.program = _program_of(self.context)
         by_output = {step.outputs: step for step in self.program.steps}
         ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
         inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
         self.steps = [step for step in ordered if step.outputs in inside]
         self.around = [step for step in ordered if step.outputs not in inside]
-        self.base = list(self.given) or [self.run(sample) for sample in range(len(self.context.worlds))]
+        self.base = list(self.given) or [self.run(sample) for sample in range(len(self.worlds))]
         self.replayed = _MadeOnce(len(self.base), lambda sample: as_float64(self.base[sample]))
         self.found = _MadeOnce(len(self.base), lambda sample: as_float64(self.context.candidate[sample]))
         self.measured = _Measures(self.found, self.replayed)
@@ -148,11 +151,10 @@ class ComputedStretch:
 
     def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> ComputedStretch:
         """The same where what is read on one sample is something else."""
-        known = self.context.worlds[sample]
-        world = {**known, **{name: changed[name] for name in known if name in changed}}
-        worlds = [world if place == sample else other for place, other in enumerate(self.context.worlds)]
         other = copy.copy(self)
-        other.context = replace(self.context, worlds=worlds)
+        other.worlds = worlds = list(self.worlds)
+        known = worlds[sample]
+        worlds[sample] = {**known, **{name: changed[name] for name in known if name in changed}}
         other.base = base = list(self.base)
         base[sample] = other.run(sample)
         other.replayed = _MadeOnce(len(base), lambda place: as_float64(base[place]))
@@ -165,7 +167,7 @@ class ComputedStretch:
 
     def value(self, sample: int, name: str) -> np.ndarray | None:
         """The candidate's array, or a constant, by the reference's name; None where it is not known."""
-        world = self.context.worlds[sample]
+        world = self.worlds[sample]
         return world.get(name, self.context.constants.get(name))
 
     def read(self, sample: int, step: ProgramStep) -> list[np.ndarray | None]:
