@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +15,8 @@ import pytest
 
 import parityscope as ps
 from command_line import exit_status
-from parityscope.api import CALLED_OTHERWISE, WITHOUT
-from parityscope.cli.shell.app import COMMANDS
+from parityscope.api import CALLED_OTHERWISE, WITHOUT, options
+from parityscope.cli.shell.app import COMMANDS, command
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
@@ -294,3 +296,51 @@ def test_what_a_repair_cannot_be_asked_is_refused(name: str, desk: Path, proto: 
     asked, words = REFUSED[name]
     with pytest.raises(ps.ParityError, match=words):
         ps.repair(proto, inputs=list(X), **asked)
+
+
+# How an answer is handed over: a result's methods are for that.
+HANDING_OVER = {
+    "--format",
+    "--output",
+    "--quiet",
+    "--all",
+    "--ladder",
+    "--keep-tensors",
+    "--redact",
+    "--study",
+    "--help",
+}
+# Options of a command -> what its function calls them.
+RENAMED = {
+    "--budget": "budgets",
+    "--metric": "metrics",
+    "--map": "mapping",
+    "--time": "seconds",
+    "--state": "states",
+    "--loop": "drive",
+    "--consent": "consents",
+    "--no-range-repairs": "range_repairs",
+    "--no-causes": "causes",
+    "--no-timing": "timing",
+}
+# Of one command alone.
+RENAMED_IN = {
+    ("verify", "--time"): "timing",
+    ("log", "--profile"): "profiles",
+    ("network", "--candidate"): "target",
+}
+# Options that a program has no use for, and why.
+NOT_IN_PYTHON = {("doctor", "--prepare"): "it compiles beforehand what a program compiles when it is first needed"}
+
+
+@pytest.mark.parametrize("verb", sorted(set(COMMANDS) - set(WITHOUT) - {"report"}))
+def test_a_function_takes_what_its_command_takes(verb: str) -> None:
+    made: Any = command().commands[verb]  # type: ignore[attr-defined]
+    function = getattr(ps, CALLED_OTHERWISE.get(verb, verb))
+    taken: set[str] = set()
+    for one in inspect.signature(function).parameters.values():
+        several = re.fullmatch(r"Unpack\[(\w+)\]", str(one.annotation))
+        taken |= set(getattr(options, several[1]).__annotations__) if several else {one.name}
+    words = {word for one in made.params for word in one.opts if word.startswith("--")} - HANDING_OVER
+    wanted = {word: RENAMED_IN.get((verb, word)) or RENAMED.get(word) or word[2:].replace("-", "_") for word in words}
+    assert {word for word, name in wanted.items() if name not in taken and (verb, word) not in NOT_IN_PYTHON} == set()

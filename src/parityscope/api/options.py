@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from parityscope.records import Policy
 
-__all__ = ["DataOptions", "DiagnosisOptions", "RequestOptions"]
+__all__ = ["DataOptions", "DiagnosisOptions", "PlacesNow", "RequestOptions"]
 
 
 class DataOptions(TypedDict, total=False):
@@ -65,3 +65,16 @@ class DiagnosisOptions(RequestOptions, total=False):
     steps: int
     drive: str
     thorough: bool
+
+
+class PlacesNow(TypedDict, total=False):
+    """Where what a study names is now, if it moved, comes from a function or runs code: in the words of the command line."""
+
+    model: str | Path
+    inputs: str | Path
+    candidate: str
+    reference: str
+    preprocess: str | Path
+    real: str | Path
+    images: str | Path
+    candidate_inputs: str | Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from parityscope.api.given import candidate_target, model_and_data
 from parityscope.api.results import Report, Result
@@ -13,6 +13,7 @@ from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
     from parityscope.api.given import Candidate, Data, Network
+    from parityscope.api.options import PlacesNow
     from parityscope.study import Repeated, Study
     from parityscope.study.changes.comparing import StudyChanges
     from parityscope.study.reduction import Reduced
@@ -65,7 +66,7 @@ def diff(before: str | Path | Result, after: str | Path | Result) -> Report[Stud
 
 
 def experiment(
-    study: str | Path | Result, identity: str = "", *, seconds: float = math.inf, **now: Any
+    study: str | Path | Result, identity: str = "", *, seconds: float = math.inf, **now: Unpack[PlacesNow]
 ) -> Report[Repeated | None]:
     """Runs one experiment of a study again, alone; without an `identity` those that it has are listed.
 
@@ -76,7 +77,7 @@ def experiment(
         study: Its folder, or a result that says what was asked (of files and targets, not of what lay in memory).
         identity: Which one.
         seconds: Time for experiments.
-        **now: Where things are now: model, inputs, candidate, reference, preprocess, real, images, candidate_inputs, as text.
+        **now: Where things are now: `options.PlacesNow` (model, inputs, candidate ...).
 
     Raises:
         ParityError: there is no such experiment, or what it names is gone, another, or has to be named again.
@@ -92,6 +93,7 @@ def reduce(
     study: Network | Result,
     *,
     output: str | Path,
+    model: str | Path = "",
     candidate: Candidate = "",
     inputs: Data = None,
     reference: Candidate | None = None,
@@ -106,6 +108,7 @@ def reduce(
     Args:
         study: The folder of a study, or a result that says what was asked; or a model as of `diagnose`, which is examined first.
         output: The zip that is written.
+        model: With a study: where its model is now.
         candidate: With a model: as of `diagnose`. With a study: its target, if it runs code or its files moved.
         inputs: As `candidate`; with a study a path.
         reference: As `candidate`.
@@ -126,7 +129,13 @@ def reduce(
     path = Path(output)
     refuse_file(path)
     if isinstance(study, Result) or (isinstance(study, str | Path) and Path(study).suffix != ".onnx"):
-        given = {"candidate": candidate, "inputs": inputs, "reference": reference, "preprocess": preprocess}
+        given = {
+            "model": model,
+            "candidate": candidate,
+            "inputs": inputs,
+            "reference": reference,
+            "preprocess": preprocess,
+        }
         replaced = {name: str(value) for name, value in given.items() if value}
         document = _study_of(study).document
         return report_reduction(
@@ -135,12 +144,12 @@ def reduce(
     if isinstance(candidate, str) and not candidate:
         raise ParityError("a model is given, and no candidate", fix="give candidate=, or the folder of a study")
     with (
-        model_and_data(study, inputs) as (model, data),
+        model_and_data(study, inputs) as (path_of_model, data),
         candidate_target(candidate) as tested,
         candidate_target("ort" if reference is None else reference) as original,
     ):
         request = Request(
-            model=model,
+            model=path_of_model,
             candidate=tested,
             reference=original,
             inputs=data,

@@ -87,6 +87,8 @@ def evaluate(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     all_tensors: bool = False,
+    allow_skipped: float = 0.0,
+    workers: str = "",
     **read: Unpack[DataOptions],
 ) -> Result:
     """The faithful error of a model in FP16, BF16, mixed or quantized precision, and what a CPU hides of it.
@@ -111,6 +113,8 @@ def evaluate(
             declared=declared,
             budgets=stated_budgets(budgets),
             policy=policy,
+            allow_skipped=allow_skipped,
+            workers=workers,
             depth="tensors" if all_tensors else "outputs",
         )
         with opened as (asked, sides):
