@@ -35,7 +35,7 @@ def test_predict_says_which_format_loses_the_output(files: tuple[Path, Path]) ->
     model, inputs = files
     found = parityscope.predict(model, inputs=inputs, formats=["f16", "bf16"])
     # 2^17 is beyond FP16's 65,504 and a power of two, which BF16 holds exactly.
-    assert {each.precision: each.lost for each in found.formats} == {"f16": True, "bf16": False}
+    assert {each.precision: each.lost for each in found.record.formats} == {"f16": True, "bf16": False}
 
 
 def test_verify_sees_the_improvement(files: tuple[Path, Path]) -> None:
