@@ -6,6 +6,7 @@ import gzip
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,6 +22,7 @@ from onnx import parser
 from command_line import in_this_process
 from parityscope.checks import known_checks
 from parityscope.errors import ParityError
+from parityscope.languages import say_in_language, speak_language
 from parityscope.linting import known_rules
 from parityscope.logs import (
     MEANINGS,
@@ -66,6 +68,20 @@ def test_meanings_explain_themselves() -> None:
         assert meaning.why
         assert meaning.effect in {"harmful", "may harm", "harmless"}
         assert meaning.role != "cause" or (meaning.code and meaning.fix), meaning.name
+
+
+def test_every_finding_of_a_log_is_told_in_chinese(tmp_path: Path) -> None:
+    """Four words on end are a sentence that was left as it is, unless the log itself says them."""
+    text = "\n".join(each["line"] for each in LINES)
+    left = re.compile(r"[a-z]{3,} [a-z]{2,} [a-z]{2,} [a-z]{2,}")
+    found = find_in_log(read_log(written(tmp_path, text)))
+    assert len(found) > 10
+    with speak_language("zh"):
+        told = [
+            say_in_language(each) for one in found for each in (one.title, one.claim, *(r.text for r in one.repairs))
+        ]
+    assert [one for one in told if not re.search("[\u4e00-\u9fff]", one)] == []
+    assert [one for one in told if (said := left.search(one)) and said.group() not in text] == []
 
 
 def test_every_code_has_a_page_and_no_other_does() -> None:

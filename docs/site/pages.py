@@ -79,30 +79,35 @@ def on_post_template(output_content: str, template_name: str, config: MkDocsConf
 def write_codes(language: str) -> dict[str, str]:
     """Path -> Markdown: a page of each code that a finding can have, with a picture of its example, and their table by family."""
     from parityscope.catalogue import families, whole_catalogue
+    from parityscope.languages import say_in_language, speak_language
 
     known = whole_catalogue()
     pictures = {code: draw_code(code, shown, language) for code, shown in shown_codes().items()}
-    pages = {
-        f"codes/{entry.code}.md": f"{write_code(entry.code, entry.title, entry.page())}\n{pictures[entry.code]}\n"
-        for entry in known.values()
-    }
-    table = [
-        "# Codes",
-        "",
-        "Every code that a check, a lint rule or a log can give. `parityscope explain CODE` prints its page.",
-        "",
-    ]
-    for family, entries in families(list(known.values())):
-        table += [f"## {family}", "", "| code | said by | what |", "| --- | --- | --- |"]
-        table += [f"| [{one.code}]({one.code}.md) | {one.said_by} | {one.title} |" for one in entries]
-        table += [""]
+    with speak_language(language):
+        pages = {
+            f"codes/{entry.code}.md": f"{write_code(entry.code, entry.title, entry.page())}\n{pictures[entry.code]}\n"
+            for entry in known.values()
+        }
+        prints = "Every code that a check, a lint rule or a log can give. `parityscope explain CODE` prints its page."
+        columns = " | ".join(map(say_in_language, ("code", "said by", "what")))
+        table = [f"# {say_in_language('Codes')}", "", say_in_language(prints), ""]
+        for family, entries in families(list(known.values())):
+            table += [f"## {say_in_language(family)}", "", f"| {columns} |", "| --- | --- | --- |"]
+            table += [
+                f"| [{one.code}]({one.code}.md) | {say_in_language(one.said_by)} | {say_in_language(one.title)} |"
+                for one in entries
+            ]
+            table += [""]
     return {**pages, "codes/index.md": "\n".join(table)}
 
 
 def write_code(code: str, title: str, text: str) -> str:
-    """A code's page as `explain` prints it, its sections as headings."""
+    """A code's page as `explain` prints it, its sections as headings, in the language that is spoken."""
+    from parityscope.catalogue import tell_page
+    from parityscope.languages import say_in_language
+
     body = re.sub(r"^((?:What|How|Sources?|Examples?)[^:\n]{0,40}):\s*", r"## \1\n\n", text, flags=re.MULTILINE)
-    return f"# {code} {title}\n\n{body}\n"
+    return f"# {code} {say_in_language(title)}\n\n{tell_page(body)}\n"
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.languages import OWN, current_language, say_in_language
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +21,12 @@ if TYPE_CHECKING:
     from parityscope.checks import Check, Example
     from parityscope.linting import Rule
 
-__all__ = ["WORDS", "Entry", "families", "find_page", "lines_by_family", "whole_catalogue"]
+__all__ = ["WORDS", "Entry", "families", "find_page", "lines_by_family", "tell_page", "whole_catalogue"]
+
+_PARTS = re.compile(r"\n\s*\n(?=\S)|\n\n(?=    )")
+# What a part of a page begins with: what goes wrong, how it shows, its sources.
+_LABEL = re.compile(r"((?:What|How) [^:\n]{1,40}|Sources?|Examples?): ")
+_CODE = "    "
 
 # What a report can say beside codes: facts about samples and figures, which are causes of nothing.
 WORDS: Mapping[str, str] = MappingProxyType(
@@ -116,6 +123,22 @@ def find_page(asked: str) -> str:
     return known[code].page()
 
 
+def tell_page(page: str) -> str:
+    """A page in the language that is spoken, part by part; its code and the names of its sources stay as they are."""
+    if current_language() == OWN:
+        return page
+    return "\n\n".join(part if part.startswith(_CODE) else _tell_part(part) for part in _PARTS.split(page.strip("\n")))
+
+
+def _tell_part(part: str) -> str:
+    told = " ".join(part.split())
+    if (label := _LABEL.match(told)) is None:
+        return say_in_language(told)
+    mark = "：" if say_in_language(label[1]) != label[1] else ": "  # noqa: RUF001 - as Chinese has it
+    body = told[label.end() :]
+    return f"{say_in_language(label[1])}{mark}{body if label[1].startswith('Source') else say_in_language(body)}"
+
+
 def families(entries: Iterable[Entry]) -> Iterator[tuple[str, list[Entry]]]:
     """The words of each family, and its entries."""
     for family, found in groupby(entries, key=lambda one: one.code[:3]):
@@ -127,9 +150,9 @@ def lines_by_family(entries: Iterable[Entry]) -> Iterator[str]:
     for number, (heading, found) in enumerate(families(entries)):
         if number:
             yield ""
-        yield heading
+        yield say_in_language(heading)
         for one in found:
-            yield f"  {one.code}  {one.said_by:<5}  {one.title}"
+            yield f"  {one.code}  {one.said_by:<5}  {say_in_language(one.title)}"
 
 
 def _entry_of(one: Check | Rule, said_by: str, page: Callable[[str], str], tell: Callable[[Any], str]) -> Entry:

@@ -18,6 +18,8 @@ __all__ = [
     "DENSE_CONSTANTS",
     "DENSE_INPUTS",
     "PICTURE",
+    "POOLED",
+    "POOLED_INPUTS",
     "PRODUCTS",
     "picture_arrays",
     "product_arrays",
@@ -54,6 +56,14 @@ CLIP_CONSTANTS: Arrays = {
     "low": np.array(0.0, np.float32),
     "high": np.array(6.0, np.float32),
 }
+
+# ONNX Runtime up to 1.31 at least makes the Pad a padding of the pooling, which does not count it.
+POOLED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,6,6] x) => (float[1,2,4,4] y)
+<int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float nought = {0}> {
+  p = Pad(x, pads, nought)
+  y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(p)
+}"""
+POOLED_INPUTS: Arrays = {"x": np.linspace(-2, -1, 72, dtype=np.float32).reshape(1, 2, 6, 6)}
 
 
 def product_arrays(seed: int) -> tuple[Arrays, Arrays]:

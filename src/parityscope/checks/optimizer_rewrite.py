@@ -27,13 +27,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.backends import known_backend
 from parityscope.backends.targets import format_target
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
-from parityscope.checks._examples import PRODUCTS, product_arrays
+from parityscope.checks._examples import POOLED, POOLED_INPUTS, PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported, tell_trial
 from parityscope.checks.barriers import find_fewest_barriers, list_neighbour_tensors, offer_barrier
 from parityscope.environment import numbers_of
@@ -46,6 +44,7 @@ from parityscope.records import OfferedRepair
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from parityscope.bench import Bench, Run
@@ -265,19 +264,11 @@ def _offer_repairs(trial: _BarrierTrial, cure: _Cure) -> tuple[Offer, ...]:
 
 
 _W, _X = product_arrays(91)
-_POOLED = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,6,6] x) => (float[1,2,4,4] y)
-<int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float nought = {0}> {
-  p = Pad(x, pads, nought)
-  y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(p)
-}"""
-_NEGATIVE = {"x": np.linspace(-2, -1, 72, dtype=np.float32).reshape(1, 2, 6, 6)}
-
 CHECK = Check(
     code="FUS011",
     title="The runtime's optimizer makes the error",
     propose=_propose_claims,
-    # ONNX Runtime up to 1.31 at least makes the Pad a padding of the pooling, which does not count it.
-    holds=(Example(model=_POOLED, inputs=_NEGATIVE, candidate="ort", reference=f"ort?{_OFF}", site="y"),),
+    holds=(Example(model=POOLED, inputs=POOLED_INPUTS, candidate="ort", reference=f"ort?{_OFF}", site="y"),),
     holds_not=(
         # Wrong with the optimizer and without it; and rounding, which is not the optimizer's.
         Example(

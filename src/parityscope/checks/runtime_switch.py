@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_percent
-from parityscope.checks._examples import PRODUCTS, product_arrays
+from parityscope.checks._examples import POOLED, POOLED_INPUTS, PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S, Misfit, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
 
@@ -110,8 +110,17 @@ CHECK = Check(
     code="ENV002",
     title="A switch of the runtime makes the error",
     propose=_propose_claims,
-    # The hint of bfloat16, where FP32 is declared.
-    holds=(Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),),
+    holds=(
+        # An optimizer that somebody asked for by name is a switch too.
+        Example(
+            model=POOLED,
+            inputs=POOLED_INPUTS,
+            candidate="ort?optimization=all",
+            reference="ort?optimization=disabled",
+        ),
+        # The hint of bfloat16, where FP32 is declared.
+        Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="openvino:bf16", declared="f32"),
+    ),
     holds_not=(
         Example(model=PRODUCTS, inputs=_X, constants=_W, candidate="sim:bf16", declared="f32"),
         Example(

@@ -11,7 +11,7 @@ within it and which the budget still refuses has been refused for being FP32. Th
 
 What it is confused with: a candidate that is beyond both; then the budget is not what fails it, and nothing is claimed here.
 
-How to repair: leave the budget out, so that the declared arithmetic judges, or raise it above the floor that is told.
+How to repair: leave the budget out, so that the declared arithmetic judges, or raise it above the noise floor that is told.
 
 Sources: Polygraphy's default of 1e-5 and the threads it leads to (NVIDIA/TensorRT issues 3135, 1565); error models in
 docs/numerics.md.

@@ -71,7 +71,7 @@ def _run_words(words: list[str]) -> int:
         import_late("sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format")
         gc.set_threshold(_GARBAGE)
         meant = _take_model(words)
-        if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and len(words) > 1:
+        if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and words:
             show_progress(f"parityscope {meant[0]}: starting", last=False)
             when_compiling(lambda: show_progress(say_in_language(_COMPILING), last=True))
         try:

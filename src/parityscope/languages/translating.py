@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from parityscope.languages.catalogue import WORD, catalogue_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.languages.catalogue import Catalogue, SentencePattern
 
@@ -30,7 +30,7 @@ _PARTS = (
 _END = re.compile(r"(?s)(.*?)([.:]?)(\s*)")
 _ENDS = {".": "。", ":": "："}
 # What stands before a text and is no word of it: a mark, the code of a check or an experiment, the number of an item.
-_LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
+_LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|-|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
 _FEW_WORDS = 3  # what may fill a light pattern; chosen
 _MARK = re.compile(r"[.;:] ")
 _ENGLISH = re.compile(r"(?<![\w'/._-])[a-z]{2,}(?![\w'/._-])")
@@ -61,6 +61,8 @@ def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
         return whole
     if text[-1:] not in ".:" and (whole := held.whole.get(f"{text}.")) is not None:
         return whole.removesuffix("。")
+    if text.endswith(".") and (whole := held.whole.get(text[:-1])) is not None:
+        return f"{whole}。"
     said = _best_told(text, held, code)
     if (said is None or _ENGLISH.search(said)) and text[-1:] not in ".:":
         # A sentence that is told without its full stop.
@@ -143,13 +145,27 @@ def _fill_pattern(pattern: SentencePattern, filled: Sequence[str], code: str) ->
 def _in_parts(text: str, code: str) -> str | None:
     """The text parted at its strongest mark, where the language has something for one part at least."""
     for mark, between in _PARTS:
-        parts = mark.split(text)
+        parts = list(_split_around_whole(text, mark, catalogue_of(code).whole))
         if len(parts) < 2:
             continue
         said = [translate(part, code) for part in parts]
         if any(new != old for new, old in zip(said, parts, strict=True)):
             return "".join(_join_parts(said, between))
     return None
+
+
+def _split_around_whole(text: str, mark: re.Pattern[str], whole: Mapping[str, str]) -> Iterator[str]:
+    """The text parted at a mark, but for what the language has as one text with marks in it."""
+    ends = [*((found.start(), found.end()) for found in mark.finditer(text)), (len(text), len(text))]
+    start = place = 0
+    while place < len(ends):
+        later = range(len(ends) - 1, place, -1)
+        place = next(
+            (at for at in later if (start or at < len(ends) - 1) and text[start : ends[at][0]] in whole), place
+        )
+        yield text[start : ends[place][0]]
+        start = ends[place][1]
+        place += 1
 
 
 def _join_parts(parts: Sequence[str], between: str) -> Iterator[str]:

@@ -80,7 +80,7 @@ FAILURES = (
         fix="if you trust the file, set runtime.engine_host_code_allowed = True before it is read",
     ),
     Meaning(
-        name="boolean tensor marked as output",
+        name="boolean tensor made an output",
         hint="node can not be handled by Myelin",
         pattern=r"(?:^|[(\[])([^()\[\]]*[^()\[\]\s])\]?\s*requires bool(?: or uint8)? I/O but node can not be handled by Myelin",
         effect="harmful",

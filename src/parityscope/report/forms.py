@@ -123,11 +123,16 @@ def format_of_file(path: Path | None) -> str:
 PLAIN = Page(template=TEMPLATES / "plain.html.j2")  # shows what is printed
 
 
-def plain_forms(title: str, list_lines: Callable[[Mapping[str, Any]], Iterable[str]]) -> Forms:
-    """The forms of a document that is read as lines of plain text, wherever; each is said in the language that is spoken."""
+def plain_forms(
+    title: str, list_lines: Callable[[Mapping[str, Any]], Iterable[str]], *, say: Callable[[str], str] = say_in_language
+) -> Forms:
+    """The forms of a document that is read as lines of plain text, wherever; each is said in the language that is spoken.
+
+    Lines that are said as they are made take `str` for `say`.
+    """
 
     def show(console: Console, document: Mapping[str, Any]) -> None:
         for line in list_lines(document):
-            console.print(say_in_language(line), soft_wrap=True)
+            console.print(say(line), soft_wrap=True)
 
     return Forms(title=title, view=dict, show=show, page=PLAIN)
