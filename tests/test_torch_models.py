@@ -35,6 +35,15 @@ class Net(torch.nn.Module):
         return self.second(self.drop(torch.relu(self.first(x))))
 
 
+class Scaled(torch.nn.Module):
+    """What is left out in between, and what is given by its name alone; results by name."""
+
+    def forward(self, image: Any, mask: Any = None, *, scale: Any = None) -> Any:
+        """(n, 8) and (1,) -> (n, 8), twice."""
+        scaled = image * scale if mask is None else image * mask
+        return {"scaled": scaled, "squashed": torch.tanh(scaled)}
+
+
 class Branching(torch.nn.Module):
     """What tracing makes a constant of: the sign of a mean."""
 
@@ -85,6 +94,13 @@ def test_a_module_is_a_model_with_inputs_of_any_form(name: str, net: Any, export
     assert (found.verdict, found.document["inputs"]["samples"]) == ("within", count)
     assert found.document["reference"]["target"].startswith("torch?module=")
     assert net.training  # nobody's module is left in another mode
+
+
+def test_inputs_go_by_the_names_of_parameters(exporter: str) -> None:
+    samples = [{"image": x, "scale": np.float32([2])} for x in X]
+    assert ps.compare(Scaled(), candidate="ort", inputs=samples).verdict == "within"
+    (given, *_) = ps.run(Scaled(), inputs=samples)
+    np.testing.assert_allclose(next(iter(given.values())), X[0] * 2, rtol=1e-6)
 
 
 def test_sizes_that_vary_are_dynamic_in_the_file(net: Any, exporter: str) -> None:

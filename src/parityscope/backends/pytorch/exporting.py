@@ -103,16 +103,31 @@ def _export_script(
     torch: Any, loaded: LoadedNetwork, order: Order, feeds: Arrays, varying: Mapping[str, list[int]], path: Path
 ) -> None:
     positional, keyword = order.arranged(feeds)
+    # Tracing knows no keywords; a module around the network would be in all names of its nodes, so only where it must.
+    network = _call_by_position(torch, loaded.network, len(positional), list(keyword)) if keyword else loaded.network
     torch.onnx.export(
-        loaded.network,
-        args=tuple(positional),
+        network,
+        args=(*positional, *keyword.values()),
         f=str(path),
-        kwargs=keyword,
         input_names=list(_names_in_order(order)),
         dynamic_axes={name: {axis: f"{name}_{axis}" for axis in axes} for name, axes in varying.items()},
         dynamo=False,
         verbose=False,
     )
+
+
+def _call_by_position(torch: Any, network: Any, positional: int, keys: Sequence[str]) -> Any:
+    """A module that takes by position what `network` takes by keyword behind its first `positional` arguments."""
+
+    class Positional(torch.nn.Module):  # type: ignore[misc] # torch is not there for the type checker
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+
+        def forward(self, *tensors: Any) -> Any:
+            return self.network(*tensors[:positional], **dict(zip(keys, tensors[positional:], strict=True)))
+
+    return Positional().eval()
 
 
 def _keys_of(loaded: LoadedNetwork, order: Order) -> list[tuple[str, str, str]]:

@@ -175,11 +175,15 @@ def _network_parameters(network: Any, kind: str) -> tuple[Parameter, ...]:
         # Its own record of how it is called: leaves stand for tensors.
         spec = network._in_spec  # noqa: SLF001 - the only place that tells positional from keyword arguments
         _, keyword = spec.unflatten(range(spec.num_leaves))
-    places = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    any_number = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     return tuple(
-        Parameter(name=one.name, needed=one.default is inspect.Parameter.empty, keyword=one.name in keyword)
+        Parameter(
+            name=one.name,
+            needed=one.default is inspect.Parameter.empty,
+            keyword=one.name in keyword or one.kind is inspect.Parameter.KEYWORD_ONLY,
+        )
         for one in inspect.signature(network.forward).parameters.values()
-        if one.kind in places
+        if one.kind not in any_number
     )
 
 
