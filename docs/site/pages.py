@@ -24,6 +24,7 @@ __all__ = ["on_files", "on_page_markdown", "on_post_page", "on_post_template"]
 ROOT = Path(__file__).resolve().parents[2]
 FROM_THE_TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")
 SHIM = "https://unpkg.com/iframe-worker/shim"
+SEARCH = '<div class="md-search" data-md-component="search" role="dialog"'
 PLACE = re.compile(r"^<!-- block (\d+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -67,8 +68,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """The search of pages opened from a disk needs a small script that the theme would fetch: it lies beside them."""
-    return output.replace(SHIM, "../" * page.file.dest_uri.count("/") + "site/iframe-worker.js")
+    """The search of pages opened from a disk needs a small script that the theme would fetch: it lies beside them.
+
+    Its dialog gets the name that the theme leaves out, for those who hear the page.
+    """
+    named = output.replace(
+        SEARCH, f'{SEARCH} aria-label="{"搜索" if page.file.dest_uri.startswith("zh/") else "Search"}"'
+    )
+    return named.replace(SHIM, "../" * page.file.dest_uri.count("/") + "site/iframe-worker.js")
 
 
 def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
