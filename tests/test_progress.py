@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -69,3 +72,18 @@ def test_a_log_gets_a_line_a_minute(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         "parityscope: step 1 · replaying 2/10 · 1:01 · about 4:00 left",
         "parityscope: step 1 · replaying 4/10 · 2:05 · about 3:06 left",
     ]
+
+
+def test_a_verb_alone_says_at_once_that_it_starts() -> None:
+    own, given = pty.openpty()
+    command = [sys.executable, "-m", "parityscope", "doctor"]
+    with subprocess.Popen(command, stdin=given, stdout=given, stderr=given) as process:
+        os.close(given)
+        first = b""
+        while b"\n" not in first and process.poll() is None:
+            first += os.read(own, 4096)
+            if b": starting" in first:
+                break
+        process.kill()
+    os.close(own)
+    assert b"parityscope doctor: starting" in first
