@@ -160,6 +160,7 @@ def _show_pair(known: Examination, told: OutputsAnswer) -> Shown:
                 "fitted": dict(one.numbers),
                 "record": list(told.record),
                 "evaluations": told.evaluations,
+                "run_s": round(told.run_s, 6),
             },
         )
         for one, other in (told.pair, told.pair[::-1])
@@ -216,6 +217,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
             "alike": [f"{one.output}: {one.words}" for one in others],
             "record": list(told.record),
             "evaluations": told.evaluations,
+            "run_s": round(told.run_s, 6),
         },
     )
 
@@ -288,6 +290,7 @@ def _show_unproved(known: Examination, told: OutputsAnswer) -> Shown:
             "nearest_share": format_number(share),
             "record": list(told.record),
             "evaluations": told.evaluations,
+            "run_s": round(told.run_s, 6),
         },
     )
 

@@ -34,6 +34,7 @@ accuracy issues. Definitions of the normalizations: checks/preprocessing/normali
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ _SAMPLES = 4  # chosen: the search runs on the worst, what it accepts must hold 
 _IMAGES = 3  # chosen: inputs that look like images and are examined; each costs about 100 runs
 _RUNS = 1000  # inferences that a search may take; chosen: ten times the number of single steps
 _NO_RECIPE: Mapping[str, Any] = MappingProxyType({})
+_TELLS = 0.5  # of what inputs without content leave; chosen: what leaves more may be no more than a network that says nothing
 _MOVES = frozenset({"mirrored", "turned", "channels", "layout"})  # slots of steps that only move elements
 
 
@@ -167,7 +169,42 @@ def _test_claim(
         if found.honest and is_one_answer(known, bench):
             return show_as_dead(shown)
         return replace(shown, correction=_make_correction(found.best))
+    near = found.nearest
+    if near is None or not _tells_of_inputs(question, near):
+        return seen
     return replace(seen, nearest=_nearest_steps(known, samples[0], found, seen))
+
+
+def _tells_of_inputs(question: PreprocessingQuestion, near: StepsTrial) -> bool:
+    """Whether inputs that were prepared so come nearer to the candidate than inputs without content do, on every sample.
+
+    A network that gives little on has nearly one answer to all that it does not know, and every preparation that it was not
+    trained for comes near to that.
+    """
+    for index, sample in enumerate(question.samples):
+        prepared, own = apply_steps(near.steps, sample), model_inputs(sample)
+        blank = [_left_of(question, {**own, **_without_content(own, level)}, index) for level in (0.0, 1.0)]
+        if not any(map(_is_float, own.values())):
+            continue  # token ids have no level
+        left = math.inf if prepared is None else _left_of(question, model_inputs(prepared), index)
+        if left > _TELLS * min(blank):
+            return False
+    return True
+
+
+def _without_content(arrays: Mapping[str, np.ndarray], level: float) -> Mapping[str, np.ndarray]:
+    """Floats that are the same everywhere: so many times their mean."""
+    return {
+        name: np.full_like(array, level * float(array.mean(dtype=np.float64)))
+        for name, array in arrays.items()
+        if _is_float(array)
+    }
+
+
+def _left_of(question: PreprocessingQuestion, inputs: Mapping[str, np.ndarray], index: int) -> float:
+    """The worst relative L2 error of the reference on these inputs against what the candidate gave on a sample."""
+    given = question.run(inputs)
+    return math.inf if given is None else question.measured(given, index)[0]
 
 
 def _nearest_steps(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,19 +50,22 @@ def operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -
         yield from _replacements(stretch, place, node, present[:count], left, 5)
 
 
-def _choices_for(node: onnx.NodeProto) -> tuple[list[int], list[Any], frozenset[str]]:
+def _choices_for(node: onnx.NodeProto) -> tuple[list[int], tuple[Any, ...], frozenset[str]]:
     """The inputs that a node has, the schemas of all other operators, and the names of its kind."""
     record = STANDARD.get(node.op_type)
-    others = [
+    present = [index for index, name in enumerate(node.input) if name]
+    kind = of_kind(record.kind) if record is not None and not node.domain else frozenset()
+    return present, _other_operators(node.op_type), kind
+
+
+@cache
+def _other_operators(op_type: str) -> tuple[Any, ...]:
+    """The schemas of all operators of the standard that are functions of their inputs, but one."""
+    return tuple(
         schema
         for schema in onnx.defs.get_all_schemas()
-        if not schema.domain
-        and schema.name != node.op_type
-        and not schema.deprecated
-        and schema.name not in _NO_FUNCTIONS
-    ]
-    present = [index for index, name in enumerate(node.input) if name]
-    return present, others, of_kind(record.kind) if record is not None and not node.domain else frozenset()
+        if not schema.domain and schema.name != op_type and not schema.deprecated and schema.name not in _NO_FUNCTIONS
+    )
 
 
 def _replacements(

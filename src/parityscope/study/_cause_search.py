@@ -38,6 +38,9 @@ _LOOKS = 6  # chosen: of the same size as the first; attempts that lead nowhere 
 # Elements of tensors inside the network that all looks together may hold against each other: no clock's, so that a slow machine
 # finds what a quick one does. Chosen: a look at 50 million takes a minute or two of one core.
 _ELEMENTS = 150e6
+# Estimated seconds of the looks behind claims that are not proved, and runs of the reference that each takes: what is searched
+# for in a copy from outputs alone costs as much as in the first. Chosen: a network of 0.2 s a run has one such look.
+_UNPROVED_S, _RUNS = 120.0, 600.0
 _ATTEMPTS = 2  # claims tried in one place where nothing was proved
 _TAKES = 0.01  # of the squared error, as in `diagnosis`: what takes less cannot matter, unless it decides the verdict
 # The same arithmetic may err more on changed inputs than is predicted for them: as in checks/_reproducing.py.
@@ -55,16 +58,18 @@ def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | N
         return None
     best = start = Trail(copy=copy, known=known, energy=total, tested=tested)
     labels, allowed = itertools.count(1), _looks_allowed(known)
-    looks = allowed
+    looks, unproved = allowed, _looks_behind_unproved(tested, allowed)
+    few = unproved
     open_trails = [_correct_each(known, start, labels)]
     while open_trails and best.known.verdict != "within":
         trail = next(open_trails[-1], None)
         if trail is None:
             open_trails.pop()
             continue
-        trail = _with_end(trail, looks, allowed)
+        is_proved = all(one.claim is None or one.claim.near is None for one in trail.made)
+        trail = _with_end(trail, looks, allowed) if is_proved or looks < unproved else _with_end(trail, unproved, few)
         if trail.ended == EXHAUSTED:
-            looks -= 1
+            looks, unproved = looks - 1, unproved - (not is_proved)
             trail = _examined_again(known, trail, next(labels))
         best = better_trail(best, cut_unjustified(trail))
         if trail.tested is not None:
@@ -126,6 +131,12 @@ def _looks_allowed(known: Examination) -> int:
     return max(1, min(_LOOKS, int(_ELEMENTS / max(elements, 1))))
 
 
+def _looks_behind_unproved(tested: Tested, allowed: int) -> int:
+    """How many copies are looked at in which a claim was put right that is not proved: fewer where a run takes long."""
+    takes = max((float(one.details.get("run_s", 0.0)) for one in tested.diagnosis.findings), default=0.0) * _RUNS
+    return allowed if takes * allowed <= _UNPROVED_S else max(1, int(_UNPROVED_S / takes))
+
+
 def _with_end(trail: Trail, looks: int, allowed: int) -> Trail:
     """The trail with why nothing is looked for behind it, if so."""
     if trail.known.verdict != "beyond":
@@ -137,7 +148,9 @@ def _with_end(trail: Trail, looks: int, allowed: int) -> Trail:
     if time.monotonic() > trail.known.end:
         return replace(trail, ended=SPENT)
     if looks <= 0:
-        return replace(trail, ended=f"{allowed} further looks are the most that are taken")
+        return replace(
+            trail, ended=f"{allowed} further looks are the most that are taken, fewer where a run takes long"
+        )
     return trail
 
 

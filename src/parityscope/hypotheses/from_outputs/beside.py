@@ -44,11 +44,16 @@ class KnownEdits:
     bits: np.ndarray
     keys: Sequence[object]
 
-    def by_fit(self, rest: np.ndarray) -> np.ndarray:
-        """The order in which they are run: what leaves least of what is left (a sketch), less what it takes to say."""
+    def in_turns(self, rest: np.ndarray) -> np.ndarray:
+        """The order in which they are run: by turns what leaves least of what is left (a sketch), and what is shortest to say.
+
+        What nothing is seen of alone may be all that is left beside another fault.
+        """
         size = float(rest @ rest) or 1e-300
         fit = (2 * (self.sketches @ rest.astype(np.float32)) - self.squares) / size
-        return np.argsort(price_of_words(self.bits) - fit, kind="stable")
+        by_fit = np.argsort(price_of_words(self.bits) - fit, kind="stable")
+        by_length = by_fit[np.argsort(self.bits[by_fit], kind="stable")]
+        return np.stack([by_fit, by_length], 1).ravel()
 
 
 def run_beside(
@@ -68,7 +73,7 @@ def run_beside(
     rest = trials.wanted_sketch() - trials.sketches.of(trials.residual.difference(worst, given)).astype(np.float64)
     sites: dict[int, EditSite | None] = {}
     seen = set()
-    for place in known.by_fit(rest):
+    for place in known.in_turns(rest):
         guess, edit = known.edits[place]
         if trials.reference.meter.spent > until:
             return

@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_pointwise import PointwiseOperator
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["EditFamily", "bounds_of", "exchange_edit", "families_of", "filters_of", "index_family", "operators_of"]
+__all__ = [
+    "EditFamily",
+    "bounds_of",
+    "exchange_edit",
+    "families_of",
+    "filters_of",
+    "index_family",
+    "operators_of",
+    "with_free_numbers",
+]
 
 _POINTWISE = with_trait("pointwise")
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
@@ -149,18 +158,39 @@ def operators_of(site: EditSite) -> Iterator[EditFamily]:
     for operator in operators:
         if operator.op_type == step.op_type and len(operator.numbers) == 1:
             continue  # its attribute is fitted as it is
+        yield _family_of_operator(site, operator)
 
-        def make(*values: float, operator: PointwiseOperator = operator) -> StretchEdit:
-            return edit_with_operator(operator, values, source, step.op_type)
 
-        yield EditFamily(
-            kind="operator fitted",
-            make=make,
-            step=_SMALL_STEP,
-            grid=tuple(starts_of(operator, site.result)),
-            anywhere=True,
-            count=len(operator.numbers),
-        )
+def with_free_numbers(site: EditSite, edit: StretchEdit) -> tuple[EditFamily, tuple[float, ...]] | None:
+    """The family of an edit that puts an elementwise operator in a step's place, and its numbers; None where it has none."""
+    step, node = site.changed_step, edit.node
+    source = step.inputs[0] if step.inputs else ""
+    if node is None or not source or not site.whole_step or site.inner is not None or edit.numbers:
+        return None
+    for operator in operators_with_numbers(site.stretch.context.opsets.get("", 1)):
+        if operator.op_type != node.op_type or operator.as_inputs or operator.op_type == step.op_type:
+            continue
+        given = {one.name: one.f for one in node.attribute}
+        amounts = tuple(given.get(name, default) for name, default in operator.numbers)
+        if None not in amounts:
+            return _family_of_operator(site, operator), tuple(float(one or 0.0) for one in amounts)
+    return None
+
+
+def _family_of_operator(site: EditSite, operator: PointwiseOperator) -> EditFamily:
+    step = site.changed_step
+
+    def make(*values: float) -> StretchEdit:
+        return edit_with_operator(operator, values, step.inputs[0], step.op_type)
+
+    return EditFamily(
+        kind="operator fitted",
+        make=make,
+        step=_SMALL_STEP,
+        grid=tuple(starts_of(operator, site.result)),
+        anywhere=True,
+        count=len(operator.numbers),
+    )
 
 
 def bounds_of(site: EditSite) -> Iterator[EditFamily]:

@@ -18,17 +18,19 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.beside import known_responses, redo_steps, run_beside
+from parityscope.hypotheses.from_outputs.families import with_free_numbers
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess, fit_amounts
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, Trials, TriedGuess, fit_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.trying import Responses
@@ -39,8 +41,8 @@ __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 _FIRSTS = 24  # faults that are put in
 _RUN_PAIRS, _FITTED_PAIRS = 4000, 6  # pairs that are run together at most, and those of them that are fitted
 _ADDED = 0.1  # of the time goes into running pairs of what was tried alone, and as much of the rest into fitting
-_KNOWN = 0.25  # of the rest goes into what is known beside all first ones,
-_EACH_KNOWN = 0.2  # and of what is left of that into each
+_KNOWN = 0.5  # of the rest goes into what is known beside all first ones,
+_EACH_KNOWN = 0.3  # and of what is left of that into each
 _EACH = 0.35  # of what is left of the time goes into all else beside each first one,
 _AT_ONE = 0.05  # or so much where only one step is looked at,
 _GUESSED = 0.4  # and of that into guessing
@@ -167,14 +169,20 @@ def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | Non
         near: list[TriedGuess] = []
         try:
             for one in run_beside(trials, first, known, own, at):
-                if 1 - one.first < (1 - _NEAR) * (1 - first.explained):
-                    near.append(one)
+                free = None if one.guess.family is not None else with_free_numbers(one.guess.site, one.edit)
+                if 1 - one.first < (1 - (_NEAR if free is None else PROMISING)) * (1 - first.explained):
+                    near.append(one if free is None else _with_numbers(one, *free))
                     if 1 - one.first < (1 - ENOUGH) * (1 - first.explained):
                         break
         except ParityError:
             continue
         for second in sorted(near, key=lambda one: -one.first)[:_SECONDS]:
             yield from _fitted_together(peeling, first, second)
+
+
+def _with_numbers(one: TriedGuess, family: EditFamily, amounts: tuple[float, ...]) -> TriedGuess:
+    """The same with the numbers of its operator free."""
+    return replace(one, guess=replace(one.guess, edit=None, kind=family.kind, family=family, amounts=amounts))
 
 
 def _are_alike(one: TriedGuess, other: TriedGuess) -> bool:

@@ -67,7 +67,7 @@ class EditSite:
         """
         if self._stretch is None:
             context = _context_of(self) if self.inner is None else _context_inside(self, self.inner)
-            self.reference.meter.charge(SITE_S * self.size * len(self.reference.values))
+            self.reference.meter.charge(SITE_S)
             self._stretch = ComputedStretch(context=context, sessions=self.reference.sessions, given=context.candidate)
         return self._stretch
 

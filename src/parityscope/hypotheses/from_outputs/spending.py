@@ -31,7 +31,7 @@ LOOKED_UP_S = 2e-5  # an elementwise function where the adjoints are gathered by
 DERIVATIVE_S = 2e-2  # writing down and opening the derivative of a step
 SWEPT = 1.0  # runs of a step that one direction of a sweep costs
 PRODUCT_S = 1e-9  # one element of a change times one direction
-SITE_S = 2e-8  # one element of a sample's result, for making a site ready
+SITE_S = 1.5e-3  # making a site ready
 GATHER_S = 2e-7  # one element whose adjoints are gathered by value
 RESPONSE_S = 3e-9  # one number of a response that is held against what is wanted
 

@@ -67,7 +67,8 @@ class OutputsAnswer:
     nodes at which the error may come in (by what they give first), in order, of `live` that can matter. `predicted` edits were
     judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a
     derivative, `crashed` kinds of edits with their place and why generating them failed, `fatal` edits that ended the
-    search. `record` are the tensors to record next, the one that decides most first.
+    search. `record` are the tensors to record next, the one that decides most first. `run_s` is what the reference takes for a
+    sample, in estimated seconds.
     """
 
     members: tuple[EquivalentEdit, ...] = ()
@@ -85,6 +86,7 @@ class OutputsAnswer:
     fatal: tuple[str, ...] = ()
     crashed: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+    run_s: float = 0.0
 
 
 def told_of(found: OutputsSearchResult) -> OutputsAnswer:
@@ -105,6 +107,7 @@ def told_of(found: OutputsSearchResult) -> OutputsAnswer:
         refused=dict(found.predictor.refused),
         crashed={f"{kind} of {site.output}": why for site in found.sites for kind, why in site.crashed.items()},
         record=_tensors_that_divide(found) if members else _tensor_that_halves(found),
+        run_s=sum(found.reference.seconds.values()),
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.families import with_free_numbers
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
 
     Responses = Mapping[int, Mapping[str, np.ndarray]]
 
-__all__ = ["Trials", "TriedGuess", "fit_amounts"]
+__all__ = ["PROMISING", "Trials", "TriedGuess", "fit_amounts"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _EXACT = 0.9995
-_PROMISING = (
+PROMISING = (
     0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
 )
 _MOST_OF_IT = 0.5
@@ -245,6 +246,8 @@ class Trials:
         if found is None:
             self.failed += 1
             return None
+        freed = self._free_numbers(found)
+        found = found if freed is None else freed
         self.tried.append(found)
         if self.best is None or found.explained > self.best.explained:
             self.best = found
@@ -286,7 +289,7 @@ class Trials:
         worst = self.worst
         responses = self.responses(guess, edit, (worst,))
         others = [sample for sample in self.samples if sample != worst]
-        if responses is None or not others or self.residual.share(responses).pooled < _PROMISING:
+        if responses is None or not others or self.residual.share(responses).pooled < PROMISING:
             return responses
         more = self.responses(guess, edit, others)
         return None if more is None else {**responses, **more}
@@ -295,7 +298,7 @@ class Trials:
         """The share on the first samples, and where that is much on all of them."""
         first, sketch = self.residual.share(responses), self._sketch_if_alike(responses)
         others = [sample for sample in range(len(self.reference.values)) if sample not in responses]
-        if first.pooled < max(_PROMISING, self._least_share()):
+        if first.pooled < max(PROMISING, self._least_share()):
             return TriedGuess(guess=guess, edit=edit, first=first.pooled, sketch=sketch)
         if others:
             more = self.responses(guess, edit, others)
@@ -312,6 +315,18 @@ class Trials:
         same = all(name in given and given[name].shape == shape for name, shape in names.items())
         return self.sketches.of(self.residual.difference(self.worst, given)) if same else None
 
+    def _free_numbers(self, one: TriedGuess) -> TriedGuess | None:
+        """The same operator with its numbers fitted, where it explains a part and more so; None else."""
+        guess = one.guess
+        if not PROMISING <= one.explained < _EXACT or guess.family is not None or guess.others or guess.rule:
+            return None
+        free = with_free_numbers(guess.site, one.edit)
+        if free is None:
+            return None
+        family, amounts = free
+        fitted = self._fit_family(replace(guess, edit=None, kind=family.kind, family=family, amounts=amounts))
+        return fitted if fitted is not None and 1 - fitted.explained < (1 - _WIDER) * (1 - one.explained) else None
+
     def _least_share(self) -> float:
         """What is worth asking all samples: nearly as much as the best."""
         best = self.best
@@ -326,14 +341,14 @@ class Trials:
         first = self._respond_first(guess, edit)
         if first is None:
             return None
-        if self.residual.share(first).pooled < _PROMISING and family.kind != "filter":
+        if self.residual.share(first).pooled < PROMISING and family.kind != "filter":
             share = self.residual.share(first).pooled
             return TriedGuess(guess=guess, edit=edit, first=share, sketch=self._sketch_if_alike(first))
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
         for wide, start, rule in (
-            self._wider_families(guess, family, found[1]) if _PROMISING <= found[0] < _EXACT else ()
+            self._wider_families(guess, family, found[1]) if PROMISING <= found[0] < _EXACT else ()
         ):
             more = self._best_of(replace(guess, rule=rule), wide, start)
             if more is not None and more[0] > found[0] + _WIDER * (1 - found[0]):
@@ -364,7 +379,7 @@ class Trials:
             begun = True
             return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
 
-        least = -math.inf if family.kind == "filter" else _PROMISING  # it begins where nothing is changed
+        least = -math.inf if family.kind == "filter" else PROMISING  # it begins where nothing is changed
         found = fit_amounts(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
 
@@ -390,7 +405,7 @@ def fit_amounts(
     residual: Residual,
     start: np.ndarray,
     steps: np.ndarray,
-    least: float = _PROMISING,
+    least: float = PROMISING,
 ) -> tuple[float, np.ndarray, Responses] | None:
     """The numbers whose responses explain most, from `start` on, with that share and the responses; None where none can be had.
 
