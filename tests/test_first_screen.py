@@ -55,7 +55,7 @@ def test_what_was_tried_stands_before_the_search_however_much_of_the_model_it_ke
     assert [row["label"] for row in told] == ["Fix", "or"]
     assert told[0]["command"].startswith("parityscope verify ")
     assert told[0]["text"].startswith(
-        "use repaired.onnx, where 109 of its 139 nodes stay in FP32 (its types tell the engine so: build that"
+        "use repaired.onnx, where 109 of its 139 nodes stay in FP32 (its types tell the engine so: --stronglyTyped,"
     )
     assert told[1]["command"].startswith("parityscope repair ")
 
@@ -69,29 +69,29 @@ def test_what_is_left_stands_with_the_fix_beside_its_limit_and_what_to_do_about_
     document = copy.deepcopy(documents.detector(16))
     document["policy"]["budgets"] = []
     limit = "the limit 0.800 % (2 times FP16's expected error: engines vary)"
-    alike = "with the reference made to match"
+    alike = "the reference with this fault gives the same outputs to"
     assert notes(document)["Fix"].startswith(f"tried: 74.0 % -> 0.460 %, within {limit}")
     for one in document["findings"][0]["repairs"]:
         one["trial"] = None
-    assert notes(document)["Fix"] == f"the repair was not tried, but {alike}, 2.11 % is left, more than {limit}"
+    assert notes(document)["Fix"] == f"the repair was not tried, but {alike} 2.11 %, more than {limit}"
     assert rows(document)["Fix"].endswith("; 2.11 % is left")
     for one in document["findings"][0]["evidence"]:
         one["after"] = 0.003
-    assert notes(document)["Fix"] == f"the repair was not tried, but {alike}, 0.300 % is left, no more than {limit}"
+    assert notes(document)["Fix"] == f"the repair was not tried, but {alike} 0.300 %, no more than {limit}"
     assert "is left" not in rows(document)["Fix"]  # nobody has to look for that
     document["findings"][0]["repairs"] = []
-    assert rows(document)["Sure"] == f"proved; {alike}, 0.300 % is left, no more than {limit}"
+    assert rows(document)["Sure"] == f"proved; {alike} 0.300 %, no more than {limit}"
     document["findings"][0]["confidence"] = 0.4
-    assert rows(document)["Sure"] == f"likely: 40.0 %; {alike}, 0.300 % is left, no more than {limit}"
+    assert rows(document)["Sure"] == f"likely: 40.0 %; {alike} 0.300 %, no more than {limit}"
 
 
 def test_a_proof_says_which_side_was_changed() -> None:
     document = copy.deepcopy(documents.detector(16))
     document["findings"][0]["repairs"] = []
-    assert rows(document)["Sure"].startswith("proved; with the reference made to match, 2.11 % is left")
+    assert rows(document)["Sure"].startswith("proved; the reference with this fault gives the same outputs to 2.11 %")
     for one in document["findings"][0]["evidence"]:
         one["after"], one["experiment"] = 0.0, {**one["experiment"], "runs": "rebuild"}
-    assert rows(document)["Sure"] == "proved; with this put right in the candidate, both are equal"
+    assert rows(document)["Sure"] == "proved; the candidate with this put right gives the right outputs"
 
 
 def test_verify_tells_whether_a_repair_helped_and_diagnose_looks_for_what_is_left() -> None:
@@ -99,7 +99,7 @@ def test_verify_tells_whether_a_repair_helped_and_diagnose_looks_for_what_is_lef
     kept = {**document["findings"][0]["repairs"][0], "command": "", "trial": None}
     for name, told, command in (
         ("keep_in_fp32", "this tells whether it helped:", "parityscope verify "),
-        ("bind_by_name", "this looks for what is left:", "parityscope diagnose "),
+        ("bind_by_name", "this tells whether anything is left:", "parityscope diagnose "),
     ):
         document["findings"][0]["repairs"] = [{**kept, "repair": name}]
         (then,) = (row for row in view_study(document)["first_screen"]["rows"] if row["label"] == "Then")
@@ -258,7 +258,7 @@ def test_a_prediction_without_a_fault_says_how_the_real_one_is_tested(
     told = " ".join(capsys.readouterr().out.split())
     assert "m wholly in FP16 (a prediction): can be used" in told
     asked = "parityscope diagnose m.onnx --candidate recorded-outputs --declared f16 --inputs x.npz"
-    assert f"Then deploy it, record outputs, expect FP16's error: this was a prediction {asked}" in told
+    assert f"Then deploy it, record what it gives, and look at that: so far this is a prediction {asked}" in told
     Path("recorded-outputs").mkdir()
     (logits,) = onnxruntime.InferenceSession("m.onnx").run(None, {"x": np.ones((4, 10), np.float32)})
     np.savez("recorded-outputs/x.npz", logits=logits)
@@ -298,7 +298,7 @@ def test_the_repaired_copy_is_named_by_its_path_with_the_command_that_runs_it(
     assert Path("again.html").read_text().startswith("<!doctype html>")  # as its ending says
     assert exit_status("report", "study") == 0
     text = capsys.readouterr().out
-    assert "use study/repaired.onnx, with this done in it already: Fold it" in text
+    assert "use study/repaired.onnx; the change in it: Fold it" in text
     assert "put_back" not in text
     sides = "--before openvino:f16 --after 'openvino:f16?model=study/repaired.onnx'"
     given = f"parityscope verify models/ch_PP-OCRv4_det_infer.onnx {sides}"

@@ -194,7 +194,7 @@ def test_what_is_proved_and_what_was_tried_are_told_apart(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_both_runtimes_are_named_with_their_versions(name: str) -> None:
     screen, document = view_answer(document_of(name))["first_screen"], document_of(name)
-    assert re.search(r"right: ONNX Runtime \d+\.\d+", screen["basis"])
+    assert re.search(r"reference: ONNX Runtime \d+\.\d+", screen["basis"])
     if document["candidate"]["backend"] != "sim":
         assert re.search(r"\(.*(\d+\.\d+\.\d+|runtime unknown)\): ", screen["title"])
 
@@ -219,14 +219,14 @@ def test_a_place_says_why_what_is_not_finite_before_it_is_not_the_cause(name: st
     told = row_of(name, "Where")["text"]
     assert ("NaN or infinity at #" in told) == bool(earlier)
     assert not earlier or f"at #{min(earlier)} (" in told
-    assert not earlier or "does less harm" in told
+    assert not earlier or "changes the outputs less" in told
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_prediction_is_called_one_and_the_real_one_is_asked_about_next(name: str) -> None:
     predicted = document_of(name)["candidate"]["backend"] == "sim"
     title, then = view_answer(document_of(name))["first_screen"]["title"], row_of(name, "Then")
-    assert ("(a prediction)" in title) == ("this was a prediction" in then["text"]) == predicted
+    assert ("(a prediction)" in title) == ("so far this is a prediction" in then["text"]) == predicted
     assert (" --candidate recorded-outputs --declared f16 " in then["command"]) == predicted
 
 
@@ -250,7 +250,7 @@ def test_elements_that_are_off_are_counted_and_judged_by_the_reference() -> None
     assert row_of("outlier", "Next")["text"] == "record it again, and this tells whether it is wrong again:"
     assert place == "no single layer, but elements of an output: y, 1 of 2,363,392, at [0, 77, 2526]"
     assert then.startswith("parityscope verify encoder.onnx --before encoder-y.npz --after encoder-y-again.npz ")
-    assert "right: ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
+    assert "reference: ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
 
 
 def test_an_advice_is_in_words_and_commands_of_its_readers() -> None:
@@ -264,7 +264,7 @@ def test_an_advice_is_in_words_and_commands_of_its_readers() -> None:
     assert row_of("lost-bound", "Fix")["text"].startswith("make 'c' (which Conv#0 gives) one more output")
     commands = [row["command"] for name in NAMES for row in rows_of(name)]
     assert not [command for command in commands if "%20" in command]
-    used = [row["text"] for name in NAMES for row in rows_of(name) if " with this done in it already: " in row["text"]]
+    used = [row["text"] for name in NAMES for row in rows_of(name) if "; the change in it: " in row["text"]]
     assert used
     assert not [text for text in used if " or " in text]
 

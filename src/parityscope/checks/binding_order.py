@@ -265,7 +265,9 @@ def _try_order(known: Examination, bench: Bench, order: Order, index: int, befor
         found = bench.answers({order.get(name, name): array for name, array in arrays.items()})
     except ParityError:
         return None
-    return tell_trial(before, measure_misfit(known, bench.reference(index), found), "the candidate itself, fed so")
+    return tell_trial(
+        before, measure_misfit(known, bench.reference(index), found), "in the candidate itself, fed in this order"
+    )
 
 
 def _show_finding(

@@ -108,7 +108,11 @@ def _describe_earlier_loss(document: Mapping[str, Any], index: float | None) -> 
     }
     own, *before = born.get(index or 0), *(share for each, share in born.items() if each < (index or 0))
     less = own is not None and before and all(share is not None and share < own for share in before)
-    return f"; NaN or infinity at {where} upstream does less harm" if less else f"; NaN or infinity begins at {where}"
+    return (
+        f"; NaN or infinity at {where} upstream changes the outputs less"
+        if less
+        else f"; NaN or infinity begins at {where}"
+    )
 
 
 def place_outside(finding: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parityscope.report._tensors import GRADES
 from parityscope.report.offered import diagnose_again_command, name_written_file, proof_command
 from parityscope.report.repair_effects import (
     KEEP,
@@ -50,11 +49,11 @@ def rows_of_repairs(offered: Sequence[Mapping[str, Any]], searching: str, docume
         text = f"{text}; {left} is left" if (left := describe_left(repair, document)) else text
         if repair["tried_file"]:
             kept = (
-                f", where {repair['trial']['note']} (its types tell the engine so: build that without --fp16)"
+                f", where {repair['trial']['note']} (its types tell the engine so: --stronglyTyped, not --fp16)"
                 if repair["repair"] == KEEP
                 else ""
             )
-            text = f"use {repair['tried_file']}{kept}, with this done in it already: {text}"
+            text = f"use {repair['tried_file']}{kept}; the change in it: {text}"
         elif command.startswith("trtexec ") and ((known := runtime_of(document)) is None or known.tensorrt != "yes"):
             text = f"{text}; where TensorRT runs it:"
         label = "Fix" if repair["cures"] and repair["code"] not in SYMPTOMS else "Then"
@@ -78,9 +77,7 @@ def rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, An
     proof, known = proof_command(document, written), runtime_of(document)
     deployed = f"deploy {tried or written}" if tried or written else ""
     if known is not None and known.simulates:
-        declared = GRADES.get(str((document.get("policy") or {}).get("declared") or "f32"), "FP32")
-        # What is expected of it, and not how it is built: that is said with the file.
-        told = f"{deployed or 'deploy it'}, record outputs, expect {declared}'s error: this was a prediction"
+        told = f"{deployed or 'deploy it'}, record what it gives, and look at that: so far this is a prediction"
         yield make_row("Then", told, command=proof)
     elif best and not tried and (written or not best["command"].startswith("parityscope")):
         again = "record it again" if known is not None and known.recorded else "" if written else "do it"
@@ -90,7 +87,7 @@ def rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, An
         elif proof.startswith("parityscope verify "):
             yield make_row("Then", f"{steps}, and this tells whether it helped:", command=proof)
         else:  # where what ran is changed itself, nothing is left to hold it against
-            yield make_row("Then", f"{steps}, and this looks for what is left:", command=proof)
+            yield make_row("Then", f"{steps}, and this tells whether anything is left:", command=proof)
         if rest := _command_for_rest(document):
             yield make_row("Then", "look for the rest, which nothing that was tried explains:", command=rest)
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report._screen_place import describe_handing_on, number_node, place_outside
 from parityscope.report._tensors import GRADES
 from parityscope.report._usability import badness_of_output, lost_elements
-from parityscope.report.words import as_number, call_name, clean, format_count, format_figure, format_percent
+from parityscope.report.repair_effects import cause_of, change_by_proof
+from parityscope.report.words import (
+    as_number,
+    call_name,
+    clean,
+    format_count,
+    format_error_of_trial,
+    format_figure,
+    format_percent,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,9 +103,11 @@ def _tile_of_trial(document: Mapping[str, Any], offered: Sequence[Mapping[str, A
                 )
             ]
     for repair in offered:
-        if cause := repair["cause"]:
+        cause = cause_of(repair, document)
+        if cause is not None and (proof := change_by_proof(document, cause)):
             note = "between both sides, once the reference has the same fault; the repair itself was not tried"
-            return [_make_tile("Cause, put into the reference", f"{cause['before']} {_BECOMES} {cause['after']}", note)]
+            value = f" {_BECOMES} ".join(map(format_error_of_trial, proof))
+            return [_make_tile("Cause, put into the reference", value, note)]
     if document.get("verdict") == "beyond":
         said = "what is offered was not tried" if offered else "no repair is known for this"
         return [_make_tile("Fix", "not tried" if offered else "none", said)]

@@ -15,7 +15,13 @@ from parityscope.backends.targets import format_target, parse_target, with_optio
 from parityscope.errors import ParityError
 from parityscope.report._advice import lines_of
 from parityscope.report._for_tools import tool_rows
-from parityscope.report.words import as_number, clean, format_percent, format_ratio, without_destinations
+from parityscope.report.words import (
+    as_number,
+    clean,
+    format_error_of_trial,
+    format_ratio,
+    without_destinations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,16 +179,16 @@ def _view_repair(
         "tried_file": "",
         "cause": None
         if step is None or trial
-        else {key: _format_trial_error(step.get(key)) for key in ("before", "after")},
+        else {key: format_error_of_trial(step.get(key)) for key in ("before", "after")},
         "order": (3 if finding.get("role") == "information" else 1, 0.0),
     }
     shown["code_lines"] = {} if shown["command"] else lines_of(str(repair.get("repair", "")), finding)
     if trial:
         after = as_number(trial.get("after"))
         shown["trial"] = {
-            "before": _format_trial_error(trial.get("before")),
-            "after": _format_trial_error(trial.get("after")),
-            "change": f"{_format_trial_error(trial.get('before'))} -> {_format_trial_error(trial.get('after'))}",
+            "before": format_error_of_trial(trial.get("before")),
+            "after": format_error_of_trial(trial.get("after")),
+            "change": f"{format_error_of_trial(trial.get('before'))} -> {format_error_of_trial(trial.get('after'))}",
             "ratio": format_ratio(trial.get("before"), trial.get("after")),
             "verdict": trial.get("verdict", "incomplete"),
             "output": clean(trial.get("output", "")),
@@ -214,11 +220,6 @@ def _with_file(
     command = _verify_command(document, path, typed=shown["repair"] == _KEEP) if within else ""
     tools = rows_for(declared, path if within else "")
     return {**shown, "command": command or shown["command"], "tools": tools, "tried_file": path if within else ""}
-
-
-def _format_trial_error(value: object) -> str:
-    x = as_number(value)
-    return "NaN or infinite" if x is not None and not math.isfinite(x) else format_percent(value, exact=True)
 
 
 def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:

@@ -20,6 +20,8 @@ __all__ = [
     "KEEP",
     "PROVED",
     "SYMPTOMS",
+    "cause_of",
+    "change_by_proof",
     "describe_change",
     "describe_effect",
     "describe_left",
@@ -37,6 +39,8 @@ SYMPTOMS = frozenset({"DAT007"})
 _SHORT = 84  # characters of a remark that has one line; chosen
 _MOST_BUDGETS = 2
 _SEEN = 0.01  # what `repair` keeps an error within where nobody says otherwise
+_IN_REFERENCE = "the reference with this fault gives the same outputs"
+_IN_CANDIDATE = "the candidate with this put right gives the right outputs"
 # What of a proof's experiment runs changed: the candidate, built or run in another way; else the reference.
 _OF_CANDIDATE = frozenset({"candidate", "rebuild"})
 
@@ -45,7 +49,7 @@ def describe_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> s
     """What was measured of a repair, and how its file is built; "" where nothing was."""
     trial = repair["trial"]
     if not trial:
-        first = _cause_of(repair, document)
+        first = cause_of(repair, document)
         return (
             f"the repair was not tried, but {describe_proof(document, first)}"
             if first and left_by_proof(document, first) is not None
@@ -124,12 +128,12 @@ def describe_left(repair: Mapping[str, Any], document: Mapping[str, Any]) -> str
     if trial := repair["trial"]:
         beyond = trial["verdict"] == "beyond"
         return str(trial["after"]) if beyond or (trial["error"] or 0.0) > _SEEN else ""
-    cause = _cause_of(repair, document)
+    cause = cause_of(repair, document)
     left = (left_by_proof(document, cause) if cause else None) or 0.0
     return format_percent(left, exact=True) if left > min(limit_of(document) or _SEEN, _SEEN) else ""
 
 
-def _cause_of(repair: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def cause_of(repair: Mapping[str, Any], document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The cause that a repair removes; None where only a symptom is known."""
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     return next((one for one in causes if one.get("code") in repair["code"] and one["code"] not in SYMPTOMS), None)
@@ -145,35 +149,37 @@ def describe_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> s
     proof = _proof_of(document, finding)
     if proof is None:
         return clean(finding.get("confidence_from") or "")
-    left, changed = proof
+    _, left, told = proof
     if not left:
-        return f"{changed}, both are equal"
+        return told
     strictest = _strictest_output(document)
-    told = f"{changed}, {format_percent(left, exact=True)} is left"
+    told = f"{told} to {format_percent(left, exact=True)}"
     return f"{told}, {'no more' if left <= limit_of(document) else 'more'} than {_describe_limit(document, strictest)}"
 
 
 def left_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> float | None:
     """The error that was measured with a cause in the reference too, or put right in the candidate."""
     proof = _proof_of(document, finding)
-    return proof[0] if proof else None
+    return proof[1] if proof else None
 
 
-def _proof_of(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, str] | None:
-    """What a cause's proof left of the error, and which side was changed for that; None where nothing measured it."""
-    in_reference = "with the reference made to match"
+def change_by_proof(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The error before and behind what put a cause into the reference; None where nothing measured that."""
+    proof = _proof_of(document, finding)
+    return proof[:2] if proof and proof[2] == _IN_REFERENCE else None
+
+
+def _proof_of(document: Mapping[str, Any], finding: Mapping[str, Any]) -> tuple[float, float, str] | None:
+    """The error before a cause's proof and what it left, and which side was changed; None where nothing measured it."""
     steps = (document.get("sequence") or {}).get("steps", ())
-    own = [one.get("after") for one in steps if one.get("code") == finding.get("code")]
-    if len(own) == 1 and is_proved(finding) and (left := as_number(own[0])) is not None:
-        return left, in_reference
+    own = [one for one in steps if one.get("code") == finding.get("code")]
+    if len(own) == 1 and is_proved(finding) and (left := as_number(own[0].get("after"))) is not None:
+        return as_number(own[0].get("before")) or 0.0, left, _IN_REFERENCE
     for one in finding.get("evidence", ()):
         experiment = one.get("experiment") or {}
         measured = "relative L2" in str(experiment.get("measure") or "") and as_number(one.get("before"))
         if one.get("outcome") == "supports" and measured and (left := as_number(one.get("after"))) is not None:
-            changed = (
-                "with this put right in the candidate" if experiment.get("runs") in _OF_CANDIDATE else in_reference
-            )
-            return left, changed
+            return measured, left, _IN_CANDIDATE if experiment.get("runs") in _OF_CANDIDATE else _IN_REFERENCE
     return None
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "format_bytes",
     "format_count",
     "format_error",
+    "format_error_of_trial",
     "format_figure",
     "format_percent",
     "format_ratio",
@@ -66,6 +67,12 @@ def format_figure(value: object) -> str:
         return f"{mantissa}e{exponent}"
     rounded = float(f"{mantissa}e{exponent}")
     return f"{rounded:,.{max(0, _DIGITS - 1 - exponent)}f}"
+
+
+def format_error_of_trial(value: object) -> str:
+    """An error before or behind what was tried, as a percentage; one that NaN or Inf make infinite is told to be that."""
+    x = as_number(value)
+    return "NaN or infinite" if x is not None and not math.isfinite(x) else format_percent(value, exact=True)
 
 
 def format_error(value: object) -> str:

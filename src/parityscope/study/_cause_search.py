@@ -148,9 +148,7 @@ def _with_end(trail: Trail, looks: int, allowed: int) -> Trail:
     if time.monotonic() > trail.known.end:
         return replace(trail, ended=SPENT)
     if looks <= 0:
-        return replace(
-            trail, ended=f"{allowed} further looks are the most that are taken, fewer where a run takes long"
-        )
+        return replace(trail, ended=f"{allowed} further looks are the most that are taken")
     return trail
 
 

@@ -49,6 +49,7 @@ _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
 # Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
 _ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
+_ALL = 0.5  # of what is left, at most, for every edit that was not run yet; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
 _SWEPT, _SWEEP_S = (
     3.0,
@@ -171,6 +172,9 @@ def search_outputs(
     if not trials.explains:
         _try_operators(found)
     if not trials.explains:
+        _try_all(found, meter.share_of(until, _ALL))
+        trials.until = until
+    if not trials.explains:
         found.pair = search_second_fault(
             Peeling(
                 trials=trials,
@@ -227,6 +231,14 @@ def _try_operators(found: OutputsSearchResult) -> None:
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     trials.run_plain(_guesses_unpredicted(best[:_NEAR_SITES], ("operators",)))
+
+
+def _try_all(found: OutputsSearchResult, until: float) -> None:
+    """Every edit that was not run yet, shortest first, where the time allows half of them: derivatives misjudge large ones."""
+    edits = found.predictor.generated + found.predictor.left_out
+    if edits <= 2 * _can_try(found, until):
+        found.trials.until = until
+        found.trials.run_plain(_guesses_unpredicted(found.sites, EARLY))
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
