@@ -131,6 +131,32 @@ def test_an_ending_that_says_no_form_of_it_is_refused() -> None:
     assert ".html" in told.value.fix
 
 
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda m: ps.compare(m, candidate="ort", tolerance=1), "did you mean 'budgets'?"),
+        (lambda m: ps.diagnose(m, candidate="ort", time=3), "did you mean 'seconds'?"),
+        (lambda m: ps.run(m, candidate="ort"), "did you mean 'target'?"),
+        (lambda m: ps.predict(m, sampels=3), "did you mean 'samples'?"),
+        (lambda m: ps.lint(m, wholly="x"), "it takes model, formats"),
+        (lambda m: ps.compare(m, candidate="ort", budgets="rel_l2=1e-3"), "give a dict"),
+    ],
+)
+def test_an_argument_that_is_not_there_is_told_with_the_nearest(
+    ask: Callable[[onnx.ModelProto], object], told: str, proto: onnx.ModelProto
+) -> None:
+    with pytest.raises(ps.ParityError, match=re.escape(told)):
+        ask(proto)
+
+
+def test_one_text_stands_for_a_list_of_one(proto: onnx.ModelProto, broken: onnx.ModelProto) -> None:
+    told = [[one.claim for one in ps.lint(broken, formats=formats).findings] for formats in ("f16", ["f16"])]
+    assert told[0] == told[1] != []
+    found = ps.compare(broken, candidate="ort", inputs={"x": X[0]}, match="y")
+    assert found.exit == 0
+    assert ps.compare(proto, candidate=lambda _: np.zeros((1, 4), np.float32), inputs={"x": X[0]}).exit == 1
+
+
 def test_beyond_raises_with_the_answer(proto: onnx.ModelProto) -> None:
     ps.lint(proto).raise_if_beyond()
     small = parse_network(TEXT.replace("Add(a, c)", "Div(a, c)"), {"w": W, "c": np.full(4, 1e-8, np.float32)})

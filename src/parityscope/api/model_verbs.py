@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from parityscope.api.arguments import with_checked_arguments
 from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
 from parityscope.api.verbs import stated_budgets
 from parityscope.private_folders import scratch_folder
@@ -31,6 +32,7 @@ __all__ = ["lint", "look", "network", "predict", "repair", "run", "verify"]
 _LOG = "build.log"
 
 
+@with_checked_arguments
 def look(model: Network, *, inputs: Data = None, **read: Unpack[DataOptions]) -> Report[Forecast]:
     """What FP16 and BF16 would do to a model, and what its file says; `record` is the forecast.
 
@@ -46,6 +48,7 @@ def look(model: Network, *, inputs: Data = None, **read: Unpack[DataOptions]) ->
         return report_look(path, Asked(inputs=data, **read))
 
 
+@with_checked_arguments
 def lint(
     model: Network,
     *,
@@ -74,6 +77,7 @@ def lint(
         return report_lint(path, [format_word(name) for name in formats], asked, log=Path(scratch, _LOG))
 
 
+@with_checked_arguments
 def network(
     model: Network,
     *,
@@ -127,6 +131,7 @@ def network(
         return report_network(path, asked, log=Path(keep_log or Path(scratch, _LOG)), settled=written)
 
 
+@with_checked_arguments
 def predict(
     model: Network,
     *,
@@ -174,6 +179,7 @@ def predict(
         return report_forecast(path, asked, names, settings, network=network, log=Path(scratch, _LOG))
 
 
+@with_checked_arguments
 def run(
     model: Network,
     *,
@@ -204,6 +210,7 @@ def run(
         return [{name: np.array(array) for name, array in given.items()} for _, given in held]
 
 
+@with_checked_arguments
 def verify(
     model: Network,
     *,
@@ -270,6 +277,7 @@ def verify(
         return report_verification(request, first, settings, None if labels is None else Path(labels))
 
 
+@with_checked_arguments
 def repair(
     model: Network,
     *,

@@ -18,7 +18,7 @@ from parityscope.report.words import as_number
 if TYPE_CHECKING:
     from parityscope.report.forms import Forms
 
-__all__ = ["CauseFound", "Report", "Result", "TensorError", "TensorTable"]
+__all__ = ["CauseFound", "Report", "Result", "TensorError", "TensorTable", "exit_of_document"]
 
 Record_co = TypeVar("Record_co", covariant=True)
 
@@ -27,6 +27,13 @@ _LONG_LINE = 400  # columns: nothing is folded in a repr
 _LINE_END = "\n"
 _LONG = 120  # characters of that line, chosen
 _VERDICTS = {**{code: verdict for verdict, code in EXIT_OF.items()}, Exit.UNUSABLE: "error"}
+
+
+def exit_of_document(document: Mapping[str, Any]) -> Exit:
+    """What a command ends with: beyond, or incomplete where nothing is beyond and something that was asked for was not judged."""
+    if document["verdict"] == "within" and any(skip.get("asked") for skip in document["skipped"]):
+        return Exit.INCOMPLETE
+    return EXIT_OF[document["verdict"]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +216,11 @@ class Result(_AnyAnswer):
     def verdict(self) -> str:
         """One of "within", "beyond" and "incomplete"."""
         return str(self.document["verdict"])
+
+    @property
+    def exit(self) -> Exit:
+        """What the command ends with: 0 within, 1 beyond, 3 where something that was asked for was not judged."""
+        return exit_of_document(self.document)
 
     @property
     def outputs(self) -> TensorTable:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from parityscope.api.arguments import with_checked_arguments
 from parityscope.api.given import candidate_target, model_and_data
 from parityscope.api.results import Report, Result
 from parityscope.errors import ParityError
@@ -65,6 +66,7 @@ def diff(before: str | Path | Result, after: str | Path | Result) -> Report[Stud
     return report_changes(_study_of(before), _study_of(after), places)
 
 
+@with_checked_arguments
 def experiment(
     study: str | Path | Result, identity: str = "", *, seconds: float = math.inf, **now: Unpack[PlacesNow]
 ) -> Report[Repeated | None]:
@@ -89,6 +91,7 @@ def experiment(
         return report_experiment(_study_of(study).document, identity, replaced, Path(scratch), seconds=seconds)
 
 
+@with_checked_arguments
 def reduce(
     study: Network | Result,
     *,

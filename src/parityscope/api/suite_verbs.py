@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.api.arguments import with_checked_arguments
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = ["check", "matrix", "pipeline"]
 _MEMORY = 512 << 20  # bytes, as on the command line
 
 
+@with_checked_arguments
 def check(
     file: str | Path = "parityscope.toml",
     *,
@@ -56,6 +58,7 @@ def check(
         return found if study is not None else _without_studies(found, "pairs")
 
 
+@with_checked_arguments
 def matrix(
     file: str | Path,
     *,
@@ -80,6 +83,7 @@ def matrix(
         return found if study is not None else _without_studies(found, "cells")
 
 
+@with_checked_arguments
 def pipeline(
     file: str | Path,
     *,

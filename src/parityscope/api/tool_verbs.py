@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.api.arguments import with_checked_arguments
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor", "explain", "list_plugins", "log", "preprocessing"]
 
 
+@with_checked_arguments
 def log(
     file: str | Path,
     other: str | Path | None = None,
@@ -43,6 +46,7 @@ def log(
     return report_log(Path(file), second, profiles=[Path(one) for one in profiles], node_times=times)
 
 
+@with_checked_arguments
 def preprocessing(
     reference: str | Path | Callable[..., Any],
     candidate: str | Path | Callable[..., Any],

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, Unpack
 
+from parityscope.api.arguments import with_checked_arguments
 from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
 from parityscope.api.results import Result
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from parityscope.api.given import Candidate, Data, Network
     from parityscope.api.options import DataOptions, DiagnosisOptions, RequestOptions
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "diagnose", "evaluate", "localize", "stated_budgets"]
 
 
+@with_checked_arguments
 def diagnose(
     model: Network,
     *,
@@ -50,6 +54,7 @@ def diagnose(
     return _answer_request(model, candidate, reference, inputs, budgets, depth="causes", **asked)
 
 
+@with_checked_arguments
 def compare(
     model: Network,
     *,
@@ -65,6 +70,7 @@ def compare(
     return _answer_request(model, candidate, reference, inputs, budgets, depth=depth, **asked)
 
 
+@with_checked_arguments
 def localize(
     model: Network,
     *,
@@ -78,6 +84,7 @@ def localize(
     return _answer_request(model, candidate, reference, inputs, budgets, depth="layers", **asked)
 
 
+@with_checked_arguments
 def evaluate(
     model: Network,
     *,
@@ -176,6 +183,8 @@ def stated_budgets(limits: Mapping[str, float] | None) -> tuple[Budget, ...]:
     """
     if not limits:
         return ()
+    if not isinstance(limits, Mapping):
+        raise ParityError(f"budgets are a {type(limits).__name__}", fix="give a dict, {'rel_l2': 1e-3}")
     from parityscope.study import stated_budget
 
     return tuple(stated_budget(head, _limit_as_float(limit), "budgets") for head, limit in limits.items())

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from parityscope.api.results import exit_of_document
 from parityscope.api.saving import write_study_file
 from parityscope.cli._options import folder_for
 from parityscope.cli._redacting import redact_document
 from parityscope.cli.shell.output import claim_file, terminal_width
 from parityscope.cli.shell.streams import print_drawn
 from parityscope.cli.shell.supervise import stop_if_interrupted
-from parityscope.errors import EXIT_OF, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-__all__ = ["Delivery", "exit_code", "finish_study", "show_document"]
+__all__ = ["Delivery", "finish_study", "show_document"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def finish_study(
         print("no tensors are kept: none were written down", file=sys.stderr)
     if not delivery.quiet and (delivery.whole or delivery.ladder or wanted.name != "text"):
         print(f"{document['verdict']}; the report is {folder / 'report.html'}", file=sys.stderr)
-    return exit_code(document)
+    return exit_of_document(document)
 
 
 def _keep_known(scratch: Path, delivery: Delivery, document: dict[str, Any]) -> None:
@@ -125,10 +125,3 @@ def show_document(
         print_drawn(text)
     else:
         print(text, end="")
-
-
-def exit_code(document: dict[str, Any]) -> int:
-    """0 within, 1 beyond, 3 when nothing is beyond but something that was asked for was not judged."""
-    if document["verdict"] == "within" and any(skip.get("asked") for skip in document["skipped"]):
-        return Exit.INCOMPLETE
-    return EXIT_OF[document["verdict"]]
