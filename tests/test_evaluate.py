@@ -118,7 +118,7 @@ def test_what_is_next_is_no_second_evaluation(folder: Path, capfd: pytest.Captur
     words = (f"{folder}/brain.onnx", "--reference", f"{folder}/original.onnx", "--inputs", f"{folder}/data.npz")
     assert exit_status("evaluate", *words, "--study", str(folder / "study"), "--quiet") == 0
     told = capfd.readouterr().out
-    assert "record what it gives, and look at that: so far this is a prediction" in told
+    assert "record its outputs and look at them: so far a prediction" in told
     assert "parityscope evaluate" not in told
 
 

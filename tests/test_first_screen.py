@@ -73,11 +73,11 @@ def test_what_is_left_stands_with_the_fix_beside_its_limit_and_what_to_do_about_
     assert notes(document)["Fix"].startswith(f"tried: 74.0 % -> 0.460 %, within {limit}")
     for one in document["findings"][0]["repairs"]:
         one["trial"] = None
-    assert notes(document)["Fix"] == f"the repair was not tried, but {alike} 2.11 %, more than {limit}"
+    assert notes(document)["Fix"] == f"not tried, but {alike} 2.11 %, more than {limit}"
     assert rows(document)["Fix"].endswith("; 2.11 % is left")
     for one in document["findings"][0]["evidence"]:
         one["after"] = 0.003
-    assert notes(document)["Fix"] == f"the repair was not tried, but {alike} 0.300 %, no more than {limit}"
+    assert notes(document)["Fix"] == f"not tried, but {alike} 0.300 %, no more than {limit}"
     assert "is left" not in rows(document)["Fix"]  # nobody has to look for that
     document["findings"][0]["repairs"] = []
     assert rows(document)["Sure"] == f"proved; {alike} 0.300 %, no more than {limit}"
@@ -258,7 +258,7 @@ def test_a_prediction_without_a_fault_says_how_the_real_one_is_tested(
     told = " ".join(capsys.readouterr().out.split())
     assert "m wholly in FP16 (a prediction): can be used" in told
     asked = "parityscope diagnose m.onnx --candidate recorded-outputs --declared f16 --inputs x.npz"
-    assert f"Then deploy it, record what it gives, and look at that: so far this is a prediction {asked}" in told
+    assert f"Then deploy it, record its outputs and look at them: so far a prediction {asked}" in told
     Path("recorded-outputs").mkdir()
     (logits,) = onnxruntime.InferenceSession("m.onnx").run(None, {"x": np.ones((4, 10), np.float32)})
     np.savez("recorded-outputs/x.npz", logits=logits)

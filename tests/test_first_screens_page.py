@@ -169,7 +169,7 @@ def test_what_follows_a_fix_names_the_file_that_it_writes_or_uses(name: str) -> 
 def test_a_fix_says_what_is_left_beside_the_limit_and_what_to_do_about_it(name: str) -> None:
     note = row_of(name, "Fix")["note"]
     # What is off for a reason that nobody knows has no error with it put right, and nothing that could be tried.
-    tried = ("tried: ", "tried in simulation: ", "the repair was not tried, but ")
+    tried = ("tried: ", "tried in simulation: ", "not tried, but ")
     assert note.startswith(tried) == (cause_of(name).get("code") not in {None, "DAT007"})
     assert "explains" not in note  # one limit, by the word that the title has for what it is made of
     limit = r"the limit [\d.]+ % \(\d times FP\d\d's expected error: engines vary\)"
@@ -194,7 +194,7 @@ def test_what_is_proved_and_what_was_tried_are_told_apart(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_both_runtimes_are_named_with_their_versions(name: str) -> None:
     screen, document = view_answer(document_of(name))["first_screen"], document_of(name)
-    assert re.search(r"reference: ONNX Runtime \d+\.\d+", screen["basis"])
+    assert re.search(r"against ONNX Runtime \d+\.\d+", screen["basis"])
     if document["candidate"]["backend"] != "sim":
         assert re.search(r"\(.*(\d+\.\d+\.\d+|runtime unknown)\): ", screen["title"])
 
@@ -226,7 +226,7 @@ def test_a_place_says_why_what_is_not_finite_before_it_is_not_the_cause(name: st
 def test_a_prediction_is_called_one_and_the_real_one_is_asked_about_next(name: str) -> None:
     predicted = document_of(name)["candidate"]["backend"] == "sim"
     title, then = view_answer(document_of(name))["first_screen"]["title"], row_of(name, "Then")
-    assert ("(a prediction)" in title) == ("so far this is a prediction" in then["text"]) == predicted
+    assert ("(a prediction)" in title) == ("so far a prediction" in then["text"]) == predicted
     assert (" --candidate recorded-outputs --declared f16 " in then["command"]) == predicted
 
 
@@ -250,7 +250,7 @@ def test_elements_that_are_off_are_counted_and_judged_by_the_reference() -> None
     assert row_of("outlier", "Next")["text"] == "record it again, and this tells whether it is wrong again:"
     assert place == "no single layer, but elements of an output: y, 1 of 2,363,392, at [0, 77, 2526]"
     assert then.startswith("parityscope verify encoder.onnx --before encoder-y.npz --after encoder-y-again.npz ")
-    assert "reference: ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
+    assert "against ONNX Runtime" in view_answer(document_of("outlier"))["first_screen"]["basis"]
 
 
 def test_an_advice_is_in_words_and_commands_of_its_readers() -> None:

@@ -77,7 +77,7 @@ def rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, An
     proof, known = proof_command(document, written), runtime_of(document)
     deployed = f"deploy {tried or written}" if tried or written else ""
     if known is not None and known.simulates:
-        told = f"{deployed or 'deploy it'}, record what it gives, and look at that: so far this is a prediction"
+        told = f"{deployed or 'deploy it'}, record its outputs and look at them: so far a prediction"
         yield make_row("Then", told, command=proof)
     elif best and not tried and (written or not best["command"].startswith("parityscope")):
         again = "record it again" if known is not None and known.recorded else "" if written else "do it"

@@ -138,7 +138,7 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
     given = f" of {origin if len(origin) <= LONGEST_NAME else f'…{origin[1 - LONGEST_NAME :]}'}" if origin else ""
     right = runtime_of(document, "reference")
     version = clean((document.get("reference") or {}).get("version") or "")
-    taken = f"; reference: {right.title}{f' {version}' if version else ''}" if right is not None else ""
+    taken = f"; against {right.title}{f' {version}' if version else ''}" if right is not None else ""
     return f"{format_count(samples)} {kind}{'' if samples == 1 else 's'}{given}{taken}"
 
 

@@ -51,7 +51,7 @@ def describe_effect(repair: Mapping[str, Any], document: Mapping[str, Any]) -> s
     if not trial:
         first = cause_of(repair, document)
         return (
-            f"the repair was not tried, but {describe_proof(document, first)}"
+            f"not tried, but {describe_proof(document, first)}"
             if first and left_by_proof(document, first) is not None
             else ""
         )
