@@ -18,6 +18,7 @@ from parityscope.catalogue import whole_catalogue
 from parityscope.checks import known_checks
 from parityscope.report.words import format_figure
 from parityscope.testing.check_contract import findings_of, prepare_example
+from proving.browser import AXE, BROWSER, find_violations, open_address, open_browser, open_window, set_window
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,6 +97,18 @@ def test_the_picture_of_a_log_marks_the_lines_that_decide(site: Path) -> None:
 def figure_of(site: Path, code: str) -> str:
     page = (site / "codes" / f"{code}.html").read_text("utf-8")
     return html.unescape(re.findall(r'<figure class="example".*?</figure>', page, re.DOTALL)[0])
+
+
+@pytest.mark.skipif(
+    AXE is None or BROWSER is None, reason="no axe-core or no Chromium: make develop, apt-get install chromium"
+)
+@pytest.mark.parametrize("place", ["codes/RNG003.html", "zh/codes/FUS012.html", "index.html", "zh/door-nan.html"])
+def test_axe_finds_nothing_on_pages_of_the_site(place: str, site: Path) -> None:
+    with open_browser() as browser, open_window(browser) as page:
+        for dark in (False, True):
+            set_window(page, width=1280, height=800, dark=dark)
+            open_address(page, (site / place).as_uri())
+            assert find_violations(page) == []
 
 
 def test_the_functions_of_the_package_are_described(site: Path) -> None:

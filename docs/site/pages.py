@@ -8,6 +8,7 @@ here they are led to the page of that file, or become the file's name.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FROM_THE_TOP = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md")
 SHIM = "https://unpkg.com/iframe-worker/shim"
 SEARCH = '<div class="md-search" data-md-component="search" role="dialog"'
+NAVIGATION = re.compile(r'(<nav\b[^>]*\baria-label=")([^"]*)(")')
+SECTION = re.compile(
+    r'(<nav class="md-nav" data-md-level="\d+") aria-labelledby="[^"]*"'
+    r'(.*?<label class="md-nav__title"[^>]*>.*?</span>\s*(.*?)\s*</label>)',
+    re.DOTALL,
+)
+# The theme's script puts a navigation without a name around each button that copies.
+COPYING = """<script>new MutationObserver(() => document.querySelectorAll("nav.md-code__nav:not([role])").forEach(
+  (one) => one.setAttribute("role", "presentation"))).observe(document.body, {childList: true, subtree: true})</script></body>"""
 PLACE = re.compile(r"^<!-- block (\d+) -->$", re.MULTILINE)
 BLOCK = re.compile(r"^```[^\n]*\n.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -70,12 +80,25 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
     """The search of pages opened from a disk needs a small script that the theme would fetch: it lies beside them.
 
-    Its dialog gets the name that the theme leaves out, for those who hear the page.
+    For those who hear the page: its dialog gets the name that the theme leaves out, and so do the sections
+    of its navigation; navigations of one name are numbered.
     """
     named = output.replace(
         SEARCH, f'{SEARCH} aria-label="{"搜索" if page.file.dest_uri.startswith("zh/") else "Search"}"'
     )
+    named = _number_navigations(SECTION.sub(r'\1 aria-label="\3"\2', named)).replace("</body>", COPYING)
     return named.replace(SHIM, "../" * page.file.dest_uri.count("/") + "site/iframe-worker.js")
+
+
+def _number_navigations(output: str) -> str:
+    """The theme writes a page's contents on both sides of it: the second of a name is told apart from the first."""
+    seen: Counter[str] = Counter()
+
+    def numbered(found: re.Match[str]) -> str:
+        seen[found[2]] += 1
+        return found[0] if seen[found[2]] == 1 else f"{found[1]}{found[2]} ({seen[found[2]]}){found[3]}"
+
+    return NAVIGATION.sub(numbered, output)
 
 
 def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
