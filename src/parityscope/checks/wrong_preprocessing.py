@@ -169,10 +169,7 @@ def _test_claim(
         if found.honest and is_one_answer(known, bench):
             return show_as_dead(shown)
         return replace(shown, correction=_make_correction(found.best))
-    near = found.nearest
-    if near is None or not _tells_of_inputs(question, near):
-        return seen
-    return replace(seen, nearest=_nearest_steps(known, samples[0], found, seen))
+    return replace(seen, nearest=_nearest_steps(known, question, found, seen))
 
 
 def _tells_of_inputs(question: PreprocessingQuestion, near: StepsTrial) -> bool:
@@ -183,9 +180,9 @@ def _tells_of_inputs(question: PreprocessingQuestion, near: StepsTrial) -> bool:
     """
     for index, sample in enumerate(question.samples):
         prepared, own = apply_steps(near.steps, sample), model_inputs(sample)
-        blank = [_left_of(question, {**own, **_without_content(own, level)}, index) for level in (0.0, 1.0)]
         if not any(map(_is_float, own.values())):
             continue  # token ids have no level
+        blank = [_left_of(question, {**own, **_without_content(own, level)}, index) for level in (0.0, 1.0)]
         left = math.inf if prepared is None else _left_of(question, model_inputs(prepared), index)
         if left > _TELLS * min(blank):
             return False
@@ -208,16 +205,18 @@ def _left_of(question: PreprocessingQuestion, inputs: Mapping[str, np.ndarray], 
 
 
 def _nearest_steps(
-    known: Examination, sample: Mapping[str, np.ndarray], found: SearchResult, seen: Shown
+    known: Examination, question: PreprocessingQuestion, found: SearchResult, seen: Shown
 ) -> NearMiss | None:
     """The steps that come nearest, should what they leave have another cause."""
     near = found.nearest
     correction = None if near is None else _make_correction(near)
     if near is None or correction is None or correction.rough or found.after >= found.before * (1.0 - NEAR) ** 0.5:
         return None
+    if not _tells_of_inputs(question, near):  # what costs runs comes last
+        return None
     told = replace(found, best=near, exact=False)
     left = replace(seen, because=_describe_search(told, 1))
-    shown = _show_finding(known, sample, told, left)
+    shown = _show_finding(known, question.samples[0], told, left)
     return NearMiss(shown=replace(shown, correction=correction), tried=found.runs, distinct=_is_distinct(near))
 
 

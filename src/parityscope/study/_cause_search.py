@@ -58,8 +58,8 @@ def search_causes(known: Examination, copy: Copy, tested: Tested) -> Further | N
         return None
     best = start = Trail(copy=copy, known=known, energy=total, tested=tested)
     labels, allowed = itertools.count(1), _looks_allowed(known)
-    looks, unproved = allowed, _looks_behind_unproved(tested, allowed)
-    few = unproved
+    few = _looks_behind_unproved(tested, allowed)
+    looks, unproved = allowed, few
     open_trails = [_correct_each(known, start, labels)]
     while open_trails and best.known.verdict != "within":
         trail = next(open_trails[-1], None)

@@ -49,6 +49,10 @@ class Guess:
             self.kind, self.edit, edit = other.kind, edit, self.edit
         self.names.append(edit)
 
+    def with_family(self, family: EditFamily, amounts: tuple[float, ...]) -> Guess:
+        """The same guess with a family in the place of its edit, at these amounts."""
+        return replace(self, edit=None, kind=family.kind, family=family, amounts=amounts)
+
     def made(self) -> StretchEdit:
         """The edit."""
         if self.edit is not None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
-    from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.trying import Responses
@@ -171,18 +170,13 @@ def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | Non
             for one in run_beside(trials, first, known, own, at):
                 free = None if one.guess.family is not None else with_free_numbers(one.guess.site, one.edit)
                 if 1 - one.first < (1 - (_NEAR if free is None else PROMISING)) * (1 - first.explained):
-                    near.append(one if free is None else _with_numbers(one, *free))
+                    near.append(one if free is None else replace(one, guess=one.guess.with_family(*free)))
                     if 1 - one.first < (1 - ENOUGH) * (1 - first.explained):
                         break
         except ParityError:
             continue
         for second in sorted(near, key=lambda one: -one.first)[:_SECONDS]:
             yield from _fitted_together(peeling, first, second)
-
-
-def _with_numbers(one: TriedGuess, family: EditFamily, amounts: tuple[float, ...]) -> TriedGuess:
-    """The same with the numbers of its operator free."""
-    return replace(one, guess=replace(one.guess, edit=None, kind=family.kind, family=family, amounts=amounts))
 
 
 def _are_alike(one: TriedGuess, other: TriedGuess) -> bool:

@@ -323,8 +323,7 @@ class Trials:
         free = with_free_numbers(guess.site, one.edit)
         if free is None:
             return None
-        family, amounts = free
-        fitted = self._fit_family(replace(guess, edit=None, kind=family.kind, family=family, amounts=amounts))
+        fitted = self._fit_family(guess.with_family(*free))
         return fitted if fitted is not None and 1 - fitted.explained < (1 - _WIDER) * (1 - one.explained) else None
 
     def _least_share(self) -> float:
