@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 import onnx_ir as ir
 from onnx import helper, numpy_helper
 
@@ -32,6 +33,8 @@ _NO_FUNCTIONS = (
     | {"Dropout", "ReverseSequence"}
 )
 _MOST_CHOICES = 8
+_MOST_GROWN = 64  # times what it is computed from; chosen
+_LENGTHS = 64  # of an input that says lengths or axes, at most; chosen
 _HANDS_ON = with_trait("computes nothing")
 
 
@@ -84,6 +87,8 @@ def _replacements(
         made = helper.make_node(schema.name, [f"i{index}" for index in range(count)], ["o"])
         current = schema_of(made, stretch.context.opsets)
         known = current if current is not None else schema
+        if not _accepts(known, made, [stretch.value(0, node.input[index]) for index in reads]):
+            continue
         made.attribute.extend(
             one
             for one in node.attribute
@@ -107,6 +112,33 @@ def _replacements(
                 before=_keep_first_inputs([*reads]),
                 reads=tuple(reads),
             )
+
+
+def _accepts(schema: Any, node: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool:
+    """Whether an operator that is a function of others can be computed of these inputs without growing in between.
+
+    Along each axis it may make what is longer of input and result before it cuts: CenterCropPad of lengths (44100, 1) to
+    (1, 44100) took 35 s and 8 GB.
+    """
+    if not (schema.has_function or schema.has_context_dependent_function) or any(array is None for array in arrays):
+        return True
+    held = [np.asarray(array) for array in arrays]
+    types = {
+        name: helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(node.input, held, strict=True)
+    }
+    data = {
+        name: numpy_helper.from_array(array, name)
+        for name, array in zip(node.input, held, strict=True)
+        if array.dtype == np.int64 and array.size <= _LENGTHS
+    }
+    try:
+        found = onnx.shape_inference.infer_node_outputs(schema, node, types, data)
+    except Exception:  # noqa: BLE001 - it says so by exceptions of its own
+        return False
+    given = [[dim.dim_value for dim in one.tensor_type.shape.dim] for one in found.values()]
+    between = [np.maximum(array.shape, shape).prod() for array in held for shape in given if len(shape) == array.ndim]
+    return max(between, default=0) <= _MOST_GROWN * max(array.size for array in held)
 
 
 def _attribute_type(schema: Any, attribute: str) -> int:

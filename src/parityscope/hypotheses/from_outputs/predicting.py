@@ -53,7 +53,8 @@ class Predictor:
     generated: int = 0
     left_out: int = 0
     directions: int = DIRECTIONS
-    _whole: float = 0.0
+    _sizes: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    _to_sweep: float = 0.0  # estimated seconds of the sweeps that are left, over all samples
     _signs: dict[int, np.ndarray] = field(default_factory=dict)
     _products: dict[int, np.ndarray] = field(default_factory=dict)
     _sweep: Sweep | None = None
@@ -73,28 +74,33 @@ class Predictor:
         for site in sites:
             by_key.setdefault(site.step.key, []).append(site)
         work: dict[str, SiteGuesses] = {}
-        self._whole = sum(self.residual.size(sample) for sample in self.samples) or 1e-300
+        # The worst first: what explains nothing of it is not looked at on the others.
+        order = sorted(range(len(self.samples)), key=lambda place: -self.residual.size(self.samples[place]))
+        self._sizes = np.array([self.residual.size(sample) for sample in self.samples]) + 1e-300
         share = seconds / max(1, len(sites))
         counts = {self.residual.numbers(sample) for sample in self.samples}
         self.directions = min(DIRECTIONS, *counts) if len(counts) == 1 else DIRECTIONS
+        self._to_sweep = len(self.samples) * sum(
+            self._price_of_sweep(step) for step in self.reference.live
+        ) + DERIVATIVE_S * len({step.kind for step in self.reference.live})
         spare, ahead = 0.0, len(sites)
-        for place, sample in enumerate(self.samples):
+        for turn, place in enumerate(order):
             seen = 0
-            for site, adjoint in self._sweep_backwards(sample, by_key):
-                if place == 0:
-                    # Each site has the same part of what is left to be spent, so that the first ones are looked at too.
+            for site, adjoint in self._sweep_backwards(self.samples[place], by_key):
+                if turn == 0:
+                    # Each site has the same part of what is left beside the sweeps, so that the first ones are looked at too.
                     now = self.reference.meter.spent
                     if now > self.until:
                         break
-                    part = (self.until - now) / (max(1, ahead) * len(self.samples))
+                    part = (self.until - now - self._to_sweep) / max(1, ahead)
                     ahead -= 1
                     own = work[site.output] = SiteGuesses(site=site, samples=len(self.samples), until=now + part)
                     spare = own.draw(self, kinds, min(most_each, share + spare), fitted=fitted)
                 found = work.get(site.output)
                 if found is not None:
-                    found.look(self, place, sample, adjoint)
+                    found.look(self, place, adjoint, is_first=turn == 0)
                     seen += 1
-                if (seen == len(work)) if place else ahead <= 0:
+                if (seen == len(work)) if turn else ahead <= 0:
                     break  # nothing before it is looked at
         guesses = []
         for found in work.values():
@@ -176,17 +182,28 @@ class Predictor:
     def _charge_sweep(self, step: ProgramStep) -> None:
         meter, sweep = self.reference.meter, self._sweep
         opened = 0 if sweep is None else sweep.opened
-        meter.charge(DERIVATIVE_S * (opened - self._opened))
-        meter.charge(SWEPT * (self.directions + 1) * self.reference.seconds.get(step.index, 0.0))
+        taken = DERIVATIVE_S * (opened - self._opened) + self._price_of_sweep(step)
+        meter.charge(taken)
+        self._to_sweep = max(0.0, self._to_sweep - taken)
         self._opened = opened
 
+    def _price_of_sweep(self, step: ProgramStep) -> float:
+        return SWEPT * (self.directions + 1) * self.reference.seconds.get(step.index, 0.0)
+
     def judged(self, sketch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and best amounts of changes: sketches float64, (changes, samples, signs + 1) -> (changes,) each."""
-        signs, along = sketch[..., : self.directions], sketch[..., self.directions].sum(1)
-        alpha = along / self._whole
-        products = np.stack([self._products[sample] for sample in self.samples])
-        rest = signs - alpha[:, None, None] * products
-        beside = np.square(rest).mean(2).sum(1) / self._whole
+        """Scores and best amounts of changes: sketches float64, (changes, samples, signs + 1) -> (changes,) each.
+
+        A sample that was not looked at is NaN in a sketch, and does not count.
+        """
+        known = ~np.isnan(sketch[..., 0])
+        seen = np.where(known[..., None], sketch, 0.0)
+        signs, along = seen[..., : self.directions], seen[..., self.directions].sum(1)
+        whole = known @ self._sizes
+        alpha = along / whole
+        nothing = np.zeros(self.directions)
+        products = np.stack([self._products.get(sample, nothing) for sample in self.samples])
+        rest = signs - alpha[:, None, None] * products * known[..., None]
+        beside = np.square(rest).mean(2).sum(1) / whole
         size = np.sqrt(alpha**2 + beside) + 1e-30
         amount = alpha / (alpha**2 + beside + 1e-30)
         return alpha / size, np.where(size > 1e-12, amount, 0.0)

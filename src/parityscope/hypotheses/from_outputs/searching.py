@@ -16,14 +16,14 @@ from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.from_outputs.families import filters_of
+from parityscope.hypotheses.from_outputs.families import bounds_of, families_of, filters_of, operators_of
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import SURE_BITS, Trials, TriedGuess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +49,10 @@ _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
 # Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
 _ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
-_ALL = 0.5  # of what is left, at most, for every edit that was not run yet; chosen
+# Of what is left, at most, for every edit where it costs least: before the prediction in a large network, and behind it. Chosen.
+_CHEAPEST, _ALL = 0.25, 0.5
+_EDITS = 300  # of a place, about
+_HOPS = 2  # steps from what explains most; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
 _SWEPT, _SWEEP_S = (
     3.0,
@@ -61,9 +64,7 @@ _CLASS = 40  # evaluations that look for what cannot be told from the best
 _ABOVE = 6  # steps above the best, at which what is said in fewer bits is tried too; chosen
 _ALIKE = 0.004  # of the share, and of the sketch
 _EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leaves nothing; chosen
-_PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
 _BESIDE = 1e-5  # of the squared error more than the best leaves: it cannot be told from it; chosen
-_SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,6 +153,8 @@ def search_outputs(
     if not trials.explains:
         trials.until = meter.share_of(until, _ENTRY)
         _try_entries(found)
+    if not trials.explains and not _can_run_all(found, until):
+        _try_cheapest(found, meter.share_of(until, _CHEAPEST))
     trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
     predictor.until = meter.share_of(until, 1 - _TRIED)
     # What is explained by so few words can only stand in for what lies near.
@@ -160,8 +163,8 @@ def search_outputs(
     )
     asked = sites if near is None else [one for one in sites if one.step.index in near]
     found.guesses += predictor.guess(asked, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
-    reached = {one.site.output for one in found.guesses}
-    found.guesses += [one for one in plain if one.site.output not in reached]
+    known = {id(edit) for one in found.guesses for edit in (one.edit, *one.names)}
+    found.guesses += [one for one in plain if id(one.edit) not in known]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
     until = max(until, meter.spent + until - predictor.until)
     trials.until = meter.share_of(until, _PLAIN)
@@ -170,9 +173,11 @@ def search_outputs(
     trials.run(found.guesses)
     trials.until = until
     if not trials.explains:
+        _try_neighbours(found)
+    if not trials.explains:
         _try_operators(found)
     if not trials.explains:
-        _try_all(found, meter.share_of(until, _ALL))
+        _try_cheapest(found, meter.share_of(until, _ALL))
         trials.until = until
     if not trials.explains:
         found.pair = search_second_fault(
@@ -183,7 +188,7 @@ def search_outputs(
                 noise=outputs.noise,
                 plain=plain,
                 sites=len(sites),
-                sure=_SURE_BITS,
+                sure=SURE_BITS,
                 until=meter.share_of(until, _PEELED),
             )
         )
@@ -233,12 +238,42 @@ def _try_operators(found: OutputsSearchResult) -> None:
     trials.run_plain(_guesses_unpredicted(best[:_NEAR_SITES], ("operators",)))
 
 
-def _try_all(found: OutputsSearchResult, until: float) -> None:
-    """Every edit that was not run yet, shortest first, where the time allows half of them: derivatives misjudge large ones."""
-    edits = found.predictor.generated + found.predictor.left_out
-    if edits <= 2 * _can_try(found, until):
-        found.trials.until = until
-        found.trials.run_plain(_guesses_unpredicted(found.sites, EARLY))
+def _can_run_all(found: OutputsSearchResult, until: float) -> bool:
+    """Whether the time may allow every edit."""
+    return len(found.sites) * _EDITS <= _can_try(found, until)
+
+
+def _try_cheapest(found: OutputsSearchResult, until: float) -> None:
+    """Every edit that was not run yet at the places that cost least to ask, as many as the time allows, the shortest first.
+
+    Derivatives misjudge large changes. Most that is tried where it costs least is most that is tried.
+    """
+    reference = found.reference
+    chosen: list[Guess] = []
+    left = until - reference.meter.spent
+    for site in sorted(found.sites, key=lambda one: reference.cost(one.step)):
+        if left <= 0:
+            break
+        guesses = _guesses_unpredicted([site], EARLY)
+        left -= len(guesses) * reference.cost(site.step)
+        chosen += guesses if left > 0 else ()
+    found.trials.until = until
+    found.trials.run_plain(chosen, 1.0)
+
+
+def _try_neighbours(found: OutputsSearchResult) -> None:
+    """The same with other numbers at the places around, where numbers that were fitted explain most but not all."""
+    trials = found.trials
+    best = trials.best
+    if best is None or best.guess.family is None or best.explained < _NEAR:
+        return
+    kind, near = best.guess.family.kind, found.reference.around(best.guess.site.step, _HOPS)
+    trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
+    for site in found.sites:
+        if site.step.index in near and site is not best.guess.site:
+            for family in (*families_of(site), *bounds_of(site), *operators_of(site)):
+                if family.kind == kind:
+                    _try_family(trials, site, family)
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
@@ -251,12 +286,12 @@ def _try_entries(found: OutputsSearchResult) -> None:
     trials.until = until
     for site in entries:
         for family in filters_of(site):
-            _try_filter(trials, site, family)
+            _try_family(trials, site, family)
     trials.run_plain(guesses)
 
 
-def _try_filter(trials: Trials, site: EditSite, family: EditFamily) -> None:
-    """The usual filters, and what is fitted from the best of them."""
+def _try_family(trials: Trials, site: EditSite, family: EditFamily) -> None:
+    """The usual amounts of a family, and what is fitted from the best of them."""
     best, amounts = -math.inf, None
     for start in family.starts:
         if trials.explains or trials.is_spent:
@@ -311,7 +346,7 @@ def _class_of(found: OutputsSearchResult) -> None:
     """Fills in what cannot be told from the best: explains as much, of all samples, where that is a claim."""
     trials = found.trials
     best = trials.best
-    if best is None or not _is_claim(found, best):
+    if best is None or not trials.is_claim(best):
         return
     trials.seconds = max(trials.seconds, _TRY_S[0])
     near = [one for one in found.guesses if not trials.was_tried(one) and _is_near(one, best.guess)]
@@ -319,7 +354,7 @@ def _class_of(found: OutputsSearchResult) -> None:
     for guess in (*near[:_CLASS], *_shorter_above(found, best)[:_CLASS]):
         if not trials.is_spent:
             trials.attempt(guess)
-    held = [one for one in trials.tried if _is_claim(found, one)]
+    held = [one for one in trials.tried if trials.is_claim(one)]
     top = max(one.explained for one in held)
     left = 1 - top
     alike = [one for one in held if 1 - one.explained <= max(3 * left, _BESIDE)]
@@ -357,11 +392,3 @@ def _expected_sketch(guess: Guess) -> np.ndarray:
     family, sketch = guess.family, np.asarray(guess.sketch)
     is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and "index" not in guess.kind
     return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch
-
-
-def _is_claim(found: OutputsSearchResult, one: TriedGuess) -> bool:
-    if one.share is None or one.share.least < ENOUGH or one.share.pooled < ENOUGH:
-        return False
-    floor = max(found.residual.noise, 1e-300)
-    lost = one.share.pattern >= _PATTERN if found.residual.is_broken else False
-    return lost or one.share.bits(floor) >= one.edit.bits + math.log2(max(2, len(found.sites))) + _SURE_BITS

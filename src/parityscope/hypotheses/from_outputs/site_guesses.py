@@ -31,12 +31,16 @@ if TYPE_CHECKING:
 
 __all__ = ["SiteGuesses"]
 
+_SUMMED = 8.0  # products that one number takes in the sums over all indices: measured
 _LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _WRITTEN_S = (
     0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen
 )
-_SLOPED = 8.0  # runs of a step that one direction of the derivative of its constants costs: measured on convolutions
+_WORTH = 0.2  # of a score on the worst sample: what has less is not looked at on others; chosen
+_SLOPED = (
+    3.0  # runs of a step that one direction of the derivative of its constants costs: measured (2 of convolutions)
+)
 _KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
@@ -101,8 +105,10 @@ class SiteGuesses:
         predictor.generated += len(self.edits)
         return left
 
-    def look(self, predictor: Predictor, place: int, sample: int, adjoint: np.ndarray | None) -> None:
-        """Adds the products of a sample."""
+    def look(self, predictor: Predictor, place: int, adjoint: np.ndarray | None, *, is_first: bool) -> None:
+        """Adds the products of a sample: of all edits on the first, then of those that explain a part of that."""
+        sample = predictor.samples[place]
+        worth = None if is_first else self._are_worth(predictor)
         if adjoint is None:
             self.predicted = False
         values = predictor.reference.values[sample]
@@ -113,27 +119,33 @@ class SiteGuesses:
         rows: list[np.ndarray] = []
         odd: set[int] = set()
         seen: dict[bytes, Guess] = {}
-        width = predictor.directions + 1
+        unseen = np.full((self.samples, predictor.directions + 1), np.nan)
         slopes = None if adjoint is None else self._slopes_of_site(predictor, sample, names, adjoint)
         for number, guess in enumerate(self.edits):
-            if place == 0 and number >= self.looked_up + _LEAST_EACH and meter.spent > self.until:
+            if is_first and number >= self.looked_up + _LEAST_EACH and meter.spent > self.until:
                 left = len(self.edits) - number
                 predictor.left_out += left
                 predictor.generated -= left
                 break
+            if worth is not None and not worth[number]:
+                if number in self.odd:
+                    odd.add(len(kept))
+                kept.append(guess)
+                rows.append(self.sketches[number])
+                continue
             edit = guess.made()
             if predictor.banned and edit.form in predictor.banned:
                 continue
             predictor.trying(edit.words)
             meter.charge(LOOKED_UP_S)
-            told = None if slopes is None or (place and number in self.odd) else slopes.of(edit)
+            told = None if slopes is None else slopes.of(edit)
             if told is not None and np.isfinite(told).all():
-                if place == 0 and not told.any():
+                if is_first and not told.any():
                     continue
-                row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+                row = unseen.copy() if is_first else self.sketches[number].copy()
                 row[place] = told
-                if place == 0 and guess.family is None:
-                    same = seen.setdefault(_round_to_key(row[0]), guess)
+                if is_first and guess.family is None:
+                    same = seen.setdefault(_round_to_key(row[place]), guess)
                     if same is not guess:
                         same.take_name(guess, edit)
                         continue
@@ -142,26 +154,27 @@ class SiteGuesses:
                 continue
             results = self.site.results(sample, edit)
             if results is None:
-                if place:  # it runs on one sample alone
+                if not is_first:  # it runs on one sample alone
                     odd.add(len(kept))
                     kept.append(guess)
-                    rows.append(np.zeros((self.samples, width)))
+                    rows.append(unseen)
                 continue
-            row = np.zeros((self.samples, width)) if place == 0 else self.sketches[number].copy()
+            row = unseen.copy() if is_first else self.sketches[number].copy()
             by_name = dict(zip(self.site.step.outputs, results, strict=True))
             change = _change_in_results(base, [by_name[name] for name in names])
-            is_odd = number in self.odd if place else False
+            is_odd = False
             if change is None or adjoint is None:
                 is_odd = True
             elif not change.any():
-                if place == 0 and _are_unchanged(values, by_name):
+                if is_first and _are_unchanged(values, by_name):
                     continue
+                row[place] = 0.0
             else:
                 row[place] = change @ adjoint
                 meter.charge(PRODUCT_S * adjoint.size)
                 is_odd = is_odd or not bool(np.isfinite(row[place]).all())
-            if place == 0 and not is_odd and guess.family is None:
-                same = seen.setdefault(_round_to_key(row[0]), guess)
+            if is_first and not is_odd and guess.family is None:
+                same = seen.setdefault(_round_to_key(row[place]), guess)
                 if same is not guess:
                     same.take_name(guess, edit)
                     continue
@@ -170,7 +183,7 @@ class SiteGuesses:
             kept.append(guess)
             rows.append(row)
         self.edits, self.sketches, self.odd = kept, rows, odd
-        if place == 0:
+        if is_first:
             self.hurried = meter.spent > self.until
         if self.hurried:
             return
@@ -179,7 +192,18 @@ class SiteGuesses:
         if self.fitted and adjoint is not None and self.site.output in names:
             start = sum(values[name].size for name in names[: names.index(self.site.output)])
             array = values[self.site.output]
-            self._look_at_indices(place, array, adjoint[start : start + array.size])
+            self._look_at_indices(place, array, adjoint[start : start + array.size], is_first=is_first)
+
+    def _are_worth(self, predictor: Predictor) -> np.ndarray:
+        """Which edits are looked at on further samples: bools, (edits,)."""
+        if not self.edits:
+            return np.zeros(0, bool)
+        scores, _ = predictor.judged(np.stack(self.sketches))
+        # What has a free amount may explain as much with the other sign.
+        free = np.array([one.family is not None and not one.family.grid for one in self.edits])
+        worth = np.where(free, np.abs(scores), scores) > _WORTH
+        worth[list(self.odd)] = False
+        return np.asarray(worth)
 
     def _slopes_of_site(
         self, predictor: Predictor, sample: int, names: Sequence[str], adjoint: np.ndarray
@@ -194,10 +218,16 @@ class SiteGuesses:
         found: dict[str, np.ndarray] = {}
         constants = reference.program.constants
         wanted = [index for index, name in enumerate(site.step.inputs) if name in constants]
-        if wanted and len(names) == 1 and site.whole_step:
+        price = _SLOPED * reference.seconds[site.step.index] * (predictor.directions + 1)
+        if (
+            wanted
+            and len(names) == 1
+            and site.whole_step
+            and price < max(self.until - reference.meter.spent, _WRITTEN_S)
+        ):
             inputs = [reference.value(sample, name) if name else None for name in site.step.inputs]
             predictor.trying(f"the derivative of the constants of {site.output}")
-            reference.meter.charge(_SLOPED * reference.seconds[site.step.index] * (predictor.directions + 1))
+            reference.meter.charge(price)
             made = constant_adjoints(site.step, inputs, values[site.output], own, wanted)
             found = {site.step.inputs[index]: table for index, table in made.items()}
         return Slopes(site=site, sample=sample, adjoint=own, constants=found)
@@ -210,24 +240,25 @@ class SiteGuesses:
                 if table is not None:
                     self.site.reference.meter.charge(PRODUCT_S / 10 * adjoint.size * array.shape[axis])
                     held = self.pairs.setdefault(
-                        (name, axis), np.zeros((*table.shape[:2], self.samples, table.shape[-1]))
+                        (name, axis), np.full((*table.shape[:2], self.samples, table.shape[-1]), np.nan)
                     )
                     held[:, :, place] = table
 
-    def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray) -> None:
+    def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray, *, is_first: bool) -> None:
         shaped = adjoint.reshape((*array.shape, -1))
-        weighed = array[..., None] * shaped
-        self.site.reference.meter.charge(6 * PRODUCT_S * shaped.size * array.ndim)
-        for axis, length in enumerate(array.shape):
-            if 1 < length <= _LONGEST:
-                others = tuple(other for other in range(array.ndim) if other != axis)
-                for scales, source in ((True, weighed), (False, shaped)):
-                    sums = source.sum(others, dtype=np.float64)
+        self.site.reference.meter.charge(_SUMMED * PRODUCT_S * shaped.size)
+        for scales, source in ((True, array[..., None] * shaped), (False, shaped)):
+            rest = source
+            for axis in reversed(range(array.ndim)):
+                length = array.shape[axis]
+                if 1 < length <= _LONGEST:
+                    sums = rest.reshape(-1, length, rest.shape[-1]).sum(0, dtype=np.float64)
                     key = axis, scales
-                    if key not in self.indices and place == 0:  # indices are those of the first sample's axes
-                        self.indices[key] = np.zeros((length, self.samples, sums.shape[-1]))
+                    if key not in self.indices and is_first:  # indices are those of the first sample's axes
+                        self.indices[key] = np.full((length, self.samples, sums.shape[-1]), np.nan)
                     if key in self.indices and self.indices[key].shape[0] == length:
                         self.indices[key][:, place] = sums
+                rest = rest.sum(axis, dtype=np.float64)
 
     def guesses(self, predictor: Predictor) -> list[Guess]:
         """Everything with its score."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Slopes", "constant_adjoints", "effects_of_exchanges"]
 
+_LOOKED_AT = 16384  # elements whose quantiles the nodes are; what they cost is what as many take to be gathered
+_POINTS = 4096  # of a range, by which the node before a value is found
 _NODES = 256  # between which an elementwise change is taken to be straight; chosen
 _MOST_EXCHANGED = 256  # indices of an axis of which all pairs are looked at; chosen
 
@@ -41,7 +43,7 @@ class Slopes:
     sample: int
     adjoint: np.ndarray
     constants: Mapping[str, np.ndarray]
-    _hats: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    _hats: dict[str, tuple[np.ndarray, np.ndarray] | None] = field(default_factory=dict)
     _whole: np.ndarray | None = None
 
     def of(self, edit: StretchEdit) -> np.ndarray | None:
@@ -68,9 +70,12 @@ class Slopes:
         if array is None or array.size != self.adjoint.shape[0] or array.dtype != np.float32:
             return None
         if source not in self._hats:
-            self.site.reference.meter.charge(GATHER_S * array.size)
+            self.site.reference.meter.charge(GATHER_S * (array.size + _LOOKED_AT))
             self._hats[source] = _hat_weights(array.ravel(), self.adjoint)
-        nodes, weights = self._hats[source]
+        held = self._hats[source]
+        if held is None:
+            return None
+        nodes, weights = held
         values = np.asarray(function(nodes), np.float64)  # type: ignore[operator]
         if not source:
             return np.asarray((values - nodes) @ weights)
@@ -79,27 +84,22 @@ class Slopes:
         return np.asarray(values @ weights - self._whole)
 
 
-def _hat_weights(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes, float64 (nodes,), and what each weighs, float64 (nodes, directions)."""
-    from scipy.sparse import csr_matrix
+def _hat_weights(array: np.ndarray, adjoint: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Nodes, float64 (nodes,), and what each weighs, float64 (nodes, directions); None of an array that is not finite."""
+    from parityscope.hypotheses.from_outputs._gathering import share_between_nodes
 
-    part = array[:: max(1, array.size // (64 * _NODES))]
-    inner = np.quantile(part, np.linspace(0, 1, _NODES - 2))
+    part = array[:: max(1, array.size // _LOOKED_AT)]
     low, high = float(array.min()), float(array.max())
+    if not math.isfinite(high - low):
+        return None
+    inner = np.quantile(part, np.linspace(0, 1, _NODES - 2))
     nodes = np.unique(np.concatenate([inner, [low, high, min(max(0.0, low), high)]]).astype(np.float64))
     if nodes.size < 2:
         return nodes, adjoint.sum(0, dtype=np.float64)[None]
-    left = np.clip(np.searchsorted(nodes, array, "right") - 1, 0, nodes.size - 2)
-    share = ((array - nodes[left]) / (nodes[left + 1] - nodes[left])).astype(np.float32)
-    table = csr_matrix(
-        (
-            np.stack([1 - share, share], 1).ravel(),
-            np.stack([left, left + 1], 1).ravel(),
-            np.arange(0, 2 * array.size + 1, 2),
-        ),
-        shape=(array.size, nodes.size),
-    )
-    return nodes, np.asarray(table.T @ adjoint, np.float64)
+    first = np.clip(np.searchsorted(nodes, np.linspace(low, high, _POINTS), "right") - 2, 0, nodes.size - 2)
+    weights = np.zeros((nodes.size, adjoint.shape[1]))
+    share_between_nodes(np.ascontiguousarray(array), np.ascontiguousarray(adjoint), nodes, first, weights)
+    return nodes, weights
 
 
 def effects_of_exchanges(array: np.ndarray, adjoint: np.ndarray, axis: int) -> np.ndarray | None:

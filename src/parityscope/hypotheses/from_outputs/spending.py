@@ -32,7 +32,7 @@ DERIVATIVE_S = 2e-2  # writing down and opening the derivative of a step
 SWEPT = 1.0  # runs of a step that one direction of a sweep costs
 PRODUCT_S = 1e-9  # one element of a change times one direction
 SITE_S = 1.5e-3  # making a site ready
-GATHER_S = 2e-7  # one element whose adjoints are gathered by value
+GATHER_S = 4e-8  # one element whose adjoints are gathered by value
 RESPONSE_S = 3e-9  # one number of a response that is held against what is wanted
 
 

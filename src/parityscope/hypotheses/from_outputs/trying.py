@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 
     Responses = Mapping[int, Mapping[str, np.ndarray]]
 
-__all__ = ["PROMISING", "Trials", "TriedGuess", "fit_amounts"]
+__all__ = ["PROMISING", "SURE_BITS", "Trials", "TriedGuess", "fit_amounts"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _EXACT = 0.9995
+SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
+_PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
 PROMISING = (
     0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
 )
@@ -105,9 +107,10 @@ class TriedGuess:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Trials:
-    """What was evaluated, within `seconds` (estimated). `best` explains most, of all samples where they were asked.
+    """What was evaluated, within `seconds` (estimated).
 
-    `worst` is the sample that is furthest off, of those that are tried first.
+    `best` explains most, of all samples where they were asked, a claim before what is none. `worst` is the sample that is
+    furthest off, of those that are tried first.
     """
 
     reference: Reference
@@ -147,9 +150,24 @@ class Trials:
 
     @property
     def explains(self) -> bool:
-        """Whether the best leaves nothing anywhere but what rounding may leave."""
-        share = None if self.best is None else self.best.share
-        return share is not None and share.least >= ENOUGH and share.is_exact(self.residual.noise)
+        """Whether the best is a claim that leaves nothing anywhere but what rounding may leave."""
+        best = self.best
+        return (
+            best is not None
+            and best.share is not None
+            and self.is_claim(best)
+            and best.share.is_exact(self.residual.noise)
+        )
+
+    def is_claim(self, one: TriedGuess) -> bool:
+        """Whether it explains enough everywhere, and saves more bits than it takes to say it and to choose its place."""
+        share = one.share
+        if share is None or min(share.least, share.pooled) < ENOUGH:
+            return False
+        if self.residual.is_broken and share.pattern >= _PATTERN:
+            return True
+        places = math.log2(max(2, len(self.reference.live)))
+        return share.bits(max(self.residual.noise, 1e-300)) >= one.edit.bits + places + SURE_BITS
 
     def run(self, guesses: Sequence[Guess], patience: float = math.inf) -> None:
         """Evaluates guesses until all is explained or the budget is spent.
@@ -171,17 +189,18 @@ class Trials:
             stale = stale + 1 if best is before else 0
             if best is not None and best.explained > _MOST_OF_IT and stale >= patience:
                 return
-            if best is not None and best.share is not None and best.share.least >= ENOUGH:
+            if best is not None and best.share is not None and self.is_claim(best):
                 # What explains nearly all may stand in for what explains all: half of what is left goes into looking for it.
                 least = max(least, self.seconds / 2)
                 more -= 1 if best.share.is_exact(self.residual.noise) else 0
 
-    def run_plain(self, guesses: Sequence[Guess]) -> None:
+    def run_plain(self, guesses: Sequence[Guess], part: float = _PART_OF_TIME) -> None:
         """Evaluates edits until one explains all: by turns what is predicted to explain most, and by length and cost.
 
-        Of those that give the same result only the first, and none that gives another shape.
+        Of those that give the same result only the first, and none that gives a shape that what follows cannot have meant. `part`
+        is that of the bits of the time that an edit takes.
         """
-        order = _shortest_first(guesses, self.reference, _PART_OF_TIME)
+        order = _shortest_first(guesses, self.reference, part)
         scored = sorted((one for one in order if one.score is not None), key=lambda one: -(one.score or 0.0))
         self._run_each(one for pair in itertools.zip_longest(scored, order) for one in pair if one is not None)
 
@@ -205,7 +224,7 @@ class Trials:
             self._made = None
 
     def _result_of_plain(self, guess: Guess) -> bytes | None:
-        """The digest of what the step gives on the worst sample; None where that is the reference's, or of another shape."""
+        """The digest of what the step gives on the worst sample; None where that is the reference's, or of no shape for it."""
         edit = guess.made()
         self.trying(edit.words)
         results = None if edit.form in self.banned else guess.site.results(self.worst, edit)
@@ -217,7 +236,7 @@ class Trials:
         for name, array in zip(guess.site.step.outputs, results, strict=False):
             if array is None or name not in known:
                 continue
-            if array.shape != known[name].shape:
+            if not _may_stand_for(array.shape, known[name].shape):
                 return None
             same = same and np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -249,11 +268,15 @@ class Trials:
         freed = self._free_numbers(found)
         found = found if freed is None else freed
         self.tried.append(found)
-        if self.best is None or found.explained > self.best.explained:
+        if self.best is None or self._rank(found) > self._rank(self.best):
             self.best = found
         key = guess.site.output
         self.by_site[key] = max(self.by_site.get(key, -1.0), found.explained)
         return found
+
+    def _rank(self, one: TriedGuess) -> tuple[bool, float]:
+        """A claim before what takes more to say than it saves: enough fitted numbers explain any few outputs."""
+        return self.is_claim(one), one.explained
 
     def responses(self, guess: Guess, edit: StretchEdit, samples: Iterable[int]) -> Responses | None:
         """The outputs with an edit, and with all that is made together with it; None where it cannot be run."""
@@ -381,6 +404,11 @@ class Trials:
         least = -math.inf if family.kind == "filter" else PROMISING  # it begins where nothing is changed
         found = fit_amounts(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
         return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
+
+
+def _may_stand_for(shape: Sequence[int], known: Sequence[int]) -> bool:
+    """Whether a result of this shape broadcasts to the known one: an operand that is handed on alone may be shorter."""
+    return len(shape) == len(known) and all(one in {1, other} for one, other in zip(shape, known, strict=True))
 
 
 def _are_moved(site: EditSite, sample: int, results: Sequence[np.ndarray | None]) -> bool:
