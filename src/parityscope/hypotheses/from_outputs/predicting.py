@@ -80,9 +80,7 @@ class Predictor:
         share = seconds / max(1, len(sites))
         counts = {self.residual.numbers(sample) for sample in self.samples}
         self.directions = min(DIRECTIONS, *counts) if len(counts) == 1 else DIRECTIONS
-        self._to_sweep = len(self.samples) * sum(
-            self._price_of_sweep(step) for step in self.reference.live
-        ) + DERIVATIVE_S * len({step.kind for step in self.reference.live})
+        self._to_sweep = self._estimate_sweeps(min((site.step.index for site in sites), default=0))
         spare, ahead = 0.0, len(sites)
         for turn, place in enumerate(order):
             seen = 0
@@ -186,6 +184,12 @@ class Predictor:
         meter.charge(taken)
         self._to_sweep = max(0.0, self._to_sweep - taken)
         self._opened = opened
+
+    def _estimate_sweeps(self, first: int) -> float:
+        """Estimated seconds of the sweeps over all samples, back to the step of that index."""
+        steps = [step for step in self.reference.live if step.index >= first]
+        opened = max(0, len({step.kind for step in steps}) - self._opened)
+        return len(self.samples) * sum(map(self._price_of_sweep, steps)) + DERIVATIVE_S * opened
 
     def _price_of_sweep(self, step: ProgramStep) -> float:
         return SWEPT * (self.directions + 1) * self.reference.seconds.get(step.index, 0.0)

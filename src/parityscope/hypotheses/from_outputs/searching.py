@@ -262,11 +262,12 @@ def _try_cheapest(found: OutputsSearchResult, until: float) -> None:
 
 
 def _try_neighbours(found: OutputsSearchResult) -> None:
-    """The same with other numbers at the places around, where numbers that were fitted explain most but not all."""
+    """The same with other numbers there and at the places around, where numbers that were fitted explain most but not all."""
     trials = found.trials
     best = trials.best
     if best is None or best.guess.family is None or best.explained < _NEAR:
         return
+    trials.attempt(best.guess.with_family(best.guess.family, best.guess.amounts))  # the time for a fit may have ended it
     kind, near = best.guess.family.kind, found.reference.around(best.guess.site.step, _HOPS)
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in found.sites:
@@ -277,7 +278,7 @@ def _try_neighbours(found: OutputsSearchResult) -> None:
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
-    """What may be done to the inputs: what only moves values, usual filters and what is fitted from them, all else."""
+    """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
     guesses = _guesses_unpredicted(entries, (*EARLY, *LATE))
@@ -285,7 +286,7 @@ def _try_entries(found: OutputsSearchResult) -> None:
     trials.run_moves([one for one in guesses if one.kind == _MOVING])
     trials.until = until
     for site in entries:
-        for family in filters_of(site):
+        for family in (*families_of(site), *filters_of(site)):
             _try_family(trials, site, family)
     trials.run_plain(guesses)
 

@@ -162,17 +162,13 @@ class SiteGuesses:
             row = unseen.copy() if is_first else self.sketches[number].copy()
             by_name = dict(zip(self.site.step.outputs, results, strict=True))
             change = _change_in_results(base, [by_name[name] for name in names])
-            is_odd = False
-            if change is None or adjoint is None:
-                is_odd = True
-            elif not change.any():
-                if is_first and _are_unchanged(values, by_name):
+            is_odd = change is None or adjoint is None
+            if change is not None and adjoint is not None:
+                if is_first and not change.any() and _are_unchanged(values, by_name):
                     continue
-                row[place] = 0.0
-            else:
                 row[place] = change @ adjoint
                 meter.charge(PRODUCT_S * adjoint.size)
-                is_odd = is_odd or not bool(np.isfinite(row[place]).all())
+                is_odd = not bool(np.isfinite(row[place]).all())
             if is_first and not is_odd and guess.family is None:
                 same = seen.setdefault(_round_to_key(row[place]), guess)
                 if same is not guess:

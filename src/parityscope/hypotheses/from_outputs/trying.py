@@ -49,6 +49,7 @@ _MOST_OF_IT = 0.5
 _FITTINGS, _MOST_FITTINGS = 6, 40  # Gauss-Newton steps; and where each takes a third of what is left. Chosen
 _TAKES = 1 / 3
 _FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
+_PARTS = (1.0, 0.3, 0.1)  # of what least squares say, each where more makes it worse
 _WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
 # Whose turn it is. "near" is what stands at a promising site, "odd" what has no prediction.
 # "short" is what says least in the least time: far from what a derivative can see, every simple edit deserves to be run.
@@ -449,7 +450,7 @@ def fit_amounts(
         if change is None:
             break
         better = None
-        for part in (1.0, 0.3):
+        for part in _PARTS:
             responses = respond(best[1] + part * change)
             share = -1.0 if responses is None else residual.share(responses).pooled
             if responses is not None and share > best[0]:
