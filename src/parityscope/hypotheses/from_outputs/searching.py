@@ -267,7 +267,9 @@ def _try_neighbours(found: OutputsSearchResult) -> None:
     best = trials.best
     if best is None or best.guess.family is None or best.explained < _NEAR:
         return
-    trials.attempt(best.guess.with_family(best.guess.family, best.guess.amounts))  # the time for a fit may have ended it
+    trials.attempt(
+        best.guess.with_family(best.guess.family, best.guess.amounts)
+    )  # the time for a fit may have ended it
     kind, near = best.guess.family.kind, found.reference.around(best.guess.site.step, _HOPS)
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in found.sites:

@@ -1,9 +1,9 @@
 """Exact evaluation of what was guessed: best first, within a budget of estimated seconds, on all samples before it counts.
 
-Groups of kinds take turns, in each the best score first: what has a free number comes near many errors, and would crowd out what
-has none. Between them come edits that could not be predicted, shortest first, and others at the sites where something explains a
-part already: a large change is misjudged by a derivative, but its neighbours tell. One sample, the worst, is asked first; the
-others of those that were predicted only where it is explained in part, and all where these are.
+Groups of kinds take turns, in each its kinds, the best score first: what has a free number comes near many errors, and would
+crowd out what has none. Between them come edits that could not be predicted, shortest first, and others at the sites where
+something explains a part already: a large change is misjudged by a derivative, but its neighbours tell. One sample, the worst,
+is asked first; the others of those that were predicted only where it is explained in part, and all where these are.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _GROUPS = {
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
-_FUNCTIONS = "operator fitted"
+_FUNCTIONS, _INDICES = "operator fitted", "index of axis"
 _PART_OF_TIME = (
     0.5  # of the bits of the time that an edit takes, beside its own; chosen: what costs less is no likelier
 )
@@ -499,17 +499,19 @@ class _Queues:
                 _shortest_first([one for one in (*scored, *odd) if one.kind == _FUNCTIONS], reference, _PART_OF_TIME)
             ),
         }
-        ranked: dict[str, list[tuple[float, int, Guess]]] = {}
+        ranked: dict[str, dict[str, list[tuple[float, int, Guess]]]] = {}
         crowd: Counter[tuple[str, str]] = Counter()
         for number, one in enumerate(scored):
             if one.kind == _FUNCTIONS:
                 continue
-            group = _group_of(one)
+            group, kind = _group_of(one), _INDICES if one.kind.startswith(_INDICES) else one.kind
             behind = _CROWDED * crowd[group, one.site.output]
             crowd[group, one.site.output] += 1
-            ranked.setdefault(group, []).append((behind - (one.score or 0.0), number, one))
-        for group, entries in ranked.items():
-            self._groups[group] = deque(one for _, _, one in sorted(entries, key=lambda entry: entry[:2]))
+            ranked.setdefault(group, {}).setdefault(kind, []).append((behind - (one.score or 0.0), number, one))
+        for group, by_kind in ranked.items():
+            # Of a kind that comes near many errors the best is no likelier than the best of another.
+            each = ([one for _, _, one in sorted(kind, key=lambda entry: entry[:2])] for kind in by_kind.values())
+            self._groups[group] = deque(one for turn in itertools.zip_longest(*each) for one in turn if one is not None)
         self._of_site: dict[str, list[tuple[float, int, Guess]]] = {}
         for number, one in enumerate((*scored, *odd)):
             entry = (-(one.score if one.score is not None else 0.0), number, one)
