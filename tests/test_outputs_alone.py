@@ -163,6 +163,54 @@ def test_no_edit_makes_a_result_hundreds_of_times_larger(tmp_path: Path) -> None
         assert not {"times 10", "times 128", "times 255", "plus 128"} & changes
 
 
+def test_no_operator_in_the_place_of_another_grows_in_between(tmp_path: Path) -> None:
+    # CenterCropPad makes the longer of both lengths along each axis, and then cuts: 2,000 times 2,000 numbers here.
+    network = """<ir_version: 8, opset_import: ["" : 18]> g (float[1,1,2000,1] x) => (float[1,1,1,20] y) {
+      r = Reshape(x, shape)
+      t = Tanh(r)
+      y = AveragePool<kernel_shape = [1, 100], strides = [1, 100]>(t)
+    }"""
+    shape = {"shape": np.array([1, 1, 1, 2000], np.int64)}
+    x = DRAW.normal(size=(1, 1, 2000, 1)).astype(np.float32)
+    made: list[str] = []
+    model = write_network(tmp_path / "model.onnx", network, shape)
+    given = [{"y": DRAW.normal(size=(1, 1, 1, 20)).astype(np.float32)}]
+    search_outputs(
+        KnownOutputs(model=model, feeds=[{"x": x}], candidate=given, noise={"y": 1e-6}, scale=0.1),
+        made.append,
+    )
+    assert "Pad in place of Reshape" in made
+    assert "CenterCropPad in place of Reshape" not in made
+
+
+def test_numbers_that_can_be_fitted_to_anything_do_not_end_the_search(tmp_path: Path) -> None:
+    """Three numbers in all: the three taps of a filter of the input give them too, and say nothing."""
+    layers, last = "", "x"
+    for number in range(6):
+        layers += f"c{number} = Conv<pads = [1, 1, 1, 1]>({last}, k{number}) h{number} = Tanh(c{number}) "
+        last = f"h{number}"
+    network = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[1,1,12,12] x) => (float[1,1] y) {{
+      {layers} m = GlobalAveragePool({last}) f = Flatten(m) y = MatMul(f, w)
+    }}"""
+    draw = np.random.default_rng(8)
+    shapes = {f"k{number}": (4, 4 if number else 1, 3, 3) for number in range(6)}
+    weights = {name: (draw.normal(size=shape) / 3).astype(np.float32) for name, shape in shapes.items()}
+    weights["w"] = draw.normal(size=(4, 1)).astype(np.float32)
+    model = write_network(tmp_path / "model.onnx", network, weights)
+    other = write_network(tmp_path / "other.onnx", network, weights | {"k4": weights["k4"].swapaxes(2, 3).copy()})
+    feeds = [{"x": draw.normal(0.5, 1, size=(1, 1, 12, 12)).astype(np.float32)} for _ in range(3)]
+    run = open_session(load_model(other).graph())
+    found = search_outputs(
+        KnownOutputs(model=model, feeds=feeds, candidate=[run(one) for one in feeds], noise={"y": 1e-6}, scale=0.3)
+    )
+    assert any(len(one.guess.amounts) == 3 and one.explained > 1 - 1e-9 for one in found.trials.tried)
+    assert found.is_exact
+    assert (found.alike[0].guess.site.output, found.alike[0].edit.words[-24:]) == (
+        "c4",
+        "transposed (axes 2 and 3)"[-24:],
+    )
+
+
 def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:
     first = findings(diagnose(tmp_path, NETWORK.replace("alpha = 0.1", "alpha = 0.3")))[0]
     assert (first["code"], first["role"]) == ("FUS014", "cause")

@@ -87,13 +87,13 @@ def _replacements(
         made = helper.make_node(schema.name, [f"i{index}" for index in range(count)], ["o"])
         current = schema_of(made, stretch.context.opsets)
         known = current if current is not None else schema
-        if not _accepts(known, made, [stretch.value(0, node.input[index]) for index in reads]):
-            continue
         made.attribute.extend(
             one
             for one in node.attribute
             if one.name in known.attributes and one.type == _attribute_type(known, one.name)
         )
+        if not _accepts(known, made, [stretch.value(0, node.input[index]) for index in reads]):
+            continue
         choices = [
             (name, word)
             for name, spec in known.attributes.items()
