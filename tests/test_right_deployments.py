@@ -1,4 +1,4 @@
-"""Another optimizer level is within; another version of the model is told as one, and no layer is blamed for it."""
+"""Another optimizer level and another exporter are within; another version is told as one, and no layer is blamed for it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _RNG = np.random.default_rng(15)
@@ -29,6 +30,33 @@ _LAYERS = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,32] x) => (floa
 }"""
 _SHAPES = {"w0": (32, 32), "b0": (32,), "w1": (32, 32), "b1": (32,), "w2": (32, 8)}
 _WEIGHTS = {name: (_RNG.normal(size=shape) / 4).astype(np.float32) for name, shape in _SHAPES.items()}
+
+
+_PICTURE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,3,16,16] x) => (float[1,8] y) {
+  a = Conv<pads = [1, 1, 1, 1]>(x, k)
+  n = BatchNormalization<epsilon = 0.001>(a, scale, shift, mean, spread)
+  r = Relu(n)
+  m = GlobalAveragePool(r)
+  f = Flatten(m)
+  y = Gemm<transB = 1>(f, w, b)
+}"""
+# What another exporter writes of it: the normalization is part of the convolution, and the product is two nodes.
+_WRITTEN_AGAIN = """<ir_version: 7, opset_import: ["" : 13]> again (float[1,3,16,16] x) => (float[1,8] y) {
+  t1 = Conv<pads = [1, 1, 1, 1], kernel_shape = [3, 3]>(x, folded, bias)
+  t2 = Relu(t1)
+  t3 = ReduceMean<axes = [2, 3], keepdims = 0>(t2)
+  t4 = MatMul(t3, turned)
+  y = Add(t4, b)
+}"""
+_PICTURE_WEIGHTS = {
+    "k": (_RNG.normal(size=(16, 3, 3, 3)) / 5).astype(np.float32),
+    "scale": _RNG.uniform(0.5, 2, 16).astype(np.float32),
+    "shift": _RNG.normal(size=16).astype(np.float32),
+    "mean": (_RNG.normal(size=16) / 4).astype(np.float32),
+    "spread": _RNG.uniform(0.2, 2, 16).astype(np.float32),
+    "w": (_RNG.normal(size=(8, 16)) / 4).astype(np.float32),
+    "b": _RNG.normal(size=8).astype(np.float32),
+}
 
 
 def _diagnosed(
@@ -46,10 +74,36 @@ def _layers(folder: Path) -> Path:
     return write_network(folder / "m.onnx", _LAYERS, _WEIGHTS)
 
 
-@pytest.mark.parametrize("level", ["disabled", "basic", "extended"])
-def test_another_optimizer_level_is_within(level: str, tmp_path: Path) -> None:
-    status, document = _diagnosed(tmp_path, _layers(tmp_path), f"ort?optimization={level}", command="compare")
+def _picture(folder: Path) -> Path:
+    for number in range(2):
+        write_npz(folder / "x" / f"{number}.npz", {"x": _RNG.normal(size=(1, 3, 16, 16)).astype(np.float32)})
+    return write_network(folder / "m.onnx", _PICTURE, _PICTURE_WEIGHTS)
+
+
+@pytest.mark.parametrize("make", [_layers, _picture])
+@pytest.mark.parametrize("level", ["disabled", "basic", "extended", "all"])
+def test_another_optimizer_level_is_within(level: str, make: Callable[[Path], Path], tmp_path: Path) -> None:
+    status, document = _diagnosed(tmp_path, make(tmp_path), f"ort?optimization={level}", command="compare")
     assert status == 0, document["outputs"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_graph_that_was_exported_again_is_within_and_one_that_lost_its_bias_is_not(
+    *, lost: bool, tmp_path: Path
+) -> None:
+    held = _PICTURE_WEIGHTS
+    factor = held["scale"] / np.sqrt(held["spread"] + np.float32(0.001))
+    bias = held["shift"] - held["mean"] * factor
+    folded = {
+        "folded": held["k"] * factor[:, None, None, None],
+        "bias": np.zeros_like(bias) if lost else bias,
+        "turned": np.ascontiguousarray(held["w"].T),
+        "b": held["b"],
+    }
+    again = write_network(tmp_path / "again.onnx", _WRITTEN_AGAIN, folded)
+    status, document = _diagnosed(tmp_path, _picture(tmp_path), f"ort?model={again}")
+    causes = [one for one in document["findings"] if one["role"] == "cause"]
+    assert (status, bool(causes)) == ((1, True) if lost else (0, False))
 
 
 @pytest.mark.story

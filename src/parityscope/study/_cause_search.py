@@ -212,7 +212,10 @@ def _entrance_layers(copy: Copy) -> set[str]:
 
 
 def _lies_in(claim: CauseClaim, nodes: set[str]) -> bool:
-    return any(one.site is not None and one.site.node in nodes for one in claim.findings)
+    """Whether it is about one of these layers; another version of the model is about all."""
+    from parityscope.checks.other_graph import tells_version
+
+    return any(one.site is not None and one.site.node in nodes and not tells_version(one) for one in claim.findings)
 
 
 def _is_far_beyond(copy: Copy, finding: Finding) -> bool:
