@@ -75,7 +75,7 @@ _GROUPS = {
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),
 }
-_FUNCTIONS, _INDICES = "operator fitted", "index of axis"
+_FUNCTIONS = "operator fitted"
 _PART_OF_TIME = (
     0.5  # of the bits of the time that an edit takes, beside its own; chosen: what costs less is no likelier
 )
@@ -504,7 +504,7 @@ class _Queues:
         for number, one in enumerate(scored):
             if one.kind == _FUNCTIONS:
                 continue
-            group, kind = _group_of(one), _INDICES if one.kind.startswith(_INDICES) else one.kind
+            group, kind = _group_of(one), one.kind.rstrip("0123456789")  # those of any axis are one kind
             behind = _CROWDED * crowd[group, one.site.output]
             crowd[group, one.site.output] += 1
             ranked.setdefault(group, {}).setdefault(kind, []).append((behind - (one.score or 0.0), number, one))
