@@ -58,7 +58,8 @@ class OutputRun:
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
     `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
     by part (`Parts`) of each output on the first samples and its worst ones. `decisions` are what outputs decide, of those
-    whose values show that. `unanswered` are the samples on which the candidate gave nothing; all else is of the others.
+    whose values show that, and `changed` how many are others on each sample, by output, where any is. `unanswered` are the
+    samples on which the candidate gave nothing; all else is of the others.
     """
 
     statistics: Mapping[str, Statistics] = field(default_factory=_empty_mapping)
@@ -75,6 +76,7 @@ class OutputRun:
     kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_empty_mapping)
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)
     decisions: Mapping[str, Decided | None] = field(default_factory=_empty_mapping)
+    changed: Mapping[str, Mapping[int, int]] = field(default_factory=_empty_mapping)
     unanswered: frozenset[int] = frozenset()
     sampling: Sampling | None = None
 

@@ -164,7 +164,8 @@ class Pair:
     """A tensor of both sides, compared on one sample or (sample is None) over all of them.
 
     `statistics` is the plain-data form of `comparison.Statistics` that reports draw histograms from. `apart` says which part of
-    it (sample, channel, row) is beyond what is expected there, where the whole is not.
+    it (sample, channel, row) is beyond what is expected there, or which decisions are, where the whole is not.
+    `usual_changes` are, of how many decisions, how many the declared arithmetic changes by itself; None where nobody asked.
     """
 
     site: Site
@@ -185,6 +186,7 @@ class Pair:
     expected: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     statistics: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     apart: str = ""
+    usual_changes: tuple[float, int] | None = None
 
     def value(self, metric: str) -> float:
         """The value of one metric; NaN when it does not apply to this tensor."""

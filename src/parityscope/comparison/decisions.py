@@ -24,7 +24,7 @@ import numpy as np
 from parityscope.comparison._layout import kind_of
 from parityscope.comparison._scores import SCORE_AXIS, sum_tolerance
 
-__all__ = ["Decided", "measure_decisions", "merge_decisions"]
+__all__ = ["NOTICED", "Decided", "measure_decisions", "merge_decisions"]
 
 DecisionKind = Literal["classes", "positions", "segments", "mask", "boxes", "embedding"]
 # Classes of ImageNet-1k without and with a background class (TensorFlow's models), and of ImageNet-21k in its two
@@ -39,6 +39,7 @@ _INSIDE = 0.5
 _BOX = 4  # numbers
 _LEAST_PLACES = 100  # of a raw detector; chosen: the smallest published have hundreds
 _BLOCK = 1 << 18  # elements that are converted at once; chosen
+NOTICED = 0.01  # of the decisions: a share of changed ones that nobody may overlook; chosen
 _SCORING = 0.25  # the confidence above which detectors' own tools show boxes by default
 
 

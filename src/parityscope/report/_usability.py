@@ -9,6 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from parityscope.comparison.decisions import NOTICED
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import (
     as_number,
@@ -45,6 +46,7 @@ _SAME = {
 _TOP = frozenset({"classes", "positions"})
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _UNUSABLE = "cannot be used as it is"
+_ALLOWED = "within what is allowed, but"  # instead of that it can be used, where decisions changed
 _FAR = 100  # times the expected rounding error: no use of a model takes that for the same result; chosen
 _SAME_DIRECTION = 1e-4  # of a cosine that is not told: no search ranks otherwise by less; chosen
 
@@ -62,7 +64,7 @@ def describe_usability(document: Mapping[str, Any]) -> str:
     verdict = document.get("verdict")
     decided = _most_changed(outputs)
     alike = next((same for one in outputs if (same := _describe_same_decisions(one))), "")
-    said = _describe_decisions(decided) if decided else alike
+    said = f"{_describe_decisions(decided)}{_describe_usual_changes(decided, document)}" if decided else alike
     told = [*([said] if said else []), _describe_difference(worst, document)]
     if verdict == "beyond":
         told.insert(0, _UNUSABLE if decided or _is_far_off(worst, document) else "differs more than it should")
@@ -70,6 +72,8 @@ def describe_usability(document: Mapping[str, Any]) -> str:
         more = sum(one.get("verdict") == "beyond" and str(one.get("name")) not in named for one in outputs)
         if more:
             told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
+    elif verdict == "within" and decided and _changed_share(decided["decisions"]) >= NOTICED:
+        told[0] = f"{_ALLOWED} {told[0]}"
     else:
         told.insert(0, _judge_by_samples(document) if verdict == "within" else "not everything could be judged")
     told[1:1] = _describe_other_shapes(document)
@@ -166,6 +170,17 @@ def _describe_decisions(output: Mapping[str, Any]) -> str:
     if count == 1:
         return f"top-1 of '{name}' changed" if kind in _TOP else f"the class of '{name}' changed"
     return _CHANGED[kind].format(name, format_count(changed), format_count(count))
+
+
+def _describe_usual_changes(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """How many decisions the declared arithmetic changes by itself; "" where that is not known."""
+    found = output["decisions"]
+    changed, count = as_number(found.get("usual_changed")), int(found.get("usual_count") or 0)
+    if changed is None or not count:
+        return ""
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    grade = GRADES.get(declared, clean(declared))
+    return f" ({grade} itself changes {format_count(round(changed))} of {format_count(count)})"
 
 
 def _describe_same_decisions(output: Mapping[str, Any]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from parityscope.comparison.decisions import Decided
     from parityscope.records import Measurement, Pair, Suspect
 
-__all__ = ["distance_of", "output_row", "tensor_rows"]
+__all__ = ["decisions_row", "distance_of", "output_row", "tensor_rows"]
 
 
 def output_row(pair: Pair, reason: str) -> dict[str, Any]:
@@ -27,6 +29,13 @@ def output_row(pair: Pair, reason: str) -> dict[str, Any]:
         "statistics": dict(pair.statistics),
         "reason": reason,
     }
+
+
+def decisions_row(decided: Decided | None, usual: tuple[float, int] | None) -> dict[str, Any] | None:
+    """What an output decides, with what its declared arithmetic changes by itself (`usual`, of how many) where that is known."""
+    if decided is None:
+        return None
+    return {**asdict(decided), **({"usual_changed": usual[0], "usual_count": usual[1]} if usual else {})}
 
 
 def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, grade_of, 
 from parityscope.expectation.records import Expectation
 from parityscope.records import Site, Skip, Target
 from parityscope.study._verdicts import has_budget, judge_pair, pair_of
+from parityscope.study.changed_decisions import count_honest_changes
 from parityscope.study.more_draws import redraw_doubtful
 from parityscope.study.output_parts import covers_parts, find_deviations, finest_of_outputs, one_rounding_explains
 from parityscope.study.outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
@@ -187,7 +188,7 @@ def _predicted_samples(examination: Examination) -> tuple[int, ...]:
 
 
 def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
-    """Each compared output as a pair with its verdict: as a whole and, where no budget speaks for it, in every part."""
+    """Each compared output as a pair with its verdict: as a whole and, where no budget speaks for it, in parts and decisions."""
     case, run = examination.case, examination.compared
     names, how = examination.names, examination.how
     expectation = examination.expectation or Expectation(errors={})
@@ -207,10 +208,17 @@ def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
         )
         pairs.append(replace(pair, verdict=judge_pair(pair, statistics, case.policy)))
     asked = [pair.site.tensor for pair in pairs if pair.verdict == "within" and not has_budget(pair, case.policy)]
-    apart = find_deviations(examination, asked, make_aligner(case.policy.matched))
+    align = make_aligner(case.policy.matched)
+    apart = find_deviations(examination, asked, align)
+    declared = case.policy.declared
+    words = {name: found.words(declared) for name, found in apart.items()}
+    counted = count_honest_changes(examination, [name for name in asked if name not in apart], align)
+    words |= {name: found.words(declared) for name, found in counted.items() if found.beyond}
+    usual = {name: (found.usual, found.count) for name, found in counted.items()}
+    pairs = [replace(pair, usual_changes=usual.get(pair.site.tensor)) for pair in pairs]
     return tuple(
-        replace(pair, verdict="beyond", grade="beyond", apart=apart[pair.site.tensor].words(case.policy.declared))
-        if pair.site.tensor in apart
+        replace(pair, verdict="beyond", grade="beyond", apart=words[pair.site.tensor])
+        if pair.site.tensor in words
         else pair
         for pair in pairs
     )

@@ -108,6 +108,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
         kept=found.kept,
         parts=found.parts,
         decisions=found.decisions,
+        changed=found.changed,
         unanswered=unanswered,
         sampling=sampling,
     )

@@ -15,11 +15,12 @@ from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target
 from parityscope.comparison.ladder import tolerance_ladder
 from parityscope.records import SCHEMA, Skip
-from parityscope.study._document_rows import distance_of, output_row, tensor_rows
+from parityscope.study._document_rows import decisions_row, distance_of, output_row, tensor_rows
 from parityscope.study._folder import to_strict_data
 from parityscope.study._plots import graph_views, graph_wiring, plots_of
 from parityscope.study._sample_columns import errors_of_samples
 from parityscope.study._verdicts import reason_for
+from parityscope.study.changed_decisions import is_told
 from parityscope.study.sampling import findings_of_sampling
 from parityscope.study.worst import findings_of_worst
 from parityscope.times import format_time
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.case import Model
+    from parityscope.comparison.decisions import Decided
     from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Finding, Pair, Suspect, Target
@@ -78,7 +80,7 @@ def document_of(known: Examination) -> dict[str, Any]:
                 {
                     **output_row(pair, reason_for(pair, case.policy)),
                     **errors[pair.site.tensor],
-                    "decisions": None if (held := run.decisions.get(pair.site.tensor)) is None else asdict(held),
+                    "decisions": decisions_row(run.decisions.get(pair.site.tensor), pair.usual_changes),
                     "triangle": _plain_triangle(known, pair.site.tensor),
                 }
                 for pair in known.outputs
@@ -186,6 +188,9 @@ def _what_was_found(known: Examination) -> str:
     worst = max(known.outputs, key=_error_size)
     size = _words_of(worst)
     causes = [one for one in known.diagnosis.findings if one.role == "cause"]
+    decided = _words_of_decisions(known)
+    if known.verdict == "within" and decided:
+        return f"The candidate is within what {known.case.policy.declared} arithmetic allows, but {decided}; {size}."
     if known.verdict == "within":
         return f"The candidate agrees with the reference as {known.case.policy.declared} arithmetic allows: {size}."
     if known.verdict == "incomplete":
@@ -197,10 +202,31 @@ def _what_was_found(known: Examination) -> str:
             f"On the real samples the candidate is within what was declared: it differs by {left}. "
             f"The given data is not like them: there {size}."
         )
+    if decided and any(pair.usual_changes and pair.verdict == "beyond" for pair in known.outputs):
+        size = f"{decided}; {size}"
     several = known.sequence is not None and len(known.sequence.steps) > 1
     told = causes if several else causes[:1]
     said = f" Cause{'s' if several else ''}: {'; '.join(map(_short_cause, told))}." if told else ""
     return f"The candidate is beyond what was declared: {size}.{said}"
+
+
+def _words_of_decisions(known: Examination) -> str:
+    """Of the output of whose decisions the largest share changed, how many, and how many arithmetic alone changes."""
+    decisions = known.compared.decisions
+    told = [pair for pair in known.outputs if is_told(decisions.get(pair.site.tensor))]
+    worst = max(told, key=lambda pair: _changed_share(decisions.get(pair.site.tensor)), default=None)
+    held = None if worst is None else decisions.get(worst.site.tensor)
+    if worst is None or held is None:
+        return ""
+    told_of = f"{held.changed + held.new:,} of {held.count:,} decisions of output {worst.site.tensor!r} are others ({held.kind})"
+    if worst.usual_changes is None:
+        return told_of
+    changed, count = worst.usual_changes
+    return f"{told_of}, and {known.case.policy.declared} itself changes {changed:,.0f} of {count:,}"
+
+
+def _changed_share(decided: Decided | None) -> float:
+    return 0.0 if decided is None else (decided.changed + decided.new) / max(decided.count, 1)
 
 
 def _short_cause(cause: Finding) -> str:

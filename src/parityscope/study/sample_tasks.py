@@ -95,7 +95,7 @@ class Found:
     """What was found on samples, in their order; grows by a sample, or by what another task found on the samples behind.
 
     Mappings are by output, as in `OutputRun`; `problems` say why an output could not be compared first, `misses` are
-    the samples that miss a budget, where each is judged. `compared` are the
+    the samples that miss a budget, where each is judged. `changed` are decisions that changed, by sample. `compared` are the
     samples that both sides answered, `failed` those that the candidate did not; `leading` of these came before it answered
     any, and `in_a_row` are the last ones. `over`: it is not asked any more. `worst` are the largest of `errors`.
     `spread` is how far two runs of it are apart, None
@@ -108,6 +108,7 @@ class Found:
     parts: dict[str, dict[int, Parts]] = field(default_factory=dict)
     outside: dict[str, OutsideTolerance] = field(default_factory=dict)
     decisions: dict[str, Decided | None] = field(default_factory=dict)
+    changed: dict[str, dict[int, int]] = field(default_factory=dict)
     misses: dict[str, list[int]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     kept: dict[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
@@ -145,6 +146,8 @@ class Found:
             self.outside[name] = merge_outside(self.outside[name], counted) if name in self.outside else counted
         for name, decided in other.decisions.items():
             self.add_decisions(name, decided)
+        for name, changed in other.changed.items():
+            self.changed.setdefault(name, {}).update(changed)
         for name, missed in other.misses.items():
             self.misses.setdefault(name, []).extend(missed)
         for name, errors in other.errors.items():
@@ -319,7 +322,9 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
             found.misses.setdefault(name, []).append(sample.sample)
         if found.decisions.get(name, True) is not None:
-            found.add_decisions(name, measure_decisions(*pair, name))
+            found.add_decisions(name, decided := measure_decisions(*pair, name))
+            if decided is not None and decided.changed + decided.new:
+                found.changed.setdefault(name, {})[sample.sample] = decided.changed + decided.new
         if sample.sample in looked_at and (parts := measure_parts(*pair)) is not None:
             found.keep_parts(name, {sample.sample: parts}, looked_at)
     return ""
