@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,3 +182,50 @@ def test_honest_deployments_are_within(
     samples = _detections(6) / 4 if text is _DETECTOR else _images(6) * np.logspace(-4, 3, 6).reshape(6, 1, 1, 1, 1)
     code, found = _judged(tmp_path, text, constants, samples.astype(np.float32), _as_it_is, precision)
     assert code == 0, found["outputs"]
+
+
+_LOST_ON = [[11], [4, 7, 10, 13, 16, 19]]
+
+
+def _without_a_weak_channel(bad: list[int]) -> Fault:
+    def fault(index: int, array: np.ndarray) -> np.ndarray:
+        changed = array.copy()
+        changed[:, 5] *= index not in bad
+        return changed
+
+    return fault
+
+
+def _weak_images(count: int, size: float = 2e-4) -> np.ndarray:
+    samples = _images(count)
+    samples[:, :, 5] *= size
+    return samples
+
+
+@pytest.mark.parametrize("bad", _LOST_ON, ids=["one", "several"])
+@pytest.mark.parametrize(("precision", "size"), [("f32", 1e-8), ("f16", 2e-4), ("bf16", 2e-4), ("tf32", 1e-6)])
+def test_a_weak_channel_that_is_lost_on_some_samples(
+    tmp_path: Path, bad: list[int], precision: str, size: float
+) -> None:
+    fault = _without_a_weak_channel(bad)
+    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(20, size), fault, precision)
+    assert code == 1
+    told = re.match(r"sample (\d+), index 5 of axis 1: ", found["outputs"][0]["reason"])
+    assert told, found["outputs"][0]["reason"]
+    assert int(told[1]) in bad
+
+
+@pytest.mark.parametrize("size", [1.0, 2e-4, 1e-6])
+@pytest.mark.parametrize("precision", ["f32", "f16", "bf16", "tf32"])
+def test_honest_weak_channels_are_within_on_many_samples(tmp_path: Path, precision: str, size: float) -> None:
+    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(20, size), _as_it_is, precision)
+    assert code == 0, found["outputs"]
+    assert not any("by part" in one["what"] for one in found["skipped"])
+
+
+@pytest.mark.parametrize(("bad", "code"), [([617], 1), ([], 0)], ids=["one bad", "none"])
+def test_a_thousand_small_samples(tmp_path: Path, bad: list[int], code: int) -> None:
+    fault = _without_a_weak_channel(bad)
+    found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(1000), fault, "f16")
+    assert found[0] == code
+    assert not bad or found[1]["outputs"][0]["reason"].startswith("sample 617, index 5 of axis 1: ")

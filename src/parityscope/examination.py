@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from parityscope.case.own import OwnInputs
     from parityscope.comparison import Statistics
     from parityscope.comparison.decisions import Decided
-    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.parts import LargestParts, Parts
     from parityscope.comparison.sequential import Decision
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.errors import ParityError
@@ -57,9 +57,10 @@ class OutputRun:
     rounding `changing` the part of the squared error that differs from run to run (0 to 1; 0 where nothing varies).
     `outside` holds the outputs that the policy has a tolerance for: no statistics could tell that count afterwards.
     `kept` is what the reference gave for the first samples, by their index, as far as that is not large. `parts` are the errors
-    by part (`Parts`) of each output on the first samples and its worst ones. `decisions` are what outputs decide, of those
-    whose values show that, and `changed` how many are others on each sample, by output, where any is. `unanswered` are the
-    samples on which the candidate gave nothing; all else is of the others.
+    by part (`Parts`) of each output on the first samples and its worst ones, `largest` the largest of each part on any sample, of
+    outputs without a budget. `decisions` are what outputs decide, of those whose values show that, and `changed` how many are
+    others on each sample, by output, where any is. `unanswered` are the samples on which the candidate gave nothing; all else is
+    of the others.
     """
 
     statistics: Mapping[str, Statistics] = field(default_factory=_empty_mapping)
@@ -75,6 +76,7 @@ class OutputRun:
     outside: Mapping[str, OutsideTolerance] = field(default_factory=_empty_mapping)
     kept: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=_empty_mapping)
     parts: Mapping[str, Mapping[int, Parts]] = field(default_factory=_empty_mapping)
+    largest: Mapping[str, LargestParts] = field(default_factory=_empty_mapping)
     decisions: Mapping[str, Decided | None] = field(default_factory=_empty_mapping)
     changed: Mapping[str, Mapping[int, int]] = field(default_factory=_empty_mapping)
     unanswered: frozenset[int] = frozenset()

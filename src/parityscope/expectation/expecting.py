@@ -87,6 +87,7 @@ def expect_error(
     enough: Callable[[Expectation], bool] | None = None,
     settled: Callable[[Expectation], bool] | None = None,
     sessions: Sessions | None = None,
+    calibrated_on: Sequence[int] = (),
 ) -> Expectation:
     """The errors to be expected of `tensors`, over `samples` together.
 
@@ -105,6 +106,7 @@ def expect_error(
             products: where that is enough, nothing else is run.
         settled: Is shown what the first sample tells: where that settles it, no other is run.
         sessions: What was opened before, and may serve again.
+        calibrated_on: The samples that quantized formats take their scales from; `samples` if there are none.
     """
     skipped: list[Skip] = []
     sessions = Sessions(threads=usable_cores()) if sessions is None else sessions
@@ -117,7 +119,7 @@ def expect_error(
     predicting, noise = [], []
     for name in formats:
         try:
-            world, _ = prepare_world(model, _target_of_format(name, model, inputs, samples), ())
+            world, _ = prepare_world(model, _target_of_format(name, model, inputs, calibrated_on or samples), ())
             predicting.append(replace(world, name=name))
         except ParityError as error:
             skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))

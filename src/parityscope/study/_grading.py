@@ -22,6 +22,7 @@ from parityscope.study.changed_decisions import count_honest_changes
 from parityscope.study.more_draws import redraw_doubtful
 from parityscope.study.output_parts import covers_parts, find_deviations, finest_of_outputs, one_rounding_explains
 from parityscope.study.outputs import FIRST_SAMPLES, WORST_SAMPLES, error_by_sample
+from parityscope.study.unlike_samples import expect_unlike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,7 +107,18 @@ def _foresee_errors(examination: Examination) -> Expectation:
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
         expectation = expectation.and_also(foresee(between, {}))
     floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
-    return redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+    expectation = redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+
+    def foresee_again(samples: Sequence[int]) -> Expectation:
+        if declared in FORMATS or declared in QUANTIZED:
+            return _expect_output_errors(
+                examination, samples, first, {}, align=align, sessions=sessions, calibrated_on=(*chosen, *samples)
+            )
+        return _expect_output_errors(
+            examination, samples, (), _plain_outputs(examination, samples), align=align, sessions=sessions
+        )
+
+    return expect_unlike(examination, expectation, foresee_again)
 
 
 def far_beyond(run: OutputRun, expectation: Expectation) -> set[str]:
@@ -145,6 +157,7 @@ def _expect_output_errors(
     *,
     align: Align,
     sessions: Sessions,
+    calibrated_on: Sequence[int] = (),
 ) -> Expectation:
     """The expected errors of the outputs; the floor on the samples that are in `plain`, or what of it is `enough`."""
     from parityscope.expectation.expecting import expect_error
@@ -164,6 +177,7 @@ def _expect_output_errors(
         enough=enough,
         settled=settled,
         sessions=sessions,
+        calibrated_on=calibrated_on,
     )
 
 

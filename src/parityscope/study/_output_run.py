@@ -107,6 +107,7 @@ def make_run(examination: Examination, found: Found) -> OutputRun:
         outside=found.outside,
         kept=found.kept,
         parts=found.parts,
+        largest=found.largest,
         decisions=found.decisions,
         changed=found.changed,
         unanswered=unanswered,

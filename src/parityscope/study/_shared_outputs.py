@@ -14,7 +14,7 @@ from parityscope.backends.opening import shapes_for
 from parityscope.backends.shared_targets import SharedTargets, make_job
 from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.comparison.decisions import Decided
-from parityscope.comparison.parts import Parts
+from parityscope.comparison.parts import LargestParts, Parts
 from parityscope.comparison.tolerance import OutsideTolerance
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 from parityscope.study._output_run import COMPARING, Closed, answer_closing, asking_of, finish_run
@@ -40,7 +40,19 @@ __all__ = ["run_in_workers"]
 
 _RECORDS = (
     *(Statistics, Floats, Exact, Moments, Histogram, Sketch, Channels, Scores),
-    *(Found, Failure, SidesTold, Parts, Decided, OutsideTolerance, Skip, ExecutedGraph, ExecutedLayer, Closed),
+    *(
+        Found,
+        Failure,
+        SidesTold,
+        LargestParts,
+        Parts,
+        Decided,
+        OutsideTolerance,
+        Skip,
+        ExecutedGraph,
+        ExecutedLayer,
+        Closed,
+    ),
 )
 
 

@@ -7,8 +7,11 @@ A part is what one index of one axis holds on one sample, or the sample as a who
 E: what the declared arithmetic is expected to make of that part; R: the part's squared reference, and e the expected relative
 error of the whole sample, as one draw of a rounding may be small by chance. t bounds the largest of m sums of n squares of
 normal numbers (B. Laurent and P. Massart, "Adaptive estimation of a quadratic functional", Annals of Statistics 28, 2000,
-lemma 1); s is for numbers that are neither independent nor normal. Parts of fewer than `_FEWEST` elements have no
-expectation of their own.
+lemma 1), m being the parts of all samples that were compared; s is for numbers that are neither independent nor normal. Parts
+of few elements have no expectation of their own (`axes_with_parts`).
+
+The errors of all parts are known of the first samples and the worst as a whole, and of any other sample that was predicted
+(`unlike_samples`) those that are the largest of their part.
 
 Where a choice flips (an index, a threshold), rounding moves a whole row at once, and not the same one in two honest runs. So a
 part that is too far off is held against several draws of the declared arithmetic: it must be further off than any part of any
@@ -18,14 +21,14 @@ draw is, by the same measure, from the mean of the others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic import formats
 from parityscope.comparison.distance import error_distance
-from parityscope.comparison.parts import measure_parts
+from parityscope.comparison.parts import Parts, axes_with_parts, measure_parts
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS, margin_of
 from parityscope.operators import MOVING, of_kind, with_trait
@@ -34,13 +37,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.case import Model
-    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.parts import LargestParts
     from parityscope.comparison.rows import Align
     from parityscope.examination import Examination, OutputRun
 
-__all__ = ["Deviation", "covers_parts", "find_deviations", "finest_of_outputs", "one_rounding_explains"]
+__all__ = [
+    "Deviation",
+    "Limits",
+    "Whole",
+    "covers_parts",
+    "find_deviations",
+    "finest_of_outputs",
+    "known_parts",
+    "one_rounding_explains",
+    "worst_ratio",
+]
 
-_FEWEST = 16  # elements: the mean square of fewer normal numbers is off by a factor of two once in ten times
 _CHANCE = 1e-3  # of a part too far off in one honest output; chosen
 _SPREAD = 4.0  # chosen: elements of a part share their error, so that they count as few; a factor of two in the error
 _DRAWS = (
@@ -75,15 +87,72 @@ class Deviation:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What parts are held against: an arithmetic, the least error of an element, how many samples were compared."""
+
+    declared: str
+    finest: float = 0.0
+    samples: int = 1
+
+    def ratios(
+        self, errors: np.ndarray, own: np.ndarray, references: np.ndarray, *, beside: Whole, shape: tuple[int, ...]
+    ) -> np.ndarray:
+        """Squared errors of parts over what is allowed; `own`: what is expected of each, `beside`: of their sample."""
+        size = math.prod(shape)
+        tests = self.samples * (1 + sum(shape[axis] for axis in axes_with_parts(shape)))
+        level = math.log(tests / _CHANCE)
+        tiny = FLOAT32_ROUNDING**2 * beside.reference / size  # of an element, where everything else is nothing
+        # A format stores nothing finer than its grid.
+        known = formats.FORMATS.get(self.declared)
+        finest = max(self.finest, known.smallest_subnormal / 2.0 if known else 0.0) ** 2
+        tail = 1.0 + 2.0 * math.sqrt(level / beside.count) + 2.0 * level / beside.count
+        # What is lost of a part with numbers and an expectation of its own is not excused by its neighbours, however large.
+        lost = (own > 0) & (errors > _LOST * references) & (references > 0)
+        nothing = np.where(lost, finest, np.maximum(tiny, finest)) * beside.count
+        with np.errstate(divide="ignore", invalid="ignore"):
+            usual = own + nothing + beside.share * references
+            ratio = errors / (margin_of(self.declared) ** 2 * _SPREAD * tail * usual)
+        return np.where(errors > 0, ratio, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """Of the sample that parts are of: its squared reference, the squared relative error expected of it, elements of a part."""
+
+    reference: float | np.ndarray
+    share: float
+    count: int
+
+
 def one_rounding_explains(run: OutputRun) -> bool:
-    """Whether the least that FP32 makes, one rounding on each side, covers every output and every part that was kept."""
+    """Whether the least that FP32 makes, one rounding on each side, covers every output and every part on every sample."""
+    if any(error_distance(found) > margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values()):
+        return False
     least = {
         (sample, output): part.scaled(0.0, BOTH_ROUND)
         for output, found in run.parts.items()
         for sample, part in found.items()
     }
-    exact = all(error_distance(found) <= margin_of("f32") * FLOAT32_ROUNDING for found in run.statistics.values())
-    return exact and covers_parts(run.parts, least)
+    return covers_parts(run.parts, least) and all(
+        _one_rounding_covers(run, output, found) for output, found in run.largest.items()
+    )
+
+
+def _one_rounding_covers(run: OutputRun, output: str, largest: LargestParts) -> bool:
+    limits = Limits(declared="f32", samples=len(run.per_sample[output]))
+    shape = run.statistics[output].shape
+    return all(
+        limits.ratios(
+            errors,
+            BOTH_ROUND * references,
+            references,
+            beside=Whole(reference=wholes, share=BOTH_ROUND, count=math.prod(shape) // shape[axis]),
+            shape=shape,
+        ).max(initial=0.0)
+        <= 1.0
+        for (axis, _), (errors, references, wholes, _) in largest.found.items()
+    )
 
 
 def covers_parts(
@@ -101,8 +170,8 @@ def covers_parts(
         if sample in measured.get(output, {})
     )
     return all(
-        _worst_ratio(found, part, "f32", 0.0) <= 1.0
-        or ((least := finest(output)) > 0 and _worst_ratio(found, part, "f32", least) <= 1.0)
+        worst_ratio(found, part, Limits(declared="f32")) <= 1.0
+        or ((least := finest(output)) > 0 and worst_ratio(found, part, Limits(declared="f32", finest=least)) <= 1.0)
         for output, found, part in pairs
     )
 
@@ -114,25 +183,51 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
     found = {}
     finest_of = finest_of_outputs(examination.case.model)
     for output in outputs:
-        both = {
-            sample: (parts, expected[sample, output])
-            for sample, parts in examination.compared.parts.get(output, {}).items()
-            if (sample, output) in expected
-        }
-        if max((_worst_ratio(*pair, declared, 0.0) for pair in both.values()), default=0.0) <= 1.0:
+        both = known_parts(examination.compared, output, expected)
+        plain = Limits(declared=declared, samples=len(examination.compared.per_sample[output]))
+        if max((worst_ratio(*pair, plain) for pair in both.values()), default=0.0) <= 1.0:
             continue
-        finest = finest_of(output)
-        if finest and max(_worst_ratio(*pair, declared, finest) for pair in both.values()) <= 1.0:
+        limits = replace(plain, finest=finest_of(output))
+        if limits.finest and max(worst_ratio(*pair, limits) for pair in both.values()) <= 1.0:
             continue
         honest = 0.0
         if declared in FORMATS:
             drawn = _draw_parts(examination, output, sorted(both), align)
             both = {sample: (pair[0], _mean_parts([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
-            honest = max((_strangest_draw(parts, declared, finest) for parts in drawn.values()), default=0.0)
-        if max(_worst_ratio(*pair, declared, finest) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
-            sample = max(both, key=lambda one: _worst_ratio(*both[one], declared, finest))
-            found[output] = _deviation_of(sample, *both[sample], declared, finest)
+            honest = max((_strangest_draw(parts, limits) for parts in drawn.values()), default=0.0)
+        if max(worst_ratio(*pair, limits) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
+            sample = max(both, key=lambda one: worst_ratio(*both[one], limits))
+            found[output] = _deviation_of(sample, *both[sample], limits)
     return found
+
+
+def known_parts(
+    run: OutputRun, output: str, expected: Mapping[tuple[int, str], Parts]
+) -> dict[int, tuple[Parts, Parts]]:
+    """The parts of an output, measured and `expected`, by sample, of the samples that were predicted."""
+    kept, distances = run.parts.get(output, {}), dict(run.per_sample[output])
+    found = {}
+    for (sample, name), own in expected.items():
+        if name != output:
+            continue
+        if sample in kept:
+            found[sample] = (kept[sample], own)
+        elif output in run.largest and sample in distances:
+            found[sample] = (_largest_of_sample(run.largest[output], sample, distances[sample], own), own)
+    return found
+
+
+def _largest_of_sample(largest: LargestParts, sample: int, distance: float, own: Parts) -> Parts:
+    """What is known of a sample: its error as a whole, and those of its parts that are the largest of any sample."""
+    errors = tuple(np.zeros(length) for length in own.shape)
+    for (axis, _), (sizes, _, _, samples) in largest.found.items():
+        places = np.flatnonzero(samples == sample)
+        places = places[places < len(errors[axis])]
+        errors[axis][places] = sizes[places]
+    whole = distance**2 * float(own.references_of(-1)[0])
+    return Parts(
+        shape=own.shape, errors=errors, references=own.references, whole=whole if math.isfinite(whole) else 0.0
+    )
 
 
 def finest_of_outputs(model: Model) -> Callable[[str], float]:
@@ -168,49 +263,36 @@ def _bounded_outputs(model: Model) -> frozenset[str]:
     return frozenset(found)
 
 
-def _ratios_by_axis(measured: Parts, expected: Parts, declared: str, finest: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Of each axis, and of the whole (-1), squared error over what is allowed; `finest` is the least error of an element."""
+def _ratios_by_axis(measured: Parts, expected: Parts, limits: Limits) -> Iterator[tuple[int, np.ndarray]]:
+    """Of each axis, and of the whole (-1), squared error over what is allowed."""
     size = math.prod(measured.shape)
-    axes = [axis for axis, length in enumerate(measured.shape) if length > 1 and size // length >= _FEWEST]
-    tests = 1 + sum(measured.shape[axis] for axis in axes)
-    share = _divide_safely(expected.errors[0].sum(), expected.references[0].sum())
-    whole = expected.references[0].sum() / size
-    tiny = FLOAT32_ROUNDING**2 * whole  # of an element, where everything else is nothing
-    # A format stores nothing finer than its grid.
-    grid = formats.FORMATS[declared].smallest_subnormal / 2.0 if declared in formats.FORMATS else 0.0
-    finest = max(finest, grid) ** 2
-    level = math.log(tests / _CHANCE)
-    for axis in (-1, *axes):
-        count = size // measured.shape[axis] if axis >= 0 else size
-        errors, own, references = (
-            sums[axis] if axis >= 0 else np.array([sums[0].sum()])
-            for sums in (measured.errors, expected.errors, expected.references)
+    whole = float(expected.references_of(-1)[0])
+    share = float(expected.errors_of(-1)[0]) / whole if whole > 0 else 0.0
+    for axis in (-1, *axes_with_parts(measured.shape)):
+        beside = Whole(
+            reference=whole,
+            share=share if axis >= 0 else 0.0,
+            count=size // measured.shape[axis] if axis >= 0 else size,
         )
-        tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
-        # What is lost of a part with numbers and an expectation of its own is not excused by its neighbours, however large.
-        lost = (own > 0) & (errors > _LOST * references) & (references > 0)
-        nothing = np.where(lost, finest, max(tiny, finest)) * count
-        usual = own + nothing + (share * references if axis >= 0 else 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = errors / (margin_of(declared) ** 2 * _SPREAD * tail * usual)
-        yield axis, np.where(errors > 0, ratio, 0.0)
+        errors, own = measured.errors_of(axis), expected.errors_of(axis)
+        yield (
+            axis,
+            limits.ratios(errors, own, expected.references_of(axis), beside=beside, shape=measured.shape),
+        )
 
 
-def _divide_safely(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else 0.0
+def worst_ratio(measured: Parts, expected: Parts, limits: Limits) -> float:
+    """The largest squared error of a part over what is allowed there."""
+    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios_by_axis(measured, expected, limits))
 
 
-def _worst_ratio(measured: Parts, expected: Parts, declared: str, finest: float) -> float:
-    return max(float(ratio.max(initial=0.0)) for _, ratio in _ratios_by_axis(measured, expected, declared, finest))
-
-
-def _deviation_of(sample: int, measured: Parts, expected: Parts, declared: str, finest: float) -> Deviation:
-    ratios = dict(_ratios_by_axis(measured, expected, declared, finest))
+def _deviation_of(sample: int, measured: Parts, expected: Parts, limits: Limits) -> Deviation:
+    ratios = dict(_ratios_by_axis(measured, expected, limits))
     axis = max(ratios, key=lambda one: float(ratios[one].max(initial=0.0)))
     index = int(ratios[axis].argmax())
     error, own, size = (
-        float(sums[axis][index] if axis >= 0 else sums[0].sum())
-        for sums in (measured.errors, expected.errors, measured.references)
+        float(sums[index])
+        for sums in (measured.errors_of(axis), expected.errors_of(axis), measured.references_of(axis))
     )
     scale = size or 1.0  # of a part that is zero in the reference, in the output's own unit
     return Deviation(
@@ -259,11 +341,8 @@ def _mean_parts(draws: Sequence[Parts]) -> Parts:
     return total.scaled(1.0 / len(draws), 0.0)
 
 
-def _strangest_draw(draws: Sequence[Parts], declared: str, finest: float) -> float:
+def _strangest_draw(draws: Sequence[Parts], limits: Limits) -> float:
     """How far the strangest of honest draws is from what the others expect."""
     if len(draws) < 2:
         return 0.0
-    return max(
-        _worst_ratio(one, _mean_parts([other for other in draws if other is not one]), declared, finest)
-        for one in draws
-    )
+    return max(worst_ratio(one, _mean_parts([other for other in draws if other is not one]), limits) for one in draws)

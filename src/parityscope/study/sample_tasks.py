@@ -1,8 +1,8 @@
 """The outputs of both sides on some of the samples: what one task finds, and what is found of all, task after task.
 
-A task keeps what can be merged exactly: counts, sums, extremes with their sample, and of the first and the worst samples the
-errors by part. Tasks are merged in the order of their samples, whoever did them: one process that does all of them one after
-the other and many that share them come to the same numbers, bit for bit.
+A task keeps what can be merged exactly: counts, sums, extremes with their sample, of each part its largest errors with their
+sample, and of the first and the worst samples the errors of all parts. Tasks are merged in the order of their samples, whoever
+did them: one process that does all of them one after the other and many that share them come to the same numbers, bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from parityscope.case.policy import budgets_for
 from parityscope.comparison import merge_statistics
 from parityscope.comparison.decisions import measure_decisions, merge_decisions
 from parityscope.comparison.distance import largest_distance
-from parityscope.comparison.parts import measure_parts
+from parityscope.comparison.parts import measure_largest, measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.stacks import MOST_STACKED, measure_stack
 from parityscope.comparison.tolerance import count_outside, merge_outside
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
     from parityscope.comparison import Statistics
     from parityscope.comparison.decisions import Decided
-    from parityscope.comparison.parts import Parts
+    from parityscope.comparison.parts import LargestParts, Parts
     from parityscope.comparison.tolerance import OutsideTolerance
     from parityscope.records import ExecutedGraph, Policy, Skip
     from parityscope.study.answering import Failure
@@ -54,7 +54,8 @@ __all__ = [
     "tell_sides",
 ]
 
-# Of each output, the samples that it is looked at by part; chosen: expectations vary less between samples than the margins.
+# Of each output, the samples whose parts are all kept, and predicted in any case; what any part is on the others is looked at by
+# its largest errors. Chosen: expectations vary less between samples than the margins.
 FIRST_SAMPLES, WORST_SAMPLES = 2, 2
 OTHER_SHAPE = " shape is "  # in what is said of an output whose shapes differ
 _TOLD_S = 0.05  # between two positions that are told; chosen: nobody reads faster
@@ -106,6 +107,7 @@ class Found:
     errors: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     worst: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     parts: dict[str, dict[int, Parts]] = field(default_factory=dict)
+    largest: dict[str, LargestParts] = field(default_factory=dict)
     outside: dict[str, OutsideTolerance] = field(default_factory=dict)
     decisions: dict[str, Decided | None] = field(default_factory=dict)
     changed: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -154,6 +156,13 @@ class Found:
             looked_at = self.add_errors(name, errors)
             if name in other.parts:
                 self.keep_parts(name, other.parts[name], looked_at)
+        for name, parts in other.largest.items():
+            self.add_largest(name, parts)
+
+    def add_largest(self, name: str, parts: LargestParts | None) -> None:
+        """Adds the largest errors by part; of samples as bad the first is kept."""
+        if parts is not None:
+            self.largest[name] = self.largest[name].merge(parts) if name in self.largest else parts
 
     def add_decisions(self, name: str, decided: Decided | None) -> None:
         """Of a kind that was not sure once nothing is kept."""
@@ -314,7 +323,10 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
     held = found.statistics.get(name)
     found.statistics[name] = merge_statistics(held, statistics) if held is not None else statistics
     looked_at = found.add_errors(name, list(zip((one.sample for one in samples), distances.tolist(), strict=True)))
-    tolerances = [one.tolerance for one in budgets_for(asking.policy, name) if one.tolerance is not None]
+    budgets = budgets_for(asking.policy, name)
+    if not budgets:  # these are asked for an output as a whole
+        found.add_largest(name, measure_largest([one.sample for one in samples], *zip(*pairs, strict=True)))
+    tolerances = [one.tolerance for one in budgets if one.tolerance is not None]
     for sample, pair in zip(samples, pairs, strict=True):
         for tolerance in tolerances:
             counted = count_outside(*pair, tolerance)
