@@ -49,6 +49,7 @@ __all__ = [
     "find_deviations",
     "finest_of_outputs",
     "known_parts",
+    "largest_errors",
     "one_rounding_explains",
     "worst_ratio",
 ]
@@ -99,17 +100,18 @@ class Limits:
         self, errors: np.ndarray, own: np.ndarray, references: np.ndarray, *, beside: Whole, shape: tuple[int, ...]
     ) -> np.ndarray:
         """Squared errors of parts over what is allowed; `own`: what is expected of each, `beside`: of their sample."""
-        size = math.prod(shape)
+        size = max(1, math.prod(shape))
         tests = self.samples * (1 + sum(shape[axis] for axis in axes_with_parts(shape)))
         level = math.log(tests / _CHANCE)
         tiny = FLOAT32_ROUNDING**2 * beside.reference / size  # of an element, where everything else is nothing
         # A format stores nothing finer than its grid.
         known = formats.FORMATS.get(self.declared)
         finest = max(self.finest, known.smallest_subnormal / 2.0 if known else 0.0) ** 2
-        tail = 1.0 + 2.0 * math.sqrt(level / beside.count) + 2.0 * level / beside.count
+        count = max(1, beside.count)
+        tail = 1.0 + 2.0 * math.sqrt(level / count) + 2.0 * level / count
         # What is lost of a part with numbers and an expectation of its own is not excused by its neighbours, however large.
         lost = (own > 0) & (errors > _LOST * references) & (references > 0)
-        nothing = np.where(lost, finest, np.maximum(tiny, finest)) * beside.count
+        nothing = np.where(lost, finest, np.maximum(tiny, finest)) * count
         with np.errstate(divide="ignore", invalid="ignore"):
             usual = own + nothing + beside.share * references
             ratio = errors / (margin_of(self.declared) ** 2 * _SPREAD * tail * usual)
@@ -134,25 +136,36 @@ def one_rounding_explains(run: OutputRun) -> bool:
         for output, found in run.parts.items()
         for sample, part in found.items()
     }
-    return covers_parts(run.parts, least) and all(
-        _one_rounding_covers(run, output, found) for output, found in run.largest.items()
-    )
+    floats = [output for output, found in run.statistics.items() if found.is_float]
+    return covers_parts(run.parts, least) and all(_one_rounding_covers(run, output) for output in floats)
 
 
-def _one_rounding_covers(run: OutputRun, output: str, largest: LargestParts) -> bool:
+def _one_rounding_covers(run: OutputRun, output: str) -> bool:
+    """Whether one rounding on each side covers each sample as a whole, and the largest error of each part."""
     limits = Limits(declared="f32", samples=len(run.per_sample[output]))
     shape = run.statistics[output].shape
     return all(
-        limits.ratios(
-            errors,
-            BOTH_ROUND * references,
-            references,
-            beside=Whole(reference=wholes, share=BOTH_ROUND, count=math.prod(shape) // shape[axis]),
-            shape=shape,
-        ).max(initial=0.0)
-        <= 1.0
-        for (axis, _), (errors, references, wholes, _) in largest.found.items()
+        limits.ratios(errors, BOTH_ROUND * references, references, beside=beside, shape=shape).max(initial=0.0) <= 1.0
+        for _, beside, (errors, references, _, _) in largest_errors(run, output, shape, 1.0, BOTH_ROUND)
     )
+
+
+def largest_errors(
+    run: OutputRun, output: str, shape: tuple[int, ...], whole: float, share: float
+) -> Iterator[tuple[int, Whole, np.ndarray]]:
+    """The largest errors of an output as in `LargestParts`, by axis, and of axis -1 those of all samples as wholes.
+
+    `shape` is that of one sample, `whole` the squared reference of one, `share` the squared relative error expected of it.
+    """
+    distances = np.array(run.per_sample[output], np.float64).reshape(-1, 2)
+    squares = np.where(np.isfinite(distances[:, 1]), distances[:, 1], 0.0) ** 2
+    known = np.full(len(squares), whole)
+    beside = Whole(reference=whole, share=0.0, count=math.prod(shape))
+    yield -1, beside, np.stack([squares * whole, known, known, distances[:, 0]])
+    for (axis, _), entry in run.largest[output].found.items() if output in run.largest else ():
+        if axis < len(shape):
+            count = math.prod(shape[:axis] + shape[axis + 1 :])
+            yield axis, Whole(reference=entry[2], share=share, count=count), entry
 
 
 def covers_parts(
@@ -212,18 +225,18 @@ def known_parts(
             continue
         if sample in kept:
             found[sample] = (kept[sample], own)
-        elif output in run.largest and sample in distances:
-            found[sample] = (_largest_of_sample(run.largest[output], sample, distances[sample], own), own)
+        elif sample in distances:
+            found[sample] = (_largest_of_sample(run.largest.get(output), sample, distances[sample], own), own)
     return found
 
 
-def _largest_of_sample(largest: LargestParts, sample: int, distance: float, own: Parts) -> Parts:
+def _largest_of_sample(largest: LargestParts | None, sample: int, distance: float, own: Parts) -> Parts:
     """What is known of a sample: its error as a whole, and those of its parts that are the largest of any sample."""
     errors = tuple(np.zeros(length) for length in own.shape)
-    for (axis, _), (sizes, _, _, samples) in largest.found.items():
-        places = np.flatnonzero(samples == sample)
-        places = places[places < len(errors[axis])]
-        errors[axis][places] = sizes[places]
+    for (axis, _), (sizes, _, _, samples) in largest.found.items() if largest is not None else ():
+        if axis < len(errors):
+            places = np.flatnonzero(samples[: len(errors[axis])] == sample)
+            errors[axis][places] = sizes[places]
     whole = distance**2 * float(own.references_of(-1)[0])
     return Parts(
         shape=own.shape, errors=errors, references=own.references, whole=whole if math.isfinite(whole) else 0.0

@@ -12,7 +12,6 @@ them.
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ import numpy as np
 from parityscope.case.policy import budgets_for
 from parityscope.expectation.grades import graded_error, margin_of
 from parityscope.records import Skip
-from parityscope.study.output_parts import Limits, Whole, finest_of_outputs, known_parts, worst_ratio
+from parityscope.study.output_parts import Limits, finest_of_outputs, known_parts, largest_errors, worst_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,7 +50,7 @@ def expect_unlike(
     known = expectation.errors.get(declared, {})
     outputs = [
         name
-        for name in run.largest
+        for name in run.statistics
         if graded_error(run.statistics[name]) <= margin_of(declared) * known.get(name, 0.0)
         and not budgets_for(examination.case.policy, name)
     ]
@@ -121,17 +120,10 @@ def _unlike_at_output(
     floor = max(1.0, *(worst_ratio(*pair, limits) for pair in known.values()))
     whole = _usual_of(parts, -1, 1)
     share = float(whole.of_part[0])
-    distances = np.array(run.per_sample[output], np.float64).reshape(-1, 2)
     size = float(np.median([own.references_of(-1)[0] for own in parts]))
-    squares = np.where(np.isfinite(distances[:, 1]), distances[:, 1], 0.0) ** 2 * size
-    ones = np.full(len(squares), size)
-    entries = [(-1, np.stack([squares, ones, ones, distances[:, 0]]))]
-    entries += [(axis, entry) for (axis, _), entry in run.largest[output].found.items() if axis < len(shape)]
     found: dict[int, float] = {}
-    for axis, (errors, references, wholes, samples) in entries:
+    for axis, beside, (errors, references, wholes, samples) in largest_errors(run, output, shape, size, share):
         usual = whole if axis < 0 else _usual_of(parts, axis, len(errors))
-        count = max(1, math.prod(shape) // shape[axis]) if axis >= 0 else math.prod(shape)
-        beside = Whole(reference=wholes, share=share if axis >= 0 else 0.0, count=count)
         own = usual.of_part * references
         strict = limits.ratios(errors, own, references, beside=beside, shape=shape)
         beyond = np.flatnonzero((strict > floor) & ~np.isin(samples, list(known)) & (samples >= 0))
