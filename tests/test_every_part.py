@@ -207,7 +207,7 @@ def _weak_images(count: int, size: float = 2e-4) -> np.ndarray:
 
 
 @pytest.mark.parametrize("bad", _LOST_ON, ids=["one", "several"])
-@pytest.mark.parametrize(("precision", "size"), [("f32", 1e-8), ("f16", 2e-4), ("bf16", 2e-4), ("tf32", 1e-6)])
+@pytest.mark.parametrize(("precision", "size"), [("f32", 1e-8), ("f16", 2e-5), ("bf16", 2e-4), ("tf32", 1e-6)])
 def test_a_weak_channel_that_is_lost_on_some_samples(
     tmp_path: Path, bad: list[int], precision: str, size: float
 ) -> None:
@@ -230,7 +230,7 @@ def test_honest_weak_channels_are_within_on_many_samples(tmp_path: Path, precisi
 @pytest.mark.parametrize(("bad", "count"), [([617], 1000), ([], 200)], ids=["one bad", "none"])
 def test_many_small_samples(tmp_path: Path, bad: list[int], count: int) -> None:
     fault = _without_a_weak_channel(bad)
-    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(count), fault, "f16")
+    code, found = _judged(tmp_path, _CHAIN, _CHAINED, _weak_images(count, 2e-5), fault, "f16")
     assert code == bool(bad), found["outputs"]
     assert not bad or found["outputs"][0]["reason"].startswith("sample 617, index 5 of axis 1: ")
 
@@ -242,7 +242,7 @@ def test_a_bad_sample_of_an_output_without_parts_beside_two_that_err_more(tmp_pa
     }"""
     samples = _RNG.normal(size=(40, 1, 64)).astype(np.float32)
     samples[:2] *= 300
-    samples[20:22] /= 60  # what FP16 leaves of these is little
+    samples[20:22] /= 120  # what FP16 leaves of these is little
 
     def fault(index: int, array: np.ndarray) -> np.ndarray:
         return array * (0.9 if index == 11 else 1)

@@ -138,7 +138,7 @@ def _unlike_at_output(
 
 
 def _usual_of(parts: Sequence[Parts], axis: int, length: int) -> _Usual:
-    """The medians over samples of an axis of this length; where no sample has that part, those over the axis."""
+    """The medians over samples (the lower of two) of an axis of this length; where no sample has that part, those over it."""
     of_part, of_whole = (np.full((len(parts), length), np.nan) for _ in range(2))
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a part that is nowhere
@@ -149,6 +149,6 @@ def _usual_of(parts: Sequence[Parts], axis: int, length: int) -> _Usual:
         medians = []
         for held in (of_part, of_whole):
             held[~np.isfinite(held)] = np.nan
-            median = np.nanmedian(held, axis=0)
-            medians.append(np.nan_to_num(np.where(np.isnan(median), np.nanmedian(held), median)))
+            median = np.nanquantile(held, 0.5, axis=0, method="lower")
+            medians.append(np.nan_to_num(np.where(np.isnan(median), np.nanquantile(held, 0.5, method="lower"), median)))
     return _Usual(of_part=medians[0], of_whole=medians[1])
