@@ -267,16 +267,19 @@ def _try_neighbours(found: OutputsSearchResult) -> None:
     best = trials.best
     if best is None or best.guess.family is None or best.explained < _NEAR:
         return
-    trials.attempt(
-        best.guess.with_family(best.guess.family, best.guess.amounts)
-    )  # the time for a fit may have ended it
+    # The time for a fit may have ended it.
+    trials.attempt(best.guess.with_family(best.guess.family, best.guess.amounts))
     kind, near = best.guess.family.kind, found.reference.around(best.guess.site.step, _HOPS)
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in found.sites:
-        if site.step.index in near and site is not best.guess.site:
-            for family in (*families_of(site), *bounds_of(site), *operators_of(site)):
-                if family.kind == kind:
-                    _try_family(trials, site, family)
+        if site.step.index not in near or site is best.guess.site:
+            continue
+        try:
+            families = [one for one in (*families_of(site), *bounds_of(site), *operators_of(site)) if one.kind == kind]
+        except ParityError:  # a step that cannot be run alone has no edits
+            continue
+        for family in families:
+            _try_family(trials, site, family)
 
 
 def _try_entries(found: OutputsSearchResult) -> None:
