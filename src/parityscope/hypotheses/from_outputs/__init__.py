@@ -5,6 +5,7 @@
 * `sites`     : the steps where an edit can stand, each a stretch, so that the generators for layers serve here too;
 * `predicting`: one sweep backwards tells what every edit does to the outputs, to first order;
 * `families`  : edits with one number to be fitted, whose number the adjoints give;
-* `trying`    : exact evaluation, best prediction first, within a budget of estimated seconds;
+* `ordering`  : which guess is evaluated next: kinds by turns, the best prediction and the shortest first;
+* `trying`    : exact evaluation of these, within a budget of estimated seconds;
 * `telling`   : which of those that explain all cannot be told apart, and what to record next.
 """
