@@ -57,6 +57,11 @@ class Decided:
     new: int = 0
     least: float = 1.0
 
+    @property
+    def others(self) -> int:
+        """How many are others in the candidate, lost and new ones together."""
+        return self.changed + self.new
+
 
 def measure_decisions(reference: np.ndarray, candidate: np.ndarray, name: str = "") -> Decided | None:
     """The decisions of two tensors of one shape and any dtype; None where nothing shows what they decide."""

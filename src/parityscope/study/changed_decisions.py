@@ -69,9 +69,9 @@ class HonestChanges:
         )
 
 
-def is_told(decided: Decided | None) -> bool:
+def is_told(decided: Decided) -> bool:
     """Whether a share of the decisions changed that nobody may overlook."""
-    return decided is not None and decided.changed + decided.new >= max(1.0, NOTICED * decided.count)
+    return decided.others >= max(1.0, NOTICED * decided.count)
 
 
 def count_honest_changes(examination: Examination, outputs: Sequence[str], align: Align) -> dict[str, HonestChanges]:
@@ -156,7 +156,7 @@ class _DecisionTally:
         for held, margin in ((self.usual, 1.0), (self.moved, self.margin)):
             found = measure_decisions(expected, (wide + margin * away).astype(expected.dtype), self.name)
             if found is not None:
-                held[-1] += found.changed + found.new
+                held[-1] += found.others
                 self.count += found.count if held is self.usual and len(held) == 1 else 0
 
     def exceeds_all(self) -> bool:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from parityscope.case import Model
-    from parityscope.comparison.decisions import Decided
     from parityscope.examination import Examination
     from parityscope.localization.calls import Growth
     from parityscope.records import Diagnosis, Finding, Pair, Suspect, Target
@@ -213,20 +212,19 @@ def _what_was_found(known: Examination) -> str:
 def _words_of_decisions(known: Examination) -> str:
     """Of the output of whose decisions the largest share changed, how many, and how many arithmetic alone changes."""
     decisions = known.compared.decisions
-    told = [pair for pair in known.outputs if is_told(decisions.get(pair.site.tensor))]
-    worst = max(told, key=lambda pair: _changed_share(decisions.get(pair.site.tensor)), default=None)
-    held = None if worst is None else decisions.get(worst.site.tensor)
-    if worst is None or held is None:
+    told = [
+        (pair, held)
+        for pair in known.outputs
+        if (held := decisions.get(pair.site.tensor)) is not None and is_told(held)
+    ]
+    if not told:
         return ""
-    told_of = f"{held.changed + held.new:,} of {held.count:,} decisions of output {worst.site.tensor!r} are others ({held.kind})"
-    if worst.usual_changes is None:
+    pair, held = max(told, key=lambda one: one[1].others / max(one[1].count, 1))
+    told_of = f"{held.others:,} of {held.count:,} decisions of output {pair.site.tensor!r} are others ({held.kind})"
+    if pair.usual_changes is None:
         return told_of
-    changed, count = worst.usual_changes
+    changed, count = pair.usual_changes
     return f"{told_of}, and {known.case.policy.declared} itself changes {changed:,.0f} of {count:,}"
-
-
-def _changed_share(decided: Decided | None) -> float:
-    return 0.0 if decided is None else (decided.changed + decided.new) / max(decided.count, 1)
 
 
 def _short_cause(cause: Finding) -> str:

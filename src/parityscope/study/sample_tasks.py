@@ -335,8 +335,8 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
             found.misses.setdefault(name, []).append(sample.sample)
         if found.decisions.get(name, True) is not None:
             found.add_decisions(name, decided := measure_decisions(*pair, name))
-            if decided is not None and decided.changed + decided.new:
-                found.changed.setdefault(name, {})[sample.sample] = decided.changed + decided.new
+            if decided is not None and decided.others:
+                found.changed.setdefault(name, {})[sample.sample] = decided.others
         if sample.sample in looked_at and (parts := measure_parts(*pair)) is not None:
             found.keep_parts(name, {sample.sample: parts}, looked_at)
     return ""

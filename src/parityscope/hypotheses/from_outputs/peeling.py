@@ -24,7 +24,7 @@ from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, Trials, TriedGuess, fit_amounts
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, SURE_BITS, Trials, TriedGuess, fit_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,8 +68,7 @@ class GuessPair:
 class Peeling:
     """What is known when it begins: the trials of single edits, with the candidate and the rounding of its outputs.
 
-    `plain` are edits in few words at all sites. `sure` are bits that a claim must save beyond what it takes. `until` is where the
-    reference's meter stands when it ends.
+    `plain` are edits in few words at all sites. `until` is where the reference's meter stands when it ends.
     """
 
     trials: Trials
@@ -78,7 +77,6 @@ class Peeling:
     noise: Mapping[str, float]
     plain: Sequence[Guess]
     sites: int
-    sure: float
     until: float
 
     @property
@@ -350,4 +348,4 @@ def _is_claim(peeling: Peeling, pair: GuessPair) -> bool:
     if not pair.share.is_exact(residual.noise):  # two with fitted numbers come near much that is something else
         return False
     said = sum(edit.bits + math.log2(max(2, peeling.sites)) for edit in pair.edits)
-    return pair.share.bits(max(residual.noise, 1e-300)) >= said + peeling.sure
+    return pair.share.bits(max(residual.noise, 1e-300)) >= said + SURE_BITS

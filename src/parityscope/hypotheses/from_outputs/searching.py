@@ -23,7 +23,7 @@ from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import SURE_BITS, Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +188,6 @@ def search_outputs(
                 noise=outputs.noise,
                 plain=plain,
                 sites=len(sites),
-                sure=SURE_BITS,
                 until=meter.share_of(until, _PEELED),
             )
         )
