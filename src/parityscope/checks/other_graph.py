@@ -113,7 +113,9 @@ def _show_refuted(known: Examination, compared: Compared, correction: Correction
     """Most of the error comes from elsewhere; what the file does to it may still be one of several causes."""
     decision = compared.decision
     because = f"with all of them in it the reference's graph explains {format_percent(decision.explained)} of the error"
-    seen = Shown(because=because, outcome="refutes", before=1.0, after=1.0 - decision.explained)
+    seen = Shown(
+        because=because, outcome="refutes", before=1.0, after=1.0 - decision.explained, skipped=compared.unread
+    )
     if correction is None:
         return seen
     unit, share = decision.causes[0]
@@ -128,7 +130,7 @@ def _test_claim(
     because = f"put into the reference's graph, it makes {format_percent(share)} of the error"
     if (several := len(decision.causes)) > 1:
         because += f", and {several} differences together {format_percent(decision.explained)}"
-    seen = Shown(because=because, before=1.0, after=1.0 - share)
+    seen = Shown(because=because, before=1.0, after=1.0 - share, skipped=compared.unread)
     return replace(_show_difference(known, compared, unit, share, seen, first=first), correction=correction)
 
 

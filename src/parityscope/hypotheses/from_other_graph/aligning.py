@@ -5,6 +5,9 @@ so that behind a step that differs everything is equal again, and equal values g
 decides: upwards from what is paired (the inputs of steps that do the same to the same are the same), then by likeness of steps
 that are left (weights, attributes, neighbours, names last). A wrong pair costs words, never truth: the pairs cut both graphs into
 stretches, and any choice of stretches is a network; with all of the candidate's it is the candidate.
+
+What a step gives that no runtime here can run is unknown: structure pairs it, then its name, with a value of any shape. Behind it
+everything is computed from the reference's value again.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class Alignment:
 
     `seen` is what the candidate's stretch gives at each of its sites from the reference's values, `own` the shapes and types
     there (arrays without memory of their own). `order` are the paired sites of the reference, each behind all that it depends
-    on in either graph.
+    on in either graph. `refused` says by the places of the candidate's steps why they could not be run, and `unknown` are the
+    places of all steps whose results are not known: these, and those that read such results.
     """
 
     reference: ReadGraph
@@ -64,6 +68,8 @@ class Alignment:
     own: Values
     seen: Values
     order: tuple[str, ...]
+    refused: Mapping[int, str]
+    unknown: frozenset[int]
 
 
 def align_graphs(
@@ -81,9 +87,6 @@ def align_graphs(
         values: The reference's values on the sample.
         fed: The sample by the names of the candidate's inputs.
         sessions: Runs single steps.
-
-    Raises:
-        ParityError: ONNX Runtime refuses a step of the candidate's that an output depends on.
     """
     work = _AligningWork(reference, candidate, values, fed, sessions)
     for place, name in enumerate(candidate.inputs):
@@ -96,14 +99,13 @@ def align_graphs(
     work.forward()
     for _ in range(_ROUNDS):
         found = work.likest()
-        if found is None:
+        joined = work.unknown_namesake() if found is None else work.join(*found)
+        if found is None and not joined:
             break
-        work.backward(work.join(*found))
+        work.backward(joined)
         work.forward()
     order = work.ordered()
     work.forward(pairing=False)
-    if work.refused is not None and any(work.seen.get(name) is None for name in candidate.outputs):
-        raise work.refused
     return Alignment(
         reference=reference,
         candidate=candidate,
@@ -113,6 +115,8 @@ def align_graphs(
         own=work.own,
         seen=work.seen,
         order=order,
+        refused={place: error.problem for place, error in work.refused.items()},
+        unknown=frozenset(step.index for step in candidate.steps if work.is_unknown(*step.outputs)),
     )
 
 
@@ -128,10 +132,10 @@ class _AligningWork:
         self.pairs: dict[str, str] = {}
         self.partner: dict[str, str] = {}
         self.seen: dict[str, Any] = {}
-        self.refused: ParityError | None = None
+        self.refused: dict[int, ParityError] = {}
         self._keeper = Keeper()
         self._typed: dict[tuple[int, np.dtype[Any]], tuple[np.ndarray, np.ndarray]] = {}
-        self._ran: dict[int, tuple[list[Any], list[Any]]] = {}
+        self._ran: dict[int, tuple[list[Any], list[Any], dict[int, ParityError]]] = {}
         self._marks: dict[tuple[int, ...], tuple[list[str], np.ndarray]] = {}
         self._given_up: set[tuple[str, str]] = set()
         self._tried: set[tuple[int, int]] = set()
@@ -146,21 +150,38 @@ class _AligningWork:
             self._marks[shape] = [sites[place] for place in order], marks[order]
 
     def pair(self, candidate: str, reference: str) -> bool:
-        """Pairs two sites if both are free and of one shape."""
-        mine, its = self.values.get(reference), self.own.get(candidate)
-        if candidate in self.pairs or reference in self.partner or not may_be_same(mine, its):
+        """Pairs two sites if both are free and of one shape, as far as that is known."""
+        if candidate in self.pairs or reference in self.partner or (candidate, reference) in self._given_up:
             return False
-        if (candidate, reference) in self._given_up:
+        if not self._may_pair(candidate, reference):
             return False
+        self.own.setdefault(candidate, *outlines_of({reference: self.values[reference]}).values())
         self.pairs[candidate], self.partner[reference] = reference, candidate
         return True
 
     def pair_output(self, candidate: str, reference: str) -> None:
         """Pairs two outputs, whatever else they were paired with."""
-        if may_be_same(self.values.get(reference), self.own.get(candidate)):
+        if self._may_pair(candidate, reference):
             self.partner.pop(self.pairs.pop(candidate, ""), None)
             self.pairs.pop(self.partner.pop(reference, ""), None)
             self.pair(candidate, reference)
+
+    def _may_pair(self, candidate: str, reference: str) -> bool:
+        """Whether two sites may be one value; one of which nothing is known may be any."""
+        mine = self.values.get(reference)
+        if candidate not in self.own and candidate in self.candidate.makers and self.is_unknown(candidate):
+            return is_numeric(mine)
+        return may_be_same(mine, self.own.get(candidate))
+
+    def is_unknown(self, *names: str) -> bool:
+        """Whether the candidate's steps could not give one of these."""
+        return any(name and self.seen.get(name) is None for name in names)
+
+    def unknown_namesake(self) -> list[tuple[str, str]]:
+        """The first pair of values of one name of which the candidate's is unknown."""
+        names = (name for step in self.candidate.steps for name in step.outputs if name and self.is_unknown(name))
+        found = next((name for name in names if name in self.reference.makers and self.pair(name, name)), "")
+        return [(found, found)] if found else []
 
     def forward(self, *, pairing: bool = True) -> None:
         """Runs the candidate's steps on the reference's values as far as they are paired, and pairs what is equal."""
@@ -169,6 +190,7 @@ class _AligningWork:
         for step in self.candidate.steps:
             twin = self._find_twin(step)
             if twin is not None and self._as_twin(step, twin, pairing=pairing):
+                self.refused.pop(step.index, None)
                 continue
             inputs = [self._look_up(name) if name else None for name in step.inputs]
             captured = [self._look_up(name) for name in step.captured]
@@ -227,18 +249,22 @@ class _AligningWork:
 
     def _run_step(self, step: ProgramStep, inputs: list[Any], captured: list[Any]) -> list[Any]:
         nothing = [None] * len(step.outputs)
-        if any(value is None for name, value in zip(step.inputs, inputs, strict=True) if name):
-            return nothing
         given = [*inputs, *captured]
+        self.refused.pop(step.index, None)
+        if any(value is None for name, value in zip((*step.inputs, *step.captured), given, strict=True) if name):
+            return nothing
         before = self._ran.get(step.index)
         if before is not None and all(one is other for one, other in zip(before[0], given, strict=True)):
+            self.refused.update(before[2])
             return before[1]
+        refused: dict[int, ParityError] = {}
         try:
             results = run_step(step, inputs, self.candidate.program, self.sessions, captured)
             found = [self._keeper.keep(value) for value in results]
         except ParityError as error:  # another shape or type than it is made for: a pair above it was none
-            self.refused, found = error, nothing
-        self._ran[step.index] = given, found
+            refused, found = {step.index: error}, nothing
+        self.refused.update(refused)
+        self._ran[step.index] = given, found, refused
         return found
 
     def _pair_equal(self, name: str, value: np.ndarray) -> None:

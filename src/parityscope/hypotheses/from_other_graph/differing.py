@@ -53,7 +53,8 @@ class DifferingStretch:
 
     `reads` are sites of each side that are paired; `matched` maps places of the candidate's steps to the reference's; `error` is
     the relative L2 distance of what the two give from the same values. `parts` are what matched steps do not share where the
-    stretch is one difference.
+    stretch is one difference. `unknown`: the candidate's steps cannot be run, and differences are those that the reference's can
+    have.
     """
 
     site: str
@@ -66,6 +67,7 @@ class DifferingStretch:
     differences: tuple[GraphDifference, ...]
     error: float
     parts: tuple[GraphDifference, ...] = ()
+    unknown: bool = False
 
 
 def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
@@ -80,8 +82,13 @@ def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
         its_reads, its_steps = borders_of_stretch(alignment.candidate, other, alignment.pairs.keys())
         matched = _match_steps(alignment, site, other, steps, its_steps)
         seen = alignment.seen.get(other)
+        unknown = seen is None and any(step.index in alignment.unknown for step in its_steps)
         error = float("inf") if seen is None else relative_distance(alignment.values[site], seen)
-        differences, parts = _list_differences(alignment, (site, other), steps, its_steps, matched, error)
+        shared = _matched_differences(alignment, site, steps, its_steps, matched) if error else []
+        if unknown:
+            differences, parts = tuple(one for one in shared if one.kind != "inputs"), tuple[GraphDifference, ...]()
+        else:
+            differences, parts = _list_differences(alignment, (site, other), steps, its_steps, matched, error, shared)
         found[site] = DifferingStretch(
             site=site,
             candidate=other,
@@ -93,8 +100,26 @@ def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
             differences=differences,
             error=error,
             parts=parts,
+            unknown=unknown,
         )
     return found
+
+
+def _matched_differences(
+    alignment: Alignment,
+    site: str,
+    steps: tuple[ProgramStep, ...],
+    its_steps: tuple[ProgramStep, ...],
+    matched: Mapping[int, int],
+) -> list[GraphDifference]:
+    """What the matched steps of a stretch do not share."""
+    mine = {step.index: step for step in steps}
+    return [
+        one
+        for step in its_steps
+        if step.index in matched
+        for one in differences_of_steps(alignment, site, step, mine[matched[step.index]], matched)
+    ]
 
 
 def _match_steps(
@@ -135,18 +160,12 @@ def _list_differences(
     its_steps: tuple[ProgramStep, ...],
     matched: Mapping[int, int],
     error: float,
+    found: list[GraphDifference],
 ) -> tuple[tuple[GraphDifference, ...], tuple[GraphDifference, ...]]:
-    """The differences of a stretch, and its parts."""
+    """The differences of a stretch, and its parts; `found` is what its matched steps do not share."""
     if error == 0:
         return (), ()
     site, other = ends
-    mine = {step.index: step for step in steps}
-    found = [
-        one
-        for step in its_steps
-        if step.index in matched
-        for one in differences_of_steps(alignment, site, step, mine[matched[step.index]], matched)
-    ]
     structure = _structural_difference(alignment, site, steps, its_steps, matched)
     if error <= REWRITTEN:
         words = (

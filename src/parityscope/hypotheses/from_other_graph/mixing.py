@@ -52,7 +52,7 @@ def steps_of(
     chosen = [one for one in known if one in active]
     if mine is None:
         whole = [one for one in stretch.differences if one.kind in _WHOLE]
-        mine = not chosen or (bool(whole) and not any(one in active for one in whole))
+        mine = stretch.unknown or not chosen or (bool(whole) and not any(one in active for one in whole))
     taken = chosen if mine else [one for one in stretch.differences if one not in active]
     made = []
     for step in stretch.steps if mine else stretch.its_steps:

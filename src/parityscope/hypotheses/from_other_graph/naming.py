@@ -15,7 +15,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of
 from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
 from parityscope.hypotheses.from_other_graph.folding import fold_linear_step
-from parityscope.hypotheses.from_other_graph.likeness import relative_distance
+from parityscope.hypotheses.from_other_graph.likeness import may_be_same, relative_distance
 from parityscope.hypotheses.from_other_graph.mixing import compute_stretch, steps_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _FOLDED = 1e-5  # relative L2 of products that were rounded once or twice
 
 def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: Sessions) -> DifferingStretch:
     """The stretch with its one difference in the words of the part that makes it, where one does."""
+    if stretch.unknown:
+        return _measure_known(alignment, stretch, sessions)
     if not stretch.parts and stretch.error <= REWRITTEN:
         return stretch
     whole = [one for one in stretch.differences if one.kind == "structure" and not one.declared]
@@ -49,6 +51,22 @@ def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: S
     beside = [one.words for one in stretch.parts if one.kind == "inputs"]
     told = replace(whole[0], words="; ".join((whole[0].words, *beside)))
     return replace(stretch, differences=(told,)) if beside else stretch
+
+
+def _measure_known(alignment: Alignment, stretch: DifferingStretch, sessions: Sessions) -> DifferingStretch:
+    """A stretch that only the reference's steps can compute, with what of its differences these can have: all, or each alone."""
+    kept: dict[GraphDifference, float] = {}
+    for some in (stretch.differences, *((one,) for one in stretch.differences)):
+        if kept.keys() >= {*some}:
+            continue
+        made, place = steps_of(alignment, stretch, some)
+        try:
+            found = compute_stretch(alignment, made, place, {}, alignment.values, sessions)
+        except ParityError:  # that is what cannot be run
+            continue
+        if may_be_same(alignment.values[stretch.site], found):
+            kept.update(dict.fromkeys(some, relative_distance(alignment.values[stretch.site], found)))
+    return replace(stretch, differences=tuple(kept), error=max(kept.values(), default=0.0))
 
 
 def _part_explains(alignment: Alignment, stretch: DifferingStretch, part: GraphDifference, sessions: Sessions) -> bool:
