@@ -22,6 +22,7 @@ Sources: residual regression, docs/explanations.md; lost upper bound of a fused 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
     because = (
         f"it explains {format_percent(share)} of the layer's own error, of {format_number(best.slope)} times its size; "
         f"channels with more than rounding left: {best.channels_above}"
+        if math.isfinite(best.slope)  # as it is where any number is compared
+        else f"it explains {format_percent(share)} of the layer's own error"
     )
     return Claim(
         words=f"{node}: {best.words}",

@@ -27,7 +27,7 @@ _COLUMNS = 2000  # elements of each index that an assignment looks at; chosen
 
 
 def edits_by_index(stretch: ComputedStretch, chosen: np.ndarray, axis: int, length: int) -> Iterator[StretchEdit]:
-    """A factor or an offset for each index of an axis, few wrong indices, indices exchanged or copied."""
+    """A factor or an offset of its own for each wrong index of an axis, indices exchanged or copied."""
     over = tuple(other for other in range(chosen.ndim) if other != axis)
     view = tuple(length if other == axis else 1 for other in range(chosen.ndim))
     known, found = (np.where(chosen, side[0], 0.0) for side in (stretch.replayed, stretch.found))
@@ -54,16 +54,6 @@ def _edit_at_indices(
     where = f"index {said} of axis {axis}" if few else f"each index of axis {axis}"
     a_run = wrong.size > 1 and bool((np.diff(wrong) == 1).all())
     place = (2 * math.log2(length) if a_run else min(length, wrong.size * math.log2(length))) if few else 0.0
-    gain, gain_bits = round_to_nice(float(np.median(gains[wrong])))
-    if np.ptp(gains[wrong]) < 1e-3 * max(1e-6, abs(gain)) + 1e-9:
-        factors = np.where(kept, gain, 1.0).reshape(view)
-        yield StretchEdit(
-            words=f"{where} scaled by {gain:.6g}",
-            bits=5 + gain_bits + place,
-            whole=lambda one, sample: one.replayed[sample] * factors,
-            behind=(("Mul", (factors,)),),
-            numbers={"factor": gain},
-        )
     own = place + FITTED_BITS * wrong.size
     for word, values, neutral, add in (("factors", gains, 1.0, False), ("offsets", offsets, 0.0, True)):
         table = np.where(kept, values, neutral).reshape(view)

@@ -30,6 +30,7 @@ from parityscope.hypotheses.from_inputs import (
 )
 from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits, relative_edits
+from parityscope.hypotheses.from_places import changed_place_edits, place_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 
@@ -157,6 +158,7 @@ def _try_patterns(state: _EditSearch, nodes: list[tuple[int, onnx.NodeProto]], p
 _LEAST_BITS = {
     "values": 0.0,
     "fits": 0.0,
+    "places": _SURE_BITS,
     "neighbours": 0.0,
     "inputs": 0.0,
     "attributes": _SHORTEST,
@@ -165,6 +167,7 @@ _LEAST_BITS = {
     "fitted inputs": _SURE_BITS,
     "constants": _SURE_BITS,
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
+    "changed places": _ONE_NUMBER_BITS,
     "near constants": _ONE_NUMBER_BITS,
     "operands": _ONE_NUMBER_BITS,
     "relatives": _ONE_NUMBER_BITS,
@@ -183,6 +186,7 @@ def generated_kinds(
     """Every kind of edit by its name, for the steps of a stretch (place, message)."""
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
+    yield "places", place_edits(stretch)
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
         "inputs": input_edits,
@@ -202,6 +206,8 @@ def generated_kinds(
         "inside": expansion_edits,
     }
     for kind, make in of_steps.items():
+        if kind == "near constants":
+            yield "changed places", changed_place_edits(stretch)
         yield kind, itertools.chain.from_iterable(make(stretch, place, node) for place, node in nodes)
 
 

@@ -149,6 +149,13 @@ class ComputedStretch:
         other.measured = _Measures(other.found, other.replayed)
         return other
 
+    def fitted_among(self, chosen: np.ndarray) -> ComputedStretch:
+        """The same where numbers are fitted to those of the chosen elements alone; bools of the first sample's shape."""
+        other = copy.copy(self)
+        other.measured = _Measures(self.found, self.replayed)
+        other.measured.fitted_on = self.fitted_on & chosen
+        return other
+
     def moved(self, sample: int, changed: Mapping[str, np.ndarray]) -> ComputedStretch:
         """The same where what is read on one sample is something else."""
         other = copy.copy(self)

@@ -1,0 +1,124 @@
+"""The result changed in one place (`places`) alone: nothing, a constant or something stale there, or any change of the whole."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.fitting import fit_line, round_to_nice, slope_through_origin
+from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
+from parityscope.hypotheses.places import IndexPlace, find_place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from parityscope.hypotheses.edits import Behind
+    from parityscope.hypotheses.stretch import ComputedStretch
+
+__all__ = ["changed_place_edits", "place_edits"]
+
+_NOTHING = 1e-3  # of the typical squared error of what is wrong: less is the rounding of what is right; chosen
+_MOST_WRONG = 0.98  # of the elements: then it is no place; chosen
+_MOST_TABLED = 1 << 16  # elements of a table that a copy of the model is given; chosen
+_ALIKE = 1e-6  # relative: elements that are one constant
+
+
+def place_of(stretch: ComputedStretch) -> IndexPlace | None:
+    """Where the result differs by more than rounding, on the first sample; None where that is everywhere or nowhere special."""
+    errors = stretch.errors[0]
+    known = stretch.fitted_on
+    if not stretch.same_shape or not errors.ndim or not known.any():
+        return None
+    seen = errors[known]
+    total = float(seen.sum())
+    if not total:
+        return None
+    typical = float(np.square(seen).sum()) / total
+    wrong = errors > max(_NOTHING * typical, stretch.floor)
+    if np.count_nonzero(wrong[known]) > _MOST_WRONG * seen.size:
+        return None
+    return find_place(wrong, known)
+
+
+def place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
+    """In the place where the result is wrong: one number, the result scaled or shifted, or NaN."""
+    place = place_of(stretch)
+    if place is None:
+        return
+    there = np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape) & stretch.fitted_on
+    x, y = stretch.replayed[0][there], stretch.found[0][there]
+    if not y.size:
+        return
+    if np.isnan(y).all():
+        yield _edit_at(place, "the result is NaN", 4.0, lambda array: np.full_like(array, np.nan))
+        return
+    middle = float(np.median(y))
+    if (y == middle).all() or np.ptp(y) <= _ALIKE * max(abs(middle), stretch.size):
+        value, bits = round_to_nice(middle)
+        yield from _line_edit_at(stretch, place, f"the result is {value:.6g}", bits, 0.0, value)
+        return
+    finite = np.isfinite(x) & np.isfinite(y)
+    if np.count_nonzero(finite) < 2:
+        return
+    x, y = x[finite], y[finite]
+    factor, bits = round_to_nice(slope_through_origin(x, y))
+    yield from _line_edit_at(stretch, place, f"the result scaled by {factor:.6g}", bits, factor, 0.0)
+    shift, bits = round_to_nice(float(np.median(y - x)))
+    yield from _line_edit_at(stretch, place, f"{shift:.6g} added to the result", bits, 1.0, shift)
+    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, fit_line(x, y))
+    if gain != 1 and offset:  # else it was said
+        said = f"the result times {gain:.6g} plus {offset:.6g}"
+        yield from _line_edit_at(stretch, place, said, 1 + gain_bits + offset_bits, gain, offset)
+
+
+def changed_place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
+    """In the place where the result is wrong, whatever may be wrong with a whole result."""
+    place = place_of(stretch)
+    if place is None:
+        return
+    there = np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape)
+    inside = stretch.fitted_among(there)
+    for edit in itertools.chain(fitted_edits(inside), elementwise_edits(stretch)):
+        yield edit_at_place(place, edit)
+
+
+def edit_at_place(place: IndexPlace, edit: StretchEdit) -> StretchEdit:
+    """An edit whose result counts in a place alone."""
+
+    def whole(one: ComputedStretch, sample: int) -> np.ndarray:
+        base = one.replayed[sample]
+        return np.where(place.mask(base.shape), one.run(sample, edit), base)
+
+    return StretchEdit(
+        words=f"{edit.words.removesuffix(' everywhere')}, only at {place.words}",
+        bits=edit.bits + place.bits,
+        whole=whole,
+        numbers=edit.numbers,
+    )
+
+
+def _edit_at(place: IndexPlace, words: str, bits: float, of: Callable[[np.ndarray], np.ndarray]) -> StretchEdit:
+    return edit_at_place(place, StretchEdit(words=words, bits=bits, whole=lambda one, sample: of(one.replayed[sample])))
+
+
+def _line_edit_at(
+    stretch: ComputedStretch, place: IndexPlace, words: str, bits: float, factor: float, offset: float
+) -> Iterator[StretchEdit]:
+    """A line of the result; where a table says the same on every sample, also as operators behind it."""
+    made = _edit_at(place, words, 4 + bits, lambda array: factor * array + offset)
+    if factor == 0:  # not times the result, which may be infinite
+        made = _edit_at(place, words, 4 + bits, lambda array: np.full_like(array, offset))
+    shapes = {array.shape for array in stretch.base}
+    mask = place.mask(stretch.base[0].shape)
+    behind: Behind = ()
+    if len(shapes) == 1 and math.prod(mask.shape) <= _MOST_TABLED and math.isfinite(offset):
+        behind = ((("Mul", (np.where(mask, factor, 1.0),)),) if factor != 1 else ()) + (
+            (("Add", (np.where(mask, offset, 0.0),)),) if offset else ()
+        )
+    numbers = {"factor": factor} if factor != 1 and not offset else {"offset": offset}
+    yield replace(made, behind=behind, numbers=numbers if factor != 0 else {"value": offset})
