@@ -203,6 +203,7 @@ def _context_around(around: Surroundings, tensor: str, entering: Sequence[str]) 
         behind=frozenset(behind),
         opsets=dict(graph.opset_imports),
         ir_version=graph.ir_version or 8,
+        order=samples,
     )
 
 

@@ -165,9 +165,3 @@ def _result_edits(stretch: ComputedStretch, step: ProgramStep) -> Iterator[Stret
             bits=6 + math.log2(len(alike)),
             whole=lambda one, sample, n=name: np.asarray(one.value(sample, n)),
         )
-    if len(stretch.base) > 1:
-        yield StretchEdit(
-            words="the result of the sample before (a stale buffer)",
-            bits=6,
-            whole=lambda one, sample: one.base[sample - 1],
-        )

@@ -18,6 +18,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
+from parityscope.hypotheses.from_before import before_edits, kept_state_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_inputs import (
     changed_constant_edits,
@@ -159,7 +160,9 @@ _LEAST_BITS = {
     "values": 0.0,
     "fits": 0.0,
     "places": _SURE_BITS,
+    "before": _SHORTEST,
     "neighbours": 0.0,
+    "states": _SHORTEST,
     "inputs": 0.0,
     "attributes": _SHORTEST,
     "fitted attributes": _SURE_BITS,
@@ -186,9 +189,11 @@ def generated_kinds(
     """Every kind of edit by its name, for the steps of a stretch (place, message)."""
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
+    yield "before", before_edits(stretch)
     yield "places", place_edits(stretch)
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
+        "states": kept_state_edits,
         "inputs": input_edits,
         "attributes": attribute_edits,
         "fitted attributes": fitted_attribute_edits,

@@ -52,6 +52,7 @@ class StretchContext:
         behind: Tensors that depend on `output`.
         opsets: Versions of the operator sets.
         ir_version: Of the model.
+        order: By sample, its number among all; empty where they follow each other.
     """
 
     nodes: Sequence[onnx.NodeProto]
@@ -63,6 +64,7 @@ class StretchContext:
     behind: frozenset[str]
     opsets: Mapping[str, int]
     ir_version: int
+    order: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         """Refuses what would explain the error with itself."""
@@ -172,6 +174,16 @@ class ComputedStretch:
         """Whether both sides' results have one shape, on every sample."""
         return all(known.shape == found.shape for known, found in zip(self.base, self.context.candidate, strict=True))
 
+    def samples_before(self, sample: int) -> tuple[int, ...]:
+        """The places of the samples from the first of all up to the one before, in their order.
+
+        Raises:
+            KeyError: one of them was not observed.
+        """
+        order = self.context.order or range(len(self.base))
+        places = {number: place for place, number in enumerate(order)}
+        return tuple(places[number] for number in range(order[sample]))
+
     def value(self, sample: int, name: str) -> np.ndarray | None:
         """The candidate's array, or a constant, by the reference's name; None where it is not known."""
         world = self.worlds[sample]
@@ -190,7 +202,11 @@ class ComputedStretch:
 
     def compute(self, step: ProgramStep, arrays: Arrays) -> np.ndarray:
         """The first result of a step on other arrays."""
-        return np.asarray(self.sessions.run(_fitted_to(step, arrays), list(arrays), self.program)[0])
+        return self.compute_all(step, arrays)[0]
+
+    def compute_all(self, step: ProgramStep, arrays: Arrays) -> list[np.ndarray]:
+        """All results of a step on other arrays."""
+        return [np.asarray(one) for one in self.sessions.run(_fitted_to(step, arrays), list(arrays), self.program)]
 
     def run(self, sample: int, edit: StretchEdit | None = None) -> np.ndarray:
         """The result on the candidate's own inputs, before it is rounded; with an edit.

@@ -52,6 +52,7 @@ _NEAR = 2.0**-15
 # The same arithmetic may err more on other inputs, or in a network with one cause put right: as in checks/_reproducing.py.
 _CHANGED = 4.0
 _LOCALIZED_SAMPLES = 3  # chosen: the worst ones; every sample's outputs are compared anyway
+_RIGHT_AT_FIRST = 1e-3  # of the least error of the others: a first sample with less is right; chosen
 
 
 def expect_errors(examination: Examination) -> Expectation:
@@ -248,13 +249,19 @@ def verdict_of(examination: Examination) -> Verdict:
 
 
 def worst_samples(examination: Examination) -> tuple[int, ...]:
-    """The samples with the largest output errors, worst first."""
+    """The samples with the largest output errors, worst first; of the first ones, where the very first alone is right.
+
+    That is how what is kept of the samples before shows, and it is told by what lies before.
+    """
     indices = examination.case.inputs.indices
     size = [0.0] * len(indices)
     for pair in examination.outputs:
         if len(pair.per_sample) == len(indices):
             size = [max(a, math.inf if math.isnan(b) else b) for a, b in zip(size, pair.per_sample, strict=True)]
-    order = sorted(range(len(indices)), key=lambda position: -size[position])
+    among = range(len(indices))
+    if len(indices) > _LOCALIZED_SAMPLES and size[0] < _RIGHT_AT_FIRST * min(size[1:]):
+        among = range(_LOCALIZED_SAMPLES)
+    order = sorted(among, key=lambda position: -size[position])
     return tuple(indices[position] for position in order[:_LOCALIZED_SAMPLES])
 
 

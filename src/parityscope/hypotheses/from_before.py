@@ -1,0 +1,140 @@
+"""What a result has of the samples before: a stale buffer, one that is not cleared, a mean that moves, a state that is kept.
+
+Only what the model says of other samples is read, never what the candidate gave there: that holds the error itself. A sample
+whose predecessor was not observed says nothing, and an edit that needs it cannot be run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.fitting import round_to_nice, slope_through_origin
+from parityscope.hypotheses.schemas import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx
+
+    from parityscope.hypotheses.stretch import ComputedStretch
+
+__all__ = ["before_edits", "kept_state_edits"]
+
+_KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place
+_STEPS = 24  # of a golden section: 1e-5 of where it begins
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_ELEMENTS = 4096  # that a mean that moves is fitted to; chosen
+_INITIAL, _LAST = (
+    "initial_",
+    "Y_",
+)  # as the standard calls the first state that an operator is given, and the last that it gives
+
+
+def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
+    """The result of the sample before, of the first one, of all so far, or a mixture with what lies before."""
+    if len(stretch.base) < 2:
+        return
+    previous: dict[str, Callable[[ComputedStretch, int], np.ndarray]] = {
+        "the result of the sample before (a stale buffer)": _result_before,
+        "the result of the sample before, and 0 for the first": lambda one, sample: (
+            _result_before(one, sample) if one.samples_before(sample) else np.zeros_like(one.base[sample])
+        ),
+        "the result of the first sample (it was kept)": lambda one, sample: one.base[
+            (*one.samples_before(sample), sample)[0]
+        ],
+        "the results of all samples so far added up (a buffer that is not cleared)": lambda one, sample: np.sum(
+            [one.replayed[place] for place in (*one.samples_before(sample), sample)], axis=0
+        ),
+    }
+    for words, whole in previous.items():
+        yield StretchEdit(words=words, bits=_KINDS_BITS, whole=whole)
+    if stretch.base[0].dtype.kind == "f" and stretch.samples_before(0):
+        yield from _mixture_edits(stretch)
+
+
+def _result_before(stretch: ComputedStretch, sample: int) -> np.ndarray:
+    return stretch.base[(sample, *stretch.samples_before(sample))[-1]]
+
+
+def _mixture_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
+    """A part of the sample before, or a mean that moves: each by one number."""
+    known, found = stretch.replayed[0], stretch.found[0]
+    before = np.asarray(_result_before(stretch, 0), np.float64)
+    if before.shape != known.shape or not stretch.same_shape:
+        return
+    chosen = np.flatnonzero(stretch.fitted_on & np.isfinite(known) & np.isfinite(found) & np.isfinite(before))
+    chosen = chosen[:: max(1, chosen.size // _ELEMENTS)]
+    step = (before - known).ravel()[chosen]
+    if not step.any():
+        return
+    part, bits = round_to_nice(slope_through_origin(step, (found - known).ravel()[chosen]))
+    yield StretchEdit(
+        words=f"{part:.6g} times the result of the sample before mixed in, the rest its own",
+        bits=_KINDS_BITS + bits,
+        whole=lambda one, sample: one.replayed[sample] + part * (_result_before(one, sample) - one.replayed[sample]),
+        numbers={"part": part},
+    )
+    chain = [stretch.replayed[place].ravel()[chosen] for place in (*stretch.samples_before(0), 0)]
+    kept, bits = round_to_nice(_fit_unit_number(lambda by: _moving_mean(chain, by) - found.ravel()[chosen]))
+    yield StretchEdit(
+        words=f"a moving mean over samples that keeps {kept:.6g} of what it was",
+        bits=_KINDS_BITS + bits,
+        whole=lambda one, sample: _moving_mean(
+            [one.replayed[place] for place in (*one.samples_before(sample), sample)], kept
+        ),
+        numbers={"kept": kept},
+    )
+
+
+def _moving_mean(results: list[np.ndarray], kept: float) -> np.ndarray:
+    mean = results[0]
+    for result in results[1:]:
+        mean = kept * mean + (1 - kept) * result
+    return mean
+
+
+def _fit_unit_number(left: Callable[[float], np.ndarray]) -> float:
+    """The number between 0 and 1 that leaves least, by golden section (J. Kiefer, Proc. AMS 4, 1953)."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        if float(np.square(left(one)).sum()) < float(np.square(left(other)).sum()):
+            high = other
+        else:
+            low = one
+    return (low + high) / 2
+
+
+def kept_state_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """A recurrent step that begins with the state in which the sample before left it."""
+    schema = schema_of(node, stretch.context.opsets)
+    if schema is None or len(stretch.base) < 2 or len(stretch.steps) > 1 or not stretch.samples_before(0):
+        return
+    given = [one.name for one in schema.outputs]
+    states = {
+        index: given.index(_LAST + one.name.removeprefix(_INITIAL))
+        for index, one in enumerate(schema.inputs)
+        if one.name.startswith(_INITIAL) and _LAST + one.name.removeprefix(_INITIAL) in given
+    }
+    if not states:
+        return
+    count = max(len(node.input), *(index + 1 for index in states))
+
+    def whole(one: ComputedStretch, sample: int) -> np.ndarray:
+        step = one.steps[place]
+        names = [name or f"::{index}" for index, name in enumerate((*step.outputs, *[""] * len(given))[: len(given)])]
+        step = replace(step, outputs=tuple(names), kind=step.kind + b"all states")
+        kept: dict[int, np.ndarray] = {}
+        for position in (*one.samples_before(sample), sample):
+            arrays = [*one.read(position, step), *[None] * count][:count]
+            arrays = [kept.get(index, array) for index, array in enumerate(arrays)]
+            results = one.compute_all(step, arrays)
+            kept = {index: results[output] for index, output in states.items()}
+        return results[names.index(one.context.output)]
+
+    yield StretchEdit(words=f"the state of {node.op_type} kept from the sample before (not reset)", bits=6, whole=whole)

@@ -1,0 +1,112 @@
+"""A layer that gives something of the samples before: what is told of it, on samples that nothing was fitted to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import parityscope
+from layer_faults import causes_of, run_layers
+from parityscope.case.formats.npz import write_npz
+from parityscope.testing.networks import parse_network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import onnx
+
+_TEXT = """<ir_version: 8, opset_import: ["" : 17]> g (float[n,9,5] x) => (float[n,9,4] y) {
+  a = MatMul(x, w1)
+  b = Add(a, b1)
+  s = Sigmoid(b)
+  y = MatMul(s, w2)
+}"""
+_GRU = """<ir_version: 8, opset_import: ["" : 17]> g (float[7,n,5] x{more}) => (float[n,3] y) {{
+  s, h = GRU <hidden_size = 6> (x, w, r, b{state})
+  q = Squeeze(h, axes)
+  y = MatMul(q, w3)
+}}"""
+
+
+def _network() -> onnx.ModelProto:
+    draw = np.random.default_rng(3)
+    sizes = {"w1": (5, 7), "b1": (7,), "w2": (7, 4)}
+    return parse_network(_TEXT, {name: draw.normal(size=size).astype(np.float32) for name, size in sizes.items()})
+
+
+def _samples(count: int, shape: tuple[int, ...] = (3, 9, 5)) -> list[dict[str, np.ndarray]]:
+    draw = np.random.default_rng(4)
+    return [{"x": draw.normal(size=shape).astype(np.float32)} for _ in range(count)]
+
+
+def _keep_part(arrays: list[np.ndarray], number: int) -> np.ndarray:
+    array = arrays[number].copy()
+    array[:, -2:] = arrays[max(number - 1, 0)][:, -2:]
+    return array
+
+
+def _moving_mean(arrays: list[np.ndarray], number: int) -> np.ndarray:
+    mean = arrays[0]
+    for array in arrays[1 : number + 1]:
+        mean = 0.4 * mean + 0.6 * array
+    return mean
+
+
+_PLANTS: dict[str, tuple[Callable[[list[np.ndarray], int], np.ndarray], str]] = {
+    "stale": (lambda arrays, number: arrays[max(number - 1, 0)], "the result of the sample before (a stale buffer)"),
+    "stale in part": (
+        _keep_part,
+        "the result of the sample before (a stale buffer), only at the last 2 indices of axis 1",
+    ),
+    "kept": (lambda arrays, _: arrays[0], "the result of the first sample (it was kept)"),
+    "not cleared": (
+        lambda arrays, number: np.sum(arrays[: number + 1], axis=0),
+        "the results of all samples so far added up (a buffer that is not cleared)",
+    ),
+    "mixed": (
+        lambda arrays, number: 0.7 * arrays[number] + 0.3 * arrays[max(number - 1, 0)],
+        "0.3 times the result of the sample before mixed in, the rest its own",
+    ),
+    "moving mean": (_moving_mean, "a moving mean over samples that keeps 0.4 of what it was"),
+}
+
+
+@pytest.mark.parametrize("count", [3, 6])  # of six only three are looked at
+@pytest.mark.parametrize("plant", list(_PLANTS))
+def test_what_is_kept_of_samples_before_is_told(plant: str, count: int, tmp_path: Path) -> None:
+    of, told = _PLANTS[plant]
+
+    def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        return [of(arrays, number) for number in range(len(arrays))]
+
+    first = causes_of(_network(), _samples(count), "s", fault, tmp_path)[0]
+    assert first["site"]["tensor"] == "s"
+    assert f": {told}: it explains 100 %" in first["claim"], first["claim"]
+
+
+def test_a_mixture_of_one_sample_alone_is_not_claimed(tmp_path: Path) -> None:
+    def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        return [arrays[0], 0.5 * arrays[1] + 0.5 * arrays[0], -arrays[2]]
+
+    assert not [one for one in causes_of(_network(), _samples(3), "s", fault, tmp_path) if "before" in one["claim"]]
+
+
+def test_the_state_of_a_recurrent_layer_is_not_reset(tmp_path: Path) -> None:
+    draw = np.random.default_rng(8)
+    sizes = {"w": (1, 18, 5), "r": (1, 18, 6), "b": (1, 36), "w3": (6, 3)}
+    tables = {name: draw.normal(size=size).astype(np.float32) / 2 for name, size in sizes.items()} | {
+        "axes": np.array([0])
+    }
+    carrying = parse_network(_GRU.format(more=", float[1,n,6] h0", state=", , h0"), tables)
+    samples, state = _samples(4, (7, 2, 5)), np.zeros((1, 2, 6), np.float32)
+    for number, sample in enumerate(samples):
+        found = run_layers(carrying, {**sample, "h0": state})
+        state = found["h"]
+        write_npz(tmp_path / "recorded" / f"{number:06d}.npz", found)
+    model = parse_network(_GRU.format(more="", state=""), tables)
+    document = parityscope.diagnose(model, candidate=f"saved?path={tmp_path / 'recorded'}", inputs=samples).document
+    causes = [one["claim"] for one in document["findings"] if one["role"] == "cause"]
+    assert "the state of GRU kept from the sample before (not reset): it explains 100 %" in causes[0]
