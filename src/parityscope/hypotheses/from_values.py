@@ -16,6 +16,7 @@ from parityscope.hypotheses.changes import changes_of
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import FITTED_BITS, fit_line, round_to_nice, slope_through_origin
 from parityscope.hypotheses.from_indices import edits_by_index
+from parityscope.hypotheses.from_several import edits_with_several, say_term
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import schema_of
 from parityscope.hypotheses.stretch import as_float64
@@ -306,11 +307,8 @@ def _edits_with_others(
         if not np.isfinite(other).all() or not other.any():
             continue
         times, times_bits = round_to_nice(slope_through_origin(other, y - x))
-        said = {-1.0: f"{words} left out", 1.0: f"{words} added once more"}.get(
-            times, f"{times:.6g} times {words} added"
-        )
         yield StretchEdit(
-            words=said,
+            words=say_term(words, times),
             bits=bits + times_bits,
             whole=lambda one, s, t=times, g=get: one.replayed[s] + t * g(one, s),
             numbers={"times": times},
@@ -331,3 +329,4 @@ def _edits_with_others(
             bits=bits + 4,
             whole=lambda one, s, g=get: one.replayed[s] / g(one, s),
         )
+    yield from edits_with_several(stretch, chosen, sources)

@@ -216,93 +216,117 @@ def _coordinates_of(shape: tuple[int, ...]) -> Iterator[Coordinate]:
 def _mask_bits(wrong: np.ndarray, known: np.ndarray, inside: np.ndarray) -> float:
     """What telling which elements are wrong costs, where it is known which lie inside."""
     within = known & inside
-    return _entropy_bits(int((wrong & inside).sum()), int(within.sum())) + _entropy_bits(
-        int((wrong & ~inside).sum()), int((known & ~inside).sum())
+    some = np.array([(wrong & inside).sum(), (wrong & ~inside).sum()])
+    return float(_entropy_bits(some, np.array([within.sum(), (known & ~inside).sum()])).sum())
+
+
+def _entropy_bits(some: np.ndarray, count: np.ndarray) -> np.ndarray:
+    rate = some / np.maximum(count, 1)
+    rest = 1 - rate
+    return np.asarray(
+        -count * (rate * np.log2(np.where(rate > 0, rate, 1)) + rest * np.log2(np.where(rest > 0, rest, 1)))
     )
-
-
-def _entropy_bits(some: int, count: int) -> float:
-    if not 0 < some < count:
-        return 0.0
-    rate = some / count
-    return -count * (rate * math.log2(rate) + (1 - rate) * math.log2(1 - rate))
 
 
 def _best_run(wrong: np.ndarray, domain: np.ndarray, coordinates: list[Coordinate]) -> Run | None:
     """The run of any coordinate that tells most about which elements of a domain are wrong."""
     best: tuple[float, Run | None] = (0.0, None)
-    whole = _entropy_bits(int(wrong.sum()), int(domain.sum()))
     alternatives = math.log2(len(coordinates) or 1)
     for coordinate in coordinates:
         bad, every = coordinate.counts(wrong), coordinate.counts(domain)
-        for period in _periods_of(bad.size):
-            size = period or bad.size
-            sums = [_fold_counts(one, size) for one in (bad, every)]
-            start, count = _densest_interval(*sums)
-            within = [int(np.take(one, np.arange(start, start + count), mode="wrap").sum()) for one in sums]
-            outside = [int(one.sum()) - part for one, part in zip(sums, within, strict=True)]
-            bits = alternatives + _run_bits(start, count, size, period)
-            gain = whole - _entropy_bits(within[0], within[1]) - _entropy_bits(outside[0], outside[1]) - bits
-            if gain > best[0] and count < size and within[0] * outside[1] > outside[0] * within[1]:
-                start -= size if not period and start and start + count >= size else 0
-                best = gain, Run(coordinate=coordinate, start=start, count=count, period=period, bits=bits)
+        for periods in _periods_of(bad.size):
+            sizes = np.array([period or bad.size for period in periods])
+            folded, known = _fold_counts(bad, sizes), _fold_counts(every, sizes)
+            starts, counts = _densest_intervals(folded, known, sizes)
+            bits = alternatives + _run_bits(starts, counts, sizes, whole=not periods[0])
+            gains = _gains_of(folded, known, starts, counts, sizes) - bits
+            place = int(gains.argmax())
+            if gains[place] > best[0]:
+                start, count, size = int(starts[place]), int(counts[place]), int(sizes[place])
+                start -= size if not periods[0] and start and start + count >= size else 0
+                cost = float(bits[place])
+                best = (
+                    float(gains[place]),
+                    Run(coordinate=coordinate, start=start, count=count, period=periods[place], bits=cost),
+                )
     return best[1]
 
 
-def _periods_of(length: int) -> list[int]:
-    """None (0), every short one, and powers of two."""
+def _periods_of(length: int) -> list[list[int]]:
+    """None (0), every short one, and powers of two; those together that are looked at together."""
     short = range(2, min(length // 2, _LONGEST_PERIOD) + 1) if length <= _PERIODS_UP_TO else range(0)
-    return [0, *short, *(1 << power for power in range(1, 13) if _LONGEST_PERIOD < 1 << power <= length // 2)]
+    long = [1 << power for power in range(1, 13) if _LONGEST_PERIOD < 1 << power <= length // 2]
+    return [one for one in ([0], list(short), long) if one]
 
 
-def _run_bits(start: int, count: int, size: int, period: int) -> float:
-    """A run at an end needs one number, one in the middle or of a period two; a single index one."""
-    numbers = 1 if count == 1 or (not period and (start == 0 or start + count == size)) else 2
-    return 1 + numbers * math.log2(size) + (2 * math.log2(period) if period else 0.0)
+def _run_bits(starts: np.ndarray, counts: np.ndarray, sizes: np.ndarray, *, whole: bool) -> np.ndarray:
+    """A run at an end needs one number, one in the middle or of a period two; a single index one. And the period's own."""
+    ends = (starts == 0) | (starts + counts == sizes) if whole else np.zeros(sizes.shape, bool)
+    numbers = np.where((counts == 1) | ends, 1, 2) + (0 if whole else 2)
+    return np.asarray(1 + numbers * np.log2(sizes))
 
 
-def _fold_counts(counts: np.ndarray, size: int) -> np.ndarray:
-    """Sums over all values with one rest."""
-    if counts.size == size:
-        return counts
-    folded: np.ndarray = np.pad(counts, (0, -counts.size % size)).reshape(-1, size).sum(0)
-    return folded
+def _fold_counts(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """By period, sums over all values with one rest; int64, (periods, the longest), zero behind a period's end."""
+    table = np.zeros((sizes.size, sizes.max()), np.int64)
+    for row, size in zip(table, sizes, strict=True):
+        whole = counts.size // size * size
+        row[:size] = counts[:whole].reshape(-1, size).sum(0)
+        row[: counts.size - whole] += counts[whole:]
+    return table
 
 
-def _densest_interval(wrong: np.ndarray, every: np.ndarray) -> tuple[int, int]:
-    """Start and length of the cyclic interval in which wrong ones are likeliest: a largest sum (J. Kadane), twice."""
-    within, without = _FIRST_RATES
-    found = 0, wrong.size
+def _gains_of(
+    bad: np.ndarray, every: np.ndarray, starts: np.ndarray, counts: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """The bits that each row's interval saves of telling which elements are wrong; none where these are rarer within."""
+    some, seen = (_sums_within(one, starts, counts, sizes) for one in (bad, every))
+    all_bad, all_seen = bad.sum(1), every.sum(1)
+    saved = (
+        _entropy_bits(all_bad, all_seen) - _entropy_bits(some, seen) - _entropy_bits(all_bad - some, all_seen - seen)
+    )
+    likelier = some * (all_seen - seen) > (all_bad - some) * seen
+    return np.where(likelier & (counts < sizes), saved, -np.inf)
+
+
+def _sums_within(table: np.ndarray, starts: np.ndarray, counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The sum of each row over a cyclic interval of its first `sizes` numbers."""
+    sums = np.concatenate([np.zeros((len(table), 1), table.dtype), np.cumsum(table, 1)], 1)
+    rows, stops = np.arange(len(table)), starts + counts
+    over = np.maximum(stops - sizes, 0)
+    return np.asarray(sums[rows, np.minimum(stops, sizes)] - sums[rows, starts] + sums[rows, over])
+
+
+def _densest_intervals(bad: np.ndarray, every: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Start and length by row of the cyclic interval in which wrong ones are likeliest: a largest sum (J. Kadane), twice."""
+    within, without = (np.full((len(bad), 1), rate) for rate in _FIRST_RATES)
     for _ in range(2):
-        worth = wrong * math.log2(within / without) + (every - wrong) * math.log2((1 - within) / (1 - without))
-        found = _largest_cyclic_sum(worth)
-        chosen = np.arange(found[0], found[0] + found[1])
-        bad, seen = (int(np.take(one, chosen, mode="wrap").sum()) for one in (wrong, every))
-        rest = int(every.sum()) - seen
-        within = _bounded_rate(bad, seen)
-        without = _bounded_rate(int(wrong.sum()) - bad, rest)
-        if within <= without:
-            break
-    return found
+        worth = bad * np.log2(within / without) + (every - bad) * np.log2((1 - within) / (1 - without))
+        starts, counts = _largest_cyclic_sums(worth, sizes)
+        some, seen = (_sums_within(one, starts, counts, sizes) for one in (bad, every))
+        within = _bounded_rates(some, seen)
+        without = np.minimum(_bounded_rates(bad.sum(1) - some, every.sum(1) - seen), within)
+    return starts, counts
 
 
-def _bounded_rate(some: int, count: int) -> float:
-    return min(max(some / count if count else 0.0, _LEAST_RATE), 1 - _LEAST_RATE)
+def _bounded_rates(some: np.ndarray, count: np.ndarray) -> np.ndarray:
+    return np.asarray(np.clip(some / np.maximum(count, 1), _LEAST_RATE, 1 - _LEAST_RATE)[:, None])
 
 
-def _largest_cyclic_sum(worth: np.ndarray) -> tuple[int, int]:
-    """Start and length of the cyclic interval of the largest sum: the best within, or all but the worst within."""
-    size = worth.size
-    best, (start, stop) = _largest_sum(worth)
-    worst, (low, high) = _largest_sum(-worth)
-    if float(worth.sum()) + worst > best and high - low < size:
-        return high % size, size - (high - low)
-    return start, stop - start
+def _largest_cyclic_sums(worth: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Start and length by row of the cyclic interval of the largest sum: the best within, or all but the worst within."""
+    best, starts, stops = _largest_sums(worth)
+    worst, low, high = _largest_sums(-worth)
+    around = (worth.sum(1) + worst > best) & (high - low < sizes)
+    return np.where(around, high % sizes, starts), np.where(around, sizes - (high - low), stops - starts)
 
 
-def _largest_sum(worth: np.ndarray) -> tuple[float, tuple[int, int]]:
-    """The interval of the largest sum."""
-    sums = np.concatenate([[0.0], np.cumsum(worth)])
-    gains = sums[1:] - np.minimum.accumulate(sums)[:-1]
-    stop = int(gains.argmax()) + 1
-    return float(gains[stop - 1]), (int(sums[:stop].argmin()), stop)
+def _largest_sums(worth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """By row the largest sum of an interval, and its ends."""
+    sums = np.concatenate([np.zeros((len(worth), 1)), np.cumsum(worth, 1)], 1)
+    least = np.minimum.accumulate(sums, 1)[:, :-1]
+    gains = sums[:, 1:] - least
+    last = gains.argmax(1)
+    rows = np.arange(len(worth))
+    starts = (sums[:, :-1] <= least[rows, last][:, None]).argmax(1)
+    return gains[rows, last], starts, last + 1

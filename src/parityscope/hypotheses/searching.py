@@ -19,6 +19,7 @@ import numpy as np
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_before import before_edits, kept_state_edits
+from parityscope.hypotheses.from_elsewhere import moved_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_inputs import (
     changed_constant_edits,
@@ -29,6 +30,7 @@ from parityscope.hypotheses.from_inputs import (
     near_constant_edits,
     operand_edits,
 )
+from parityscope.hypotheses.from_masks import mask_edits
 from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits, relative_edits
 from parityscope.hypotheses.from_places import changed_place_edits, place_edits
@@ -161,8 +163,10 @@ _LEAST_BITS = {
     "fits": 0.0,
     "places": _SURE_BITS,
     "before": _SHORTEST,
+    "moved": _SURE_BITS,
     "neighbours": 0.0,
     "states": _SHORTEST,
+    "masks": _SHORTEST,
     "inputs": 0.0,
     "attributes": _SHORTEST,
     "fitted attributes": _SURE_BITS,
@@ -190,10 +194,12 @@ def generated_kinds(
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
     yield "before", before_edits(stretch)
+    yield "moved", moved_edits(stretch)
     yield "places", place_edits(stretch)
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
         "states": kept_state_edits,
+        "masks": mask_edits,
         "inputs": input_edits,
         "attributes": attribute_edits,
         "fitted attributes": fitted_attribute_edits,

@@ -1,0 +1,66 @@
+"""A mask that is off by one, or that of another row: inputs that hold two values alone."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from parityscope.hypotheses.from_elsewhere import move_array
+from parityscope.hypotheses.from_inputs import edit_of_input
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx
+
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.stretch import ComputedStretch
+
+__all__ = ["mask_edits"]
+
+_LOOKED_AT = 1 << 16  # elements of an input whose values are counted; chosen
+
+
+def mask_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Every mask that a step reads moved by one along each of its axes, or taken from another index of one."""
+    for index, name in enumerate(node.input):
+        array = stretch.value(0, name) if name else None
+        if array is None or not _is_mask(array):
+            continue
+        axes = [axis for axis, length in enumerate(array.shape) if length > 1]
+        bits = 5 + math.log2(8 * len(axes))
+        for axis in axes:
+            for by in (-1, 1):
+                said = f"the mask {name!r} off by one: moved by {by} along axis {axis}"
+                for words, change in _moves_of(axis, by).items():
+                    yield edit_of_input(place, f"{said}, {words}", bits, index, change)
+                yield edit_of_input(
+                    place,
+                    f"the mask {name!r} of another row: that of {by:+d} along axis {axis}",
+                    bits,
+                    index,
+                    lambda a, by=by, axis=axis: np.roll(a, -by, axis),
+                )
+
+
+def _is_mask(array: np.ndarray) -> bool:
+    """Whether an input of two axes or more holds exactly two values."""
+    if array.ndim < 2 or array.dtype.kind not in "fiub":
+        return False
+    flat = array.reshape(-1)[:: (array.size // _LOOKED_AT) | 1]
+    return flat.size > 1 and bool(flat.min() < flat.max()) and bool(((flat == flat.min()) | (flat == flat.max())).all())
+
+
+def _moves_of(axis: int, by: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    def filled(array: np.ndarray, value: np.generic) -> np.ndarray:
+        moved = move_array(array, [(axis, by)], "edge").copy()
+        moved[(slice(None),) * axis + (0 if by > 0 else -1,)] = value
+        return moved
+
+    return {
+        "its least value put in": lambda array: filled(array, array.min()),
+        "its largest value put in": lambda array: filled(array, array.max()),
+        "the edge repeated": lambda array: move_array(array, [(axis, by)], "edge"),
+    }
