@@ -11,18 +11,27 @@ from typing import TYPE_CHECKING
 import ml_dtypes
 import numpy as np
 
+from parityscope.hypotheses.grids import SYMMETRIC, ZERO_POINT, Grid, Sharing
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     Change = Callable[[np.ndarray], np.ndarray]
 
-__all__ = ["FORMATS", "blocks_of", "changes_of", "quantize_to_levels", "round_to_format", "to_integers"]
+__all__ = ["FORMATS", "blocks_of", "changes_of", "round_to_format", "to_integers"]
 
 FORMATS = ("float16", "bfloat16", "tf32", "bfloat16 cut off", "float8_e4m3fn", "float8_e5m2")
 _FACTORS = (2.0, 0.5, -1.0, 0.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1)
 _OFFSETS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
 _MOST_AXES = 5  # permutations of more are too many
 _MOST_SHIFTED = 4096  # indices: a longer axis is no axis of channels
+_TYPES = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    *(f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")),
+)
 _FEW = 12  # indices of an axis that are exchanged two by two
 _TF32_HALF, _TF32_KEPT, _BF16_KEPT = np.uint32(0x1000), np.uint32(0xFFFFE000), np.uint32(0xFFFF0000)
 
@@ -50,23 +59,6 @@ def round_to_format(name: str, *, saturating: bool = False) -> Change:
     return change
 
 
-def quantize_to_levels(bits: int, axis: int | None = None, *, symmetric: bool = True) -> Change:
-    """Rounding to 2^bits levels over the array's own range: of all of it, or of each index of `axis`."""
-
-    def change(array: np.ndarray) -> np.ndarray:
-        over = None if axis is None else tuple(other for other in range(array.ndim) if other != axis)
-        low, high = array.min(over, keepdims=True), array.max(over, keepdims=True)
-        if symmetric:
-            scale = np.maximum(np.abs(low), np.abs(high)) / (2 ** (bits - 1) - 1)
-            return np.asarray(np.round(array / np.where(scale > 0, scale, 1)) * scale, array.dtype)
-        low, high = np.minimum(low, 0), np.maximum(high, 0)
-        scale = np.where(high > low, (high - low) / (2**bits - 1), 1)
-        zero = np.round(-low / scale)
-        return np.asarray((np.clip(np.round(array / scale) + zero, 0, 2**bits - 1) - zero) * scale, array.dtype)
-
-    return change
-
-
 def to_integers(bits: int, *, signed: bool, wraps: bool) -> Change:
     """Kept in integers of so many bits: beyond their range saturated, or wrapped."""
     low, count = (-(1 << (bits - 1)) if signed else 0), 1 << bits
@@ -87,6 +79,7 @@ def changes_of(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     if array.dtype.kind in "fiu":
         yield from _changes_of_range(array)
         yield from _changes_of_values(array)
+        yield from _changes_of_bytes(array)
     if array.dtype.kind == "b":
         yield "negated", np.logical_not
     for axis, length in enumerate(array.shape):
@@ -119,10 +112,12 @@ def _changes_of_format(array: np.ndarray) -> Iterator[tuple[str, Change]]:
     for name in ("float16", "float8_e4m3fn", "float8_e5m2"):
         yield f"rounded to {name}, saturated at its largest", round_to_format(name, saturating=True)
     for bits in (8, 4, 16, 7, 6, 5, 3):
-        yield f"quantized to int{bits} as a whole", quantize_to_levels(bits)
-        yield f"quantized to uint{bits} with a zero point", quantize_to_levels(bits, symmetric=False)
+        whole = (Grid(bits=bits, sharing=Sharing(), rule=rule) for rule in (SYMMETRIC, ZERO_POINT))
+        yield f"quantized to int{bits} as a whole", next(whole).apply
+        yield f"quantized to uint{bits} with a zero point", next(whole).apply
         for axis in range(array.ndim) if array.ndim > 1 else ():
-            yield f"quantized to int{bits} along axis {axis}", quantize_to_levels(bits, axis)
+            along = Grid(bits=bits, sharing=Sharing(axis=axis), rule=SYMMETRIC)
+            yield f"quantized to int{bits} along axis {axis}", along.apply
 
 
 def _changes_of_range(array: np.ndarray) -> Iterator[tuple[str, Change]]:
@@ -152,6 +147,41 @@ def _changes_of_values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
             f"plus {offset:g}",
             lambda a, k=offset: (a.astype(np.int64) + int(k)).astype(a.dtype) if whole else (a + k).astype(a.dtype),
         )
+
+
+def _changes_of_bytes(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    """Kept in one type and read as another one of as many bytes, or of half as many, or in the other order of bytes.
+
+    An integer that is read with a sign, or without, wraps.
+    """
+    for kept in dict.fromkeys((array.dtype.name, *(("float16", "bfloat16") if array.dtype.kind == "f" else ()))):
+        kind = _type_named(kept)
+        if kind.itemsize > 1:
+            yield f"kept in {kept} and read in the other order of bytes", _read_bytes(kind, kind, swapped=True)
+        for read in map(_type_named, _TYPES):
+            same = read.itemsize == kind.itemsize and read != kind and {read.kind, kind.kind} != {"i", "u"}
+            if same or (2 * read.itemsize == kind.itemsize and read.kind != "u" and kept == array.dtype.name):
+                yield f"kept in {kept} and its bytes read as {read.name}", _read_bytes(kind, read)
+
+
+def _type_named(name: str) -> np.dtype:
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def _read_bytes(kept: np.dtype, read: np.dtype, *, swapped: bool = False) -> Change:
+    """The first bytes of an array in another type, read as elements of a second one."""
+
+    def change(array: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            bits = np.ascontiguousarray(array.astype(kept))
+            if swapped:
+                bits = bits.view(f"u{kept.itemsize}").byteswap()
+            found = bits.reshape(-1).view(read)[: array.size].reshape(array.shape)
+            if read.kind not in "iu":
+                found = np.where(np.isnan(found), np.nan, found)  # no NaN that signals
+            return found.astype(array.dtype)
+
+    return change
 
 
 def _changes_along_axis(array: np.ndarray, axis: int, length: int) -> Iterator[tuple[str, Change]]:

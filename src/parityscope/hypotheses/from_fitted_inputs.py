@@ -35,7 +35,10 @@ __all__ = ["fitted_attribute_edits", "fitted_input_edits", "row_edits"]
 
 _FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
 _LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen
-_MOST_ROWS = 64
+_MOST_ROWS, _ROW_WORK = (
+    64,
+    5e7,
+)  # rows; elements read and written for all of them where there are more, a fraction of a second
 _ALONG = 0.2  # of the squared error: what one row's change must explain to first order to be looked at
 
 
@@ -109,7 +112,8 @@ def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Ite
             continue
         size = _typical_size(array)
         for axis, length in enumerate(array.shape):
-            parts = [(f"index {row}", slice(row, row + 1)) for row in range(length) if 1 < length <= _MOST_ROWS]
+            few = length <= _MOST_ROWS or length * (array.size + stretch.found[0].size) <= _ROW_WORK
+            parts = [(f"index {row}", slice(row, row + 1)) for row in range(length) if few and length > 1]
             parts += [
                 (f"block {block} of {count}", slice(block * length // count, (block + 1) * length // count))
                 for count in blocks_of(length)

@@ -21,6 +21,7 @@ from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_before import before_edits, kept_state_edits
 from parityscope.hypotheses.from_elsewhere import moved_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
+from parityscope.hypotheses.from_grids import fitted_grid_edits, grid_edits
 from parityscope.hypotheses.from_inputs import (
     changed_constant_edits,
     changed_input_edits,
@@ -173,6 +174,8 @@ _LEAST_BITS = {
     "fitted operators": _SURE_BITS,
     "fitted inputs": _SURE_BITS,
     "constants": _SURE_BITS,
+    "grids": _SURE_BITS,
+    "fitted grids": _ONE_NUMBER_BITS,
     # One fitted number that explains everything on what it was not fitted to leaves nothing for a list of thousands.
     "changed places": _ONE_NUMBER_BITS,
     "near constants": _ONE_NUMBER_BITS,
@@ -206,6 +209,8 @@ def generated_kinds(
         "fitted operators": fitted_operator_edits,
         "fitted inputs": fitted_input_edits,
         "constants": constant_edits,
+        "grids": grid_edits,
+        "fitted grids": fitted_grid_edits,
         "near constants": near_constant_edits,
         "operands": operand_edits,
         "relatives": relative_edits,

@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.grids import sharings_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Grid", "grid_of"]
+__all__ = ["FoundGrid", "grid_of"]
 
 _NEAR = 0.02  # of a step
 _FEW = 8  # elements of a group: fewer lie on a grid by accident
 _BITS = 8  # more are hardly told from FP32
 _HALF = 0.5 + _NEAR
-_BLOCKS = (32, 64, 128, 16, 256)  # elements along the last axis that share a step, as in weights of 4 bits
 _MOST_GROUPS = 1 << 14
 _LOOKED_AT = 1 << 12  # elements, first: most constants have too many values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class FoundGrid:
     """The `bits` that the levels need, the least and the largest of the `steps`, what shares one, the part that is `cut` off."""
 
     bits: int
@@ -36,37 +37,29 @@ class Grid:
     cut: float
 
 
-def grid_of(before: np.ndarray, after: np.ndarray) -> Grid | None:
+def grid_of(before: np.ndarray, after: np.ndarray) -> FoundGrid | None:
     """The grid that `after` lies on and `before` does not; both float64, of one shape."""
     if before.size < 2 * _FEW or not (np.isfinite(before).all() and np.isfinite(after).all()):
         return None
-    for words, rows, its_rows in _group_elements(before, after):
-        known = list(_grids_of_groups(rows, its_rows))
-        if len(known) < len(rows) or not any(step for step, _, _ in known):
+    for sharing in sharings_of(before.shape, _FEW):
+        count = sharing.count(before.shape)
+        if count > _MOST_GROUPS:
+            continue
+        known = list(_grids_of_groups(sharing.rows(before), sharing.rows(after)))
+        if len(known) < count or not any(step for step, _, _ in known):
             continue
         steps = [step for step, _, _ in known if step]
         bits = max(levels for _, levels, _ in known)
         cut = sum(count for _, _, count in known) / before.size
-        return Grid(bits=bits, steps=(min(steps), max(steps)), words=words, cut=cut)
+        return FoundGrid(bits=bits, steps=(min(steps), max(steps)), words=sharing.words, cut=cut)
     return None
 
 
-def _group_elements(before: np.ndarray, after: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """The whole, each index of an axis, each block of the last axis: as rows."""
-    yield "as a whole", before.reshape(1, -1), after.reshape(1, -1)
-    for axis in range(before.ndim if before.ndim > 1 else 0):
-        if before.size // before.shape[axis] >= _FEW and 1 < before.shape[axis] <= _MOST_GROUPS:
-            rows = (np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1) for array in (before, after))
-            yield f"at each index of axis {axis}", *rows
-    for length in _BLOCKS:
-        if before.shape[-1] % length == 0 and before.size // length <= _MOST_GROUPS:
-            yield f"in blocks of {length}", before.reshape(-1, length), after.reshape(-1, length)
-
-
-def _grids_of_groups(rows: np.ndarray, its_rows: np.ndarray) -> Iterator[tuple[float, int, int]]:
+def _grids_of_groups(rows: Iterator[np.ndarray], its_rows: Iterator[np.ndarray]) -> Iterator[tuple[float, int, int]]:
     """What `_grid_of_group` says of each pair of rows, as far as they lie on grids."""
-    for reference, candidate in zip(rows, its_rows, strict=True):
-        found = _grid_of_group(reference, candidate)
+    for reference, candidate in zip(rows, its_rows, strict=False):
+        short = reference.size < _FEW  # what is left at the end of an axis says nothing
+        found = (0.0, 0, 0) if short else _grid_of_group(reference, candidate)
         if found is None:
             return
         yield found

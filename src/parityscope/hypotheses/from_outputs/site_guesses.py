@@ -48,7 +48,7 @@ _LOOKED_UP = frozenset(
     {"operator fitted", "result scaled", "result shifted", "negative part scaled", "upper bound", "lower bound"}
 )
 _FITTED_TOO = re.compile(r"the result (times|plus) ")  # families say the same
-_OF_CONSTANTS = frozenset({"constants", "changed constants", "input scaled", "input shifted", "input cut off"})
+_OF_CONSTANTS = frozenset({"constants", "grids", "changed constants", "input scaled", "input shifted", "input cut off"})
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -31,7 +31,17 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
-EARLY = ("neighbours", "inputs", "attributes", "operands", "relatives", "values", "constants", "changed constants")
+EARLY = (
+    "neighbours",
+    "inputs",
+    "attributes",
+    "operands",
+    "relatives",
+    "values",
+    "constants",
+    "grids",
+    "changed constants",
+)
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 PLAIN = ("neighbours", "inputs", "attributes", "operands", "relatives")  # whose short ones are tried at every site
 _OF_RESULT = "values"
