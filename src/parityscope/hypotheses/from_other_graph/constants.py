@@ -28,6 +28,8 @@ __all__ = ["LARGEST", "VAGUE", "ConstantChange", "are_identical", "change_of", "
 # How words begin that say no more than a size.
 VAGUE = ("replaced", "differs", "every element")
 
+_ANY_VALUE = "set to another order or value"  # of some indices: said where no change of the whole array says more
+
 _EXACT = 1e-6  # relative to the largest element: a few FP32 roundings
 _NEARLY = 0.3  # of a difference is left by what is told as most of it (a tenth, in squares), chosen
 _RETRAINED = 0.1  # relative L2, chosen: fine-tuning moves weights by 1e-4 to 1e-2
@@ -291,7 +293,8 @@ def _describe_change(before: np.ndarray, after: np.ndarray, exact: float) -> Ite
         yield "; ".join(f"element {list(place)}: {before[place]:.6g} became {after[place]:.6g}" for place in places)
         return
     yield _describe_everywhere(before, after, exact)
-    yield order
+    if not order.endswith(_ANY_VALUE):
+        yield order
     yield _change_along_axes(before, after, exact)
     if before.size <= _MOST:
         single = before.astype(np.float32)
@@ -299,6 +302,7 @@ def _describe_change(before: np.ndarray, after: np.ndarray, exact: float) -> Ite
             changed = change(single)
             if changed.shape == after.shape and _are_equal(changed, after, exact):
                 yield words
+    yield order
 
 
 def _describe_everywhere(before: np.ndarray, after: np.ndarray, exact: float) -> str:
@@ -363,9 +367,7 @@ def _change_at_indices(before: np.ndarray, after: np.ndarray, off: np.ndarray, e
         return f"{where} in another order"
     if best[0] == 1.0:
         return ""
-    words = _describe_everywhere(reference, candidate, exact) or (
-        "set to another order or value" if touched.size > 1 else ""
-    )
+    words = _describe_everywhere(reference, candidate, exact) or (_ANY_VALUE if touched.size > 1 else "")
     zeroed = _describe_zeroed(reference, candidate, exact)
     return f"{where}: {zeroed or words or _change_by_size(reference, candidate).words}"
 
