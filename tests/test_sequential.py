@@ -184,8 +184,8 @@ def test_where_no_drawn_sample_can_be_judged_the_reason_is_the_error(
 ) -> None:
     words = network(tmp_path, 0.0)
     np.savez(tmp_path / "x.npz", x=np.full((5, 4), np.nan, np.float32))
-    assert exit_status(*words, *workers) == 2
-    assert "every sample has a NaN" in capsys.readouterr().err
+    assert exit_status(*words, *workers) == 3
+    assert "nothing could be compared: every sample has a NaN" in capsys.readouterr().err
     assert not (tmp_path / "study" / "study.json").exists()
 
 

@@ -41,10 +41,18 @@ class ParityError(Exception):
         fix: A command or an edit that mends it; empty only when nobody knows one.
         failing: A candidate failed with it while it ran a sample, as by a crash: others may run. It is no bad input.
         over: The process of a candidate ended with it: no further sample can be run.
+        incomparable: Nothing is wrong with what was given, but nothing in it can be compared.
     """
 
     def __init__(
-        self, problem: str, *, where: str = "", fix: str = "", failing: bool = False, over: bool = False
+        self,
+        problem: str,
+        *,
+        where: str = "",
+        fix: str = "",
+        failing: bool = False,
+        over: bool = False,
+        incomparable: bool = False,
     ) -> None:
         super().__init__(problem)
         self.problem = problem
@@ -52,6 +60,7 @@ class ParityError(Exception):
         self.fix = fix
         self.failing = failing or over
         self.over = over
+        self.incomparable = incomparable
 
     def __str__(self) -> str:
         lines = [_shorten_text(self.problem)]

@@ -58,9 +58,10 @@ def declared_value(value: onnx.ValueInfoProto, path: Path) -> ValueInfo:
     if kind != "tensor_type" or not tensor.elem_type or not known or not value.name:
         said = _KINDS.get(kind or "", "nothing" if known else f"a tensor of the unknown type {tensor.elem_type}")
         raise ParityError(
-            f"input or output {value.name!r} is declared as {said}; only tensors can be compared",
+            f"nothing could be compared: input or output {value.name!r} is declared as {said}, and no tensor",
             where=str(path),
             fix="cut the model before it, so that its inputs and outputs are tensors",
+            incomparable=kind in _KINDS,
         )
     shape = None
     if tensor.HasField("shape"):

@@ -369,8 +369,8 @@ def _no_samples(origin: str, lost: Sequence[Skip], left: Sequence[Skip], *, nan:
         told = f": {lost[0].what}: {lost[0].reason}" if lost else ""
         return ParityError(f"there are no samples{told}", where=origin, fix="give data with at least one sample")
     first = left[0]
-    every = "every sample has a NaN" if nan else "no sample can be read"
-    return ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix)
+    every = "nothing could be compared: every sample has a NaN" if nan else "no sample can be read"
+    return ParityError(f"{every}: {first.reason}", where=first.what, fix=first.fix, incomparable=nan)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -189,7 +189,7 @@ def _tell_error(error: ParityError) -> int:
     from parityscope.cli._suggesting import add_suggestion
 
     print(f"parityscope: {spoken_error(add_suggestion(error))}", file=sys.stderr)
-    return Exit.UNUSABLE
+    return Exit.INCOMPLETE if error.incomparable else Exit.UNUSABLE
 
 
 def _tell_interrupted(cause: BaseException | None) -> int:
