@@ -23,7 +23,7 @@ from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import SURE_BITS, Trials, TriedGuess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
-_NEAR, _NEAR_SITES = 0.8, 3  # of the error, and places where that much is explained; chosen
+_NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
 # Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
 _PLAIN_FIRST, _PLAIN = 0.15, 0.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
@@ -51,6 +51,7 @@ _MOVING = "values"  # the kind of edits that such are among
 _ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
 # Of what is left, at most, for every edit where it costs least: before the prediction in a large network, and behind it. Chosen.
 _CHEAPEST, _ALL = 0.25, 0.5
+_LONGER = 0.3  # of what is left, at most, for the longer edits at the places where most is explained; chosen
 _EDITS = 300  # of a place, about
 _HOPS = 2  # steps from what explains most; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
@@ -175,7 +176,7 @@ def search_outputs(
     if not trials.explains:
         _try_neighbours(found)
     if not trials.explains:
-        _try_operators(found)
+        _try_all_there(found, until)
     if not trials.explains:
         _try_cheapest(found, meter.share_of(until, _ALL))
         trials.until = until
@@ -228,13 +229,22 @@ def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> lis
     return found
 
 
-def _try_operators(found: OutputsSearchResult) -> None:
-    """Every other operator where something explains most of the error: what comes near may stand in for one."""
+def _try_all_there(found: OutputsSearchResult, until: float) -> None:
+    """Every edit, and every other operator, where something explains most of the error: what comes near may stand in for one.
+
+    What a derivative says of them left most of these out. Of few numbers much is explained by anything: it has to save bits.
+    """
     trials = found.trials
-    worth = {key: value for key, value in trials.by_site.items() if value > _NEAR}
-    best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])
+    numbers = found.residual.numbers(trials.worst)
+    least = max(_NEAR, 1 - 2 ** (-2 * SURE_BITS / numbers))  # half a bit for each halving of a number's squared error
+    worth = {key: value for key, value in trials.by_site.items() if value > least}
+    best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
-    trials.run_plain(_guesses_unpredicted(best[:_NEAR_SITES], ("operators",)))
+    for site in best:
+        trials.run_plain(_guesses_unpredicted([site], (*PLAIN, "operators")))
+    trials.until = found.reference.meter.share_of(until, _LONGER)
+    trials.run_plain(_guesses_unpredicted(best, EARLY))
+    trials.until = until
 
 
 def _can_run_all(found: OutputsSearchResult, until: float) -> bool:
