@@ -121,3 +121,41 @@ def test_more_training_is_told_as_another_version_and_no_layer_is_blamed(tmp_pat
     assert [(one["code"], one["title"]) for one in causes] == [
         ("EXP005", "The candidate is another version of the model")
     ]
+
+
+# A variance as exporters write it, E[x^2] - E[x]^2: where the mean is large beside the spread, the order of the sums shows.
+_SPREAD = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,512,24] x) => (float[1,24] y) {
+  s = ReduceSum<keepdims = 0>(x, rows)
+  q = Mul(x, x)
+  t = ReduceSum<keepdims = 0>(q, rows)
+  m = Mul(s, part)
+  mm = Mul(m, m)
+  e = Mul(t, part)
+  v = Sub(e, mm)
+  y = Sqrt(v)
+}"""
+
+
+def _summed_in_pairs(x: np.ndarray) -> np.ndarray:
+    """The same in FP32, each sum along the last axis: numpy adds in pairs, as a GPU does, where ONNX Runtime adds row to row."""
+    rows = np.ascontiguousarray(x.transpose(0, 2, 1))
+    part = np.float32(1 / 512)
+    mean = rows.sum(-1) * part
+    spread: np.ndarray = np.sqrt((rows * rows).sum(-1) * part - mean * mean)
+    return spread
+
+
+@pytest.mark.parametrize(("off", "sizes"), [(None, 0.0), (4, 2e-2), (6, 3e-4)])
+def test_a_sample_that_carries_noise_further_is_judged_by_its_own_floor(
+    off: int | None, sizes: float, tmp_path: Path
+) -> None:
+    model = write_network(tmp_path / "m.onnx", _SPREAD, {"rows": np.array([1]), "part": np.array(1 / 512, np.float32)})
+    for number in range(8):
+        x = _RNG.normal(30.0 if number == 4 else 0.1, 1, (1, 512, 24)).astype(np.float32)
+        y = _summed_in_pairs(x)
+        if number == off:
+            y = y * (1 + sizes * _RNG.normal(size=y.shape)).astype(np.float32)
+        write_npz(tmp_path / "x" / f"{number}.npz", {"x": x})
+        write_npz(tmp_path / "y" / f"{number}.npz", {"y": y})
+    status, document = _diagnosed(tmp_path, model, f"saved:f32?path={tmp_path / 'y'}", command="compare")
+    assert (status, document["verdict"]) == ((0, "within") if off is None else (1, "beyond")), document["outputs"]

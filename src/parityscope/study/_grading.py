@@ -59,10 +59,11 @@ def expect_errors(examination: Examination) -> Expectation:
     """What arithmetics would cost: as many as it takes to grade what was measured.
 
     Nothing has to be predicted for outputs that one FP32 rounding explains; what FP32 is known to make at least is enough
-    where it explains all, and beside what is declared no format, where that does. Else come the one that is suspected first
-    and the coarsest, and those between where one of these explains an error that what is declared does not. Where the first
-    sample tells that none of them explains any output by far, no other is asked. Where a prediction fails, outputs with a
-    budget are judged without it.
+    where it explains all, and beside what is declared no format, where that does. Where the floor on the first samples does
+    not, the worst ones tell it too: noise may go further there. Else come the format that is suspected first and the coarsest,
+    and those between where one of these explains an error that what is declared does not. Where the first sample tells that
+    none of them explains any output by far, no other is asked. Where a prediction fails, outputs with a budget are judged
+    without it.
     """
     try:
         return _foresee_errors(examination)
@@ -105,6 +106,9 @@ def _foresee_errors(examination: Examination) -> Expectation:
     expectation = foresee(formats, plain, is_enough if near else None, is_settled if far else None)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
         expectation = expectation.and_also(foresee(ends, {}))
+    if not far and not first and not is_enough(expectation):
+        others = [index for index in chosen if index not in plain]
+        expectation = expectation.and_also(foresee((), {**plain, **_plain_outputs(examination, others)}))
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
         expectation = expectation.and_also(foresee(between, {}))
     floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
@@ -141,7 +145,7 @@ def _plain_outputs(examination: Examination, samples: Sequence[int]) -> Mapping[
     """
     kept = examination.compared.kept if examination.reference == _PLAIN else {}
     known = {index: kept[index] for index in samples if index in kept}
-    if known:
+    if known or not samples:
         return known
     from parityscope.expectation.expecting import run_reference
 
