@@ -43,7 +43,7 @@ class Bench:
     `outputs(inputs)` gives the reference's outputs on the given inputs; it raises ParityError where the model refuses
     them. `samples` are the places of the first few samples in the data set, in their order; `inputs(i)`, `reference(i)` and
     `candidate(i)` are the input and both sides' outputs of sample i, all by the reference's names. The candidate may lack
-    an output or give it in another shape.
+    an output or give it in another shape. `before` is the sample before the first of them, if any: `candidate` has it too.
 
     `answers(inputs)` gives the candidate's outputs on other inputs; None where it is a recording. `peers` are other ways to
     run the model that ought to agree with the reference, and `switched` the candidate with one switch thrown, by target:
@@ -73,6 +73,7 @@ class Bench:
     inputs: Callable[[int], Mapping[str, np.ndarray]]
     reference: Callable[[int], Mapping[str, np.ndarray]]
     candidate: Callable[[int], Mapping[str, np.ndarray]]
+    before: int | None = None
     answers: Run | None = None
     peers: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))
     switched: Mapping[str, Run] = field(default_factory=lambda: MappingProxyType({}))

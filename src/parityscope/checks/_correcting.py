@@ -38,6 +38,7 @@ __all__ = [
     "correct_old_output",
     "correct_output_order",
     "correct_range",
+    "correct_states",
     "leave_output_out",
     "replace_constants",
 ]
@@ -80,6 +81,16 @@ def correct_held_values(names: Sequence[str], family: str, words: str) -> Correc
         return {**arrays, **{name: held(name, arrays, previous) for name in names}}
 
     return Correction(words=f"is given {', '.join(names)} as if it {words}", inputs=changed)
+
+
+def correct_states(held: Mapping[int, Arrays]) -> Correction:
+    """States are what the call before left; `held` by the sample's place in the data set, where there was a call before."""
+    names = dict.fromkeys(name for states in held.values() for name in states)
+
+    def changed(place: int, arrays: Arrays, _: Arrays | None) -> Arrays:
+        return {**arrays, **held.get(place, {})}
+
+    return Correction(words=f"is given {', '.join(names)} as the call before left them", inputs=changed)
 
 
 def correct_old_output(output: str, start: int) -> Correction:

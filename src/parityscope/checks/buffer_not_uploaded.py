@@ -9,7 +9,8 @@ How we test for it: the reference is run with one input as the engine would then
 first half (or one part in as many as an element has bytes), the bytes in another type, the bytes in another order of axes, a
 sequence backwards. One run each, nothing fitted; accepted if what is left of the error is what the declared arithmetic
 explains, on every sample looked at. Several inputs that are zero at once, or the sample before's (a state that is not carried),
-are one claim, supported where none of them alone explains it: all sets of up to four inputs, else growing sets, those first
+are one claim, supported where none of them alone explains it (nor the other way: a state that is what the call before
+gave, where the data say that a sequence begins): all sets of up to four inputs, else growing sets, those first
 that alone take away most. So are inputs of one shape that came one place too late or early, backwards or times a factor, two or
 more alike.
 
@@ -37,7 +38,7 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction
 from parityscope.checks._arriving import unless_arrived
 from parityscope.checks._common import format_percent
-from parityscope.checks._correcting import correct_held_values
+from parityscope.checks._correcting import correct_held_values, correct_states
 from parityscope.checks._reproducing import (
     NEAR,
     RUN_S,
@@ -51,14 +52,14 @@ from parityscope.checks._reproducing import (
     show_supported,
     wrong_samples,
 )
-from parityscope.checks.misreading.readings import BEFORE, FAMILIES, MOVED, ZERO, misreadings_of
+from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, MOVED, ZERO, misreadings_of, states_left
 from parityscope.records import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
-    from parityscope.checks import Shown
+    from parityscope.checks import Correction, Shown
     from parityscope.checks._reproducing import Misfit
     from parityscope.examination import Examination
 
@@ -82,9 +83,11 @@ _MEND_SEVERAL = (
     "hand {name} over before every run, and wait for the copy before the run starts; where they are a state, hand on what "
     "the call before gave"
 )
+_MEND_STATE = "give {name} the values that a sequence begins with wherever one begins"
 _OF_SEVERAL = {
     ZERO: "never arrived, or a state is not carried on: they are zero throughout",
     BEFORE: "were not uploaded again: they hold the values of the sample before",
+    CARRIED: "were not reset: they hold what the call before gave",
 }
 
 
@@ -201,7 +204,7 @@ def _test_claim(
         because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
         shown = _show_finding(family, names, words, show_supported(before, after, because), after.share(before))
         if enough:
-            return replace(shown, correction=correct_held_values(names, family, words))
+            return replace(shown, correction=_correct_reading(bench, names, family, words))
         if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
             return _show_as_possible(known, bench, judged, shown, after, before)
     if not enough:
@@ -218,7 +221,7 @@ def _test_claim(
     return replace(
         result,
         nearest=NearMiss(
-            shown=replace(shown, correction=correct_held_values(nearest[0], family, nearest[1])), tried=tried
+            shown=replace(shown, correction=_correct_reading(bench, nearest[0], family, nearest[1])), tried=tried
         ),
     )
 
@@ -250,9 +253,30 @@ def _list_readings(bench: Bench, family: str, names: _Names, index: int) -> Iter
     place = bench.samples.index(index)
     arrays = bench.inputs(index)
     previous = bench.inputs(bench.samples[place - 1]) if place else None
-    each = [dict(misreadings_of(family, arrays[name], None if previous is None else previous[name])) for name in names]
+    left = _states_of(bench, index, names) if family == "absent" else {}
+    each = [
+        {
+            **dict(misreadings_of(family, arrays[name], None if previous is None else previous[name])),
+            **({CARRIED: left[name]} if name in left else {}),
+        }
+        for name in names
+    ]
     for words in dict.fromkeys(one for held in each for one in held):
         yield words, {name: held.get(words, arrays[name]) for name, held in zip(names, each, strict=True)}
+
+
+def _states_of(bench: Bench, index: int, names: _Names) -> dict[str, np.ndarray]:
+    """What those of `names` that are states would hold on a sample if the call before had not been followed by a reset."""
+    place = bench.samples.index(index)
+    before = bench.samples[place - 1] if place else bench.before
+    left = {} if before is None else states_left(bench.inputs(index), bench.candidate(before))
+    return {name: left[name] for name in names if name in left}
+
+
+def _correct_reading(bench: Bench, names: _Names, family: str, words: str) -> Correction:
+    if words != CARRIED:
+        return correct_held_values(names, family, words)
+    return correct_states({index: _states_of(bench, index, names) for index in bench.samples})
 
 
 def _misfit_of(known: Examination, bench: Bench, changed: Mapping[str, np.ndarray], index: int) -> Misfit | None:
@@ -282,6 +306,7 @@ def _show_finding(family: str, names: _Names, words: str, seen: Shown, share: fl
     if len(names) > 1:
         claim = f"Inputs {told} {_OF_SEVERAL.get(words, words)}: with the reference's so, {seen.because}."
     mend = _MENDS[family] if len(names) == 1 or family == MOVED else _MEND_SEVERAL
+    mend = _MEND_STATE if words == CARRIED else mend
     return replace(
         seen,
         sentence=claim,
@@ -322,6 +347,7 @@ _RNG = np.random.default_rng(21)
 _LONG = (np.arange(1, 73, dtype=np.float32).view(np.uint32) | 0x3555).view(np.float32).reshape(3, 4, 6)
 _W = {"w": np.linspace(0.5, 2, 6, dtype=np.float32)}
 _AB = {name: _RNG.normal(size=(3, 4, 6)).astype(np.float32) for name in "ab"}
+_BEGUN = {"a": _AB["a"], "b": np.zeros_like(_AB["a"]), "c": np.ones_like(_AB["a"])}
 _IDS = {"ids": _RNG.integers(1, 16, size=(3, 6))}
 _TABLE = {"w": _RNG.normal(size=(16, 8)).astype(np.float32)}
 
@@ -355,6 +381,18 @@ def _read_transposed(value: np.ndarray, _: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T).reshape(value.shape)
 
 
+def _leave_states(samples: Samples) -> Samples:
+    """A deployment that hands on what _STATES gave; of all sequences the first alone begins anew."""
+    found: list[Mapping[str, np.ndarray]] = []
+    held: dict[str, np.ndarray] = {}
+    for each in samples:
+        found.append({**each, **held})
+        p, b, c = np.tanh(each["a"]), found[-1]["b"], found[-1]["c"]
+        bn = (p + b * _W["w"]).astype(np.float32)
+        held = {"b": bn, "c": (c / (1 + np.exp(-bn)) + p).astype(np.float32)}
+    return found
+
+
 CHECK = Check(
     code="BND002",
     title="An input did not arrive as it is",
@@ -377,6 +415,8 @@ CHECK = Check(
             constants=_W,
             inputs_fault=lambda samples: [{**each, "b": each["b"] * 0, "c": each["c"] * 0} for each in samples],
         ),
+        # Two states are as the sample before left them.
+        Example(model=_STATES, inputs=_BEGUN, constants=_W, inputs_fault=_leave_states),
         # Both inputs come one place too late.
         Example(
             model=_MODEL,

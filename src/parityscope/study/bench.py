@@ -76,6 +76,7 @@ def open_bench(
         origins = origins_of(reference, candidate)
         yield Bench(
             samples=asked.samples,
+            before=asked.before,
             outputs=asked.outputs,
             inputs=lambda index: case.inputs.sample(index).arrays,
             reference=asked.reference,
@@ -119,7 +120,11 @@ class _Sessions:
         reference = examination.reference
         options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = is_recording(reference)
-        self.samples = _samples_around(examination.case.inputs.indices, worst_sample(examination))
+        indices = examination.case.inputs.indices
+        self.samples = _samples_around(indices, worst_sample(examination))
+        self.before = (
+            indices[indices.index(self.samples[0]) - 1] if self.samples and self.samples[0] != indices[0] else None
+        )
         self._end = end
         self._case = examination.case
         self._runs_reference = Target(backend="ort", options=options) if recorded else reference
@@ -165,7 +170,7 @@ class _Sessions:
             self.in_time()
             self._make_room(self._runs_candidate)
             with open_target(self._case.model, self._runs_candidate, Capture()) as session:
-                for each in self.samples:
+                for each in self.samples if self.before is None else (self.before, *self.samples):
                     known[each] = self._name_outputs(session.run(self._case.inputs.sample(each)))
         return known[index]
 

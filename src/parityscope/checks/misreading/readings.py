@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["BEFORE", "FAMILIES", "MOVED", "ZERO", "Reading", "misreadings_of"]
+__all__ = ["BEFORE", "CARRIED", "FAMILIES", "MOVED", "ZERO", "Reading", "misreadings_of", "states_left"]
 
 # One changed array, in words behind the input's name.
 Reading = tuple[str, np.ndarray]
@@ -32,6 +32,8 @@ MOVED = "moved"  # of several inputs at once; of one alone there are more ways, 
 # What is said of an input that was never written, and of one that is old.
 ZERO = "was never uploaded: it is zero throughout"
 BEFORE = "was not uploaded again: it holds the values of the sample before"
+# What is said of a state that is as the call before left it.
+CARRIED = "was not reset: it holds what the call before gave"
 
 _FACTORS = (-1.0, 0.5, 2.0, 1 / 255, 255.0)  # that inputs are scaled by, by mistake; chosen
 _SEQUENCES = 3  # axes: a batch, the steps and what each holds
@@ -50,6 +52,22 @@ def misreadings_of(family: str, array: np.ndarray, previous: np.ndarray | None) 
     for words, changed in _MAKERS[family](array, previous):
         if changed.shape == array.shape and changed.tobytes() != array.tobytes():
             yield words, changed
+
+
+def states_left(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What inputs hold that were not reset after a call gave `given`: of one shape and type, the first of each is one state."""
+    groups: dict[tuple[tuple[int, ...], np.dtype], tuple[list[str], list[str]]] = {}
+    for side, held in enumerate((arrays, given)):
+        for name, array in held.items():
+            groups.setdefault((array.shape, array.dtype), ([], []))[side].append(name)
+    alike = (
+        pair for takes, gives in groups.values() if len(takes) == len(gives) for pair in zip(takes, gives, strict=True)
+    )
+    return {
+        name: given[state]
+        for name, state in alike
+        if given[state].size and not np.array_equal(arrays[name], given[state])
+    }
 
 
 def _read_never_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:
