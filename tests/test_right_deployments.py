@@ -159,3 +159,36 @@ def test_a_sample_that_carries_noise_further_is_judged_by_its_own_floor(
         write_npz(tmp_path / "y" / f"{number}.npz", {"y": y})
     status, document = _diagnosed(tmp_path, model, f"saved:f32?path={tmp_path / 'y'}", command="compare")
     assert (status, document["verdict"]) == ((0, "within") if off is None else (1, "beyond")), document["outputs"]
+
+
+_SURE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,64] x) => (float[1,2] y) {
+  a = MatMul(x, w)
+  y = Softmax<axis = 1>(a)
+}"""
+
+
+def _rounded_to_tf32(array: np.ndarray) -> np.ndarray:
+    """To nearest, ten bits of the significand kept; float64."""
+    bits = array.astype(np.float32).view(np.uint32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & 0xFFFFE000).view(np.float32).astype(np.float64)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_first_samples_that_are_sure_of_their_class_say_nothing_of_others(*, wrong: bool, tmp_path: Path) -> None:
+    weights = _RNG.normal(size=(64, 2)).astype(np.float32)
+    apart = (weights[:, 0] - weights[:, 1]).astype(np.float64)
+    for number in range(8):
+        around = _RNG.normal(0, 8, 64)
+        lead = 40.0 if number < 4 else 0.5  # how far the first class leads before the Softmax
+        x = (around + (lead - around @ apart) / (apart @ apart) * apart).astype(np.float32)[None]
+        a = _rounded_to_tf32(x) @ _rounded_to_tf32(weights)
+        if wrong and number >= 4:
+            a = a * 1.5
+        y = np.exp(a - a.max()) / np.exp(a - a.max()).sum()
+        write_npz(tmp_path / "x" / f"{number}.npz", {"x": x})
+        write_npz(tmp_path / "y" / f"{number}.npz", {"y": y.astype(np.float32)})
+    model = write_network(tmp_path / "m.onnx", _SURE, {"w": weights})
+    status, document = _diagnosed(tmp_path, model, f"saved:tf32?path={tmp_path / 'y'}", command="compare")
+    found = document["outputs"][0]
+    assert found["rel_l2"] > 2.0**-11  # so large that the first sample asked is to settle it
+    assert (status, document["verdict"]) == ((1, "beyond") if wrong else (0, "within")), found

@@ -61,7 +61,7 @@ def expect_errors(examination: Examination) -> Expectation:
     Nothing has to be predicted for outputs that one FP32 rounding explains; what FP32 is known to make at least is enough
     where it explains all, and beside what is declared no format, where that does. Where the floor on the first samples does
     not, the worst ones tell it too: noise may go further there. Else come the format that is suspected first and the coarsest,
-    and those between where one of these explains an error that what is declared does not. Where the first sample tells that
+    and those between where one of these explains an error that what is declared does not. Where the worst sample tells that
     none of them explains any output by far, no other is asked. Where a prediction fails, outputs with a budget are judged
     without it.
     """
@@ -86,6 +86,11 @@ def _foresee_errors(examination: Examination) -> Expectation:
     # What is so far off is beyond the finest for sure: then one pass tells both.
     far = max(measured.values(), default=0.0) > _FAR_OFF
     plain = _plain_outputs(examination, chosen)
+    if far:
+        # What is beyond for sure is so on the worst sample: where a Softmax is saturated any error is, beside that sample's own.
+        sizes = error_by_sample(examination)
+        chosen = tuple(sorted(chosen, key=lambda index: -sizes[index]))
+        plain = {**_plain_outputs(examination, chosen[:1]), **plain}
 
     def is_enough(least: Expectation) -> bool:
         grades = {grade_of(error, least.of(name)) for name, error in measured.items()}
@@ -101,7 +106,8 @@ def _foresee_errors(examination: Examination) -> Expectation:
     wrong = {name for name, error in measured.items() if error != 0}
 
     def is_settled(found: Expectation) -> bool:
-        return set(formats) <= found.errors.keys() and far_beyond(run, found) == wrong
+        there = {name: dict(per_sample).get(chosen[0], 0.0) for name, per_sample in run.per_sample.items()}
+        return set(formats) <= found.errors.keys() and far_beyond(run, found, there) == wrong
 
     expectation = foresee(formats, plain, is_enough if near else None, is_settled if far else None)
     if not far and any(grade_of(error, expectation.of(name)) == "beyond" for name, error in measured.items()):
@@ -126,11 +132,15 @@ def _foresee_errors(examination: Examination) -> Expectation:
     return expect_unlike(examination, expectation, foresee_again)
 
 
-def far_beyond(run: OutputRun, expectation: Expectation) -> set[str]:
-    """The outputs so far off that no predicted arithmetic explains them, nor would on other inputs or changed a little."""
+def far_beyond(run: OutputRun, expectation: Expectation, errors: Mapping[str, float] | None = None) -> set[str]:
+    """The outputs so far off that no predicted arithmetic explains them, nor would on other inputs or changed a little.
+
+    `errors` are those of the samples that the expectation is of; those of all if they are not given.
+    """
     found = set()
     for name, statistics in run.statistics.items():
-        expected, error = expectation.of(name), graded_error(statistics)
+        expected = expectation.of(name)
+        error = graded_error(statistics) if errors is None else errors[name]
         most = max((margin_of(form) * size for form, size in expected.items()), default=math.nan)
         if "f32" in expected and error > _FAR_OFF and error > _CHANGED * most:
             found.add(name)
