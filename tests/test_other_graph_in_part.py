@@ -156,6 +156,109 @@ class _Deployment:
         return document
 
 
+def _unfound_data(model: onnx.ModelProto) -> None:
+    tensor = _tensor(model, "w1")
+    nbytes = len(numpy_helper.to_array(tensor).tobytes())
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", "gone.bin"), ("length", str(nbytes))):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, value
+
+
+def _wrong_size(model: onnx.ModelProto) -> None:
+    _tensor(model, "w1").dims[0] += 1
+
+
+def _version_of_tomorrow(model: onnx.ModelProto) -> None:
+    model.opset_import[0].version = 99
+    model.ir_version = 99
+
+
+def _no_such_input(model: onnx.ModelProto) -> None:
+    _node(model, "d").input[0] = "nowhere"
+
+
+def _circle(model: onnx.ModelProto) -> None:
+    _node(model, "r").input[0] = "s"
+
+
+def _given_twice(model: onnx.ModelProto) -> None:
+    model.graph.node.add().CopyFrom(_node(model, "s"))
+
+
+def _endless_function(model: onnx.ModelProto) -> None:
+    """The activation is a function of the file's own, which calls itself."""
+    inner = helper.make_node("Activate", ["a"], ["b"], domain=OWN.domain)
+    model.functions.append(helper.make_function(OWN.domain, "Activate", ["a"], ["b"], [inner], [OWN]))
+    _node(model, "r").domain, _node(model, "r").op_type = OWN.domain, "Activate"
+    model.opset_import.append(OWN)
+
+
+BROKEN: dict[str, tuple[list[Edit], str]] = {
+    "external data is missing": ([_unfound_data], "the external data of initializer 'w1' is missing"),
+    "a weight of another size": ([_wrong_size], "the constant 'w1' has the shape"),
+    "versions of tomorrow": ([_version_of_tomorrow], "opset 99 is read as"),
+    "an input that nothing gives": ([_no_such_input], "nothing in the file gives 'nowhere'"),
+    "a circle": ([_circle], "depends on its own output"),
+    "a name that is given twice": ([_given_twice], "gives 's', which is there already"),
+    "a function that calls itself": ([_endless_function], "calls itself"),
+    "several": ([_unfound_data, _no_such_input, _unknown_operator], "nothing in the file gives 'nowhere'"),
+    "several, renamed": (
+        [_own_operator("r"), _renamed, lambda model: model.graph.initializer.pop(0)],
+        "nothing in the file",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_is_broken_somewhere_still_tells_what_differs_elsewhere(name: str, tmp_path: Path) -> None:
+    edits, told = BROKEN[name]
+    document = _Deployment(tmp_path, _louder_bias).diagnosed(*edits)
+    first = document["findings"][0]
+    assert (first["code"], first["role"]) == ("EXP005", "cause")
+    assert "constant b3 of Add a: times 3" in first["claim"]
+    (left_out,) = [one for one in document["skipped"] if one["what"].startswith("a part of the candidate's file")]
+    assert told in left_out["reason"]
+    assert left_out["fix"]
+
+
+def test_a_right_deployment_whose_file_lost_its_data_is_not_blamed(tmp_path: Path) -> None:
+    document = _Deployment(tmp_path).diagnosed(_unfound_data, status=0)
+    assert document["verdict"] == "within"
+    assert "'w1' is missing" in json.dumps(document["skipped"])
+
+
+@pytest.mark.parametrize("spoil", ["cut", "text", "gone", "folder"])
+def test_a_file_that_cannot_be_read_is_one_skip_and_the_cause_is_found_from_the_outputs(
+    spoil: str, tmp_path: Path
+) -> None:
+    deployment = _Deployment(tmp_path, _louder_bias)
+    path = tmp_path / "candidate.onnx"
+    if spoil == "folder":
+        path.mkdir()
+    elif spoil != "gone":
+        path.write_bytes(deployment.model.SerializeToString()[:700] if spoil == "cut" else b"no model at all")
+    document = deployment.asked()
+    (left_out,) = [one for one in document["skipped"] if one["what"].startswith("the candidate's file")]
+    assert left_out["reason"]
+    assert left_out["fix"]
+    assert document["verdict"] == "beyond"
+    first = document["findings"][0]
+    assert first["role"] == "cause"
+    assert "Add" in first["claim"]
+
+
+def test_a_broken_file_that_is_to_be_run_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    deployment = _Deployment(tmp_path, _louder_bias)
+    _unfound_data(deployment.model)
+    (tmp_path / "candidate.onnx").write_bytes(deployment.model.SerializeToString())
+    line = ["diagnose", str(deployment.reference), "--inputs", str(tmp_path / "samples")]
+    assert exit_status(*line, "--candidate", f"ort?model={tmp_path / 'candidate.onnx'}", "--quiet") == 2
+    assert "'w1' is missing" in capfd.readouterr().err
+
+
 def _skip_of_nodes(document: dict[str, Any]) -> dict[str, Any]:
     (found,) = [one for one in document["skipped"] if one["what"].endswith("nodes of the candidate's file")]
     return dict(found)

@@ -28,9 +28,15 @@ _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 
 
 def model_of(model: Model, target: Target) -> Model:
-    """The model that `target` runs: its own (`model=PATH`) or the reference's."""
+    """The model that `target` runs: its own (`model=PATH`) or the reference's.
+
+    Where nothing here runs it, what is broken in its file is left out.
+
+    Raises:
+        ParityError: its file cannot be read.
+    """
     path = target.option("model")
-    return load_model(path) if path else model
+    return load_model(path, in_part=backend_named(target.backend).recorded) if path else model
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["check_weights", "external_files"]
+__all__ = ["check_tensor", "check_weights", "external_files", "tensors_of_node"]
 
 _MOST_AXES = 64  # numpy's own limit
 _MOST_DIGITS = 19  # of a 64-bit number
@@ -63,29 +63,41 @@ def check_weights(model: onnx.ModelProto, path: Path) -> None:
         ParityError: sizes cannot be, content does not fit, or external data is missing, too short or elsewhere.
     """
     sizes: dict[Path, int] = {}
-    named = there = 0
-    for tensor in _all_tensors(model):
-        nbytes = _content_nbytes(tensor, path)
-        if tensor.data_location != tensor.EXTERNAL:
-            _check_content(tensor, nbytes, path)
-            continue
-        place = _external_place(tensor, nbytes, path)
-        if place.path not in sizes:
-            with open_regular_file(place.path, f"the external data of {tensor.name!r}") as file:
-                sizes[place.path] = os.fstat(file.fileno()).st_size
-            there += sizes[place.path]
-        if sizes[place.path] < place.offset + place.nbytes:
-            raise ParityError(
-                f"the external data of initializer {tensor.name!r} ends early: "
-                f"{sizes[place.path]} bytes where {place.offset + place.nbytes} are needed",
-                where=str(place.path),
-                fix="copy the data file again: it is truncated or belongs to another model",
-            )
-        named += place.nbytes
+    named = sum(_check_tensor(tensor, path, sizes) for tensor in _all_tensors(model))
+    there = sum(sizes.values())
     if named > max(_SHARED_NBYTES, _MOST_SHARING * there):
         raise ParityError(
             f"the weights are {named} bytes, and the files that they lie in have {there}", where=str(path), fix=_EXPORT
         )
+
+
+def check_tensor(tensor: onnx.TensorProto, path: Path) -> None:
+    """Checks one tensor of the model at `path`.
+
+    Raises:
+        ParityError: as `check_weights`.
+    """
+    _check_tensor(tensor, path, {})
+
+
+def _check_tensor(tensor: onnx.TensorProto, path: Path, sizes: dict[Path, int]) -> int:
+    """Checks a tensor, and gives the bytes of it that lie in another file, whose size is noted in `sizes`."""
+    nbytes = _content_nbytes(tensor, path)
+    if tensor.data_location != tensor.EXTERNAL:
+        _check_content(tensor, nbytes, path)
+        return 0
+    place = _external_place(tensor, nbytes, path)
+    if place.path not in sizes:
+        with open_regular_file(place.path, f"the external data of {tensor.name!r}") as file:
+            sizes[place.path] = os.fstat(file.fileno()).st_size
+    if sizes[place.path] < place.offset + place.nbytes:
+        raise ParityError(
+            f"the external data of initializer {tensor.name!r} ends early: "
+            f"{sizes[place.path]} bytes where {place.offset + place.nbytes} are needed",
+            where=str(place.path),
+            fix="copy the data file again: it is truncated or belongs to another model",
+        )
+    return place.nbytes
 
 
 def external_files(model: onnx.ModelProto, path: Path) -> dict[Path, int]:
@@ -103,6 +115,11 @@ def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     yield from _tensors_in_graph(model.graph)
     for function in model.functions:
         yield from _tensors_in_nodes(function.node)
+
+
+def tensors_of_node(node: onnx.NodeProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a node's attributes, in bodies too."""
+    return _tensors_in_nodes(iter([node]))
 
 
 def _tensors_in_graph(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import onnx
 
-__all__ = ["check_functions", "check_wiring"]
+__all__ = ["check_alone", "check_functions", "check_wiring"]
 
 _EXPORT = "export the model again"
 _DENSE = "store it as an ordinary initializer, with its zeros"
@@ -61,6 +61,15 @@ def check_functions(model: onnx.ModelProto, where: str) -> None:
             where=where,
             fix="export it without functions that call others so often",
         )
+
+
+def check_alone(node: onnx.NodeProto, known: Collection[str], where: str) -> None:
+    """Checks a node with the bodies in it, where the names `known` are given.
+
+    Raises:
+        ParityError: as `check_wiring`.
+    """
+    _check_nodes([node], {*known} - {*node.output}, frozenset(), where)
 
 
 def _check_graph(graph: onnx.GraphProto, outer: frozenset[str], where: str) -> set[str]:

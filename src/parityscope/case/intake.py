@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "external_files",
     "open_regular_file",
+    "read_in_part",
     "read_message",
     "read_regular_file",
     "read_text_file",
@@ -32,7 +33,8 @@ __all__ = [
 
 _PROTOBUF_LIMIT = (1 << 31) - 1  # bytes; the wire format's own limit on one message
 _EMPTY = "give an .onnx file; if it is one, export it again: it is empty or truncated"
-_seen: set[tuple[str, int, int, int]] = set()  # files that passed, by path, inode, size and time
+_Key = tuple[str, int, int, int]
+_seen: set[_Key] = set()  # files that passed, by path, inode, size and time
 
 
 def read_message(path: Path) -> onnx.ModelProto:
@@ -41,6 +43,31 @@ def read_message(path: Path) -> onnx.ModelProto:
     Raises:
         ParityError: it is no regular file, cannot be read as ONNX, or is a model that nothing could be made of.
     """
+    model, key = _parse_message(path)
+    if key not in _seen:
+        _check_message(model, path)
+        _seen.add(key)
+    return model
+
+
+def read_in_part(path: Path) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    """The message in the file without what is broken in it (`mending`), and what that was.
+
+    Raises:
+        ParityError: it is no regular file, cannot be read as ONNX, or nothing can be made of the rest either.
+    """
+    from parityscope.case.mending import mend_message
+
+    model, key = _parse_message(path)
+    if key in _seen:
+        return model, ()
+    told = mend_message(model, path)
+    _check_message(model, path)
+    return model, told
+
+
+def _parse_message(path: Path) -> tuple[onnx.ModelProto, _Key]:
+    """The message in the file as it stands, and what it is known by if it passed."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -61,10 +88,7 @@ def read_message(path: Path) -> onnx.ModelProto:
                 where=str(path),
                 fix="check that the download or export finished, and export it again",
             ) from error
-    if key not in _seen:
-        _check_message(model, path)
-        _seen.add(key)
-    return model
+    return model, key
 
 
 def _check_message(model: onnx.ModelProto, path: Path) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
-from parityscope.case.intake import external_files, read_message
+from parityscope.case.intake import external_files, read_in_part, read_message
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Model:
 
     `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
     `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
-    value that these compute, in topological order.
+    value that these compute, in topological order. `unread` says what of the file is broken and left out.
     """
 
     path: Path
@@ -61,36 +61,39 @@ class Model:
     nodes: int
     formats: tuple[str, ...]
     sites: Mapping[str, Site] = field(repr=False, compare=False)
+    unread: tuple[str, ...] = ()
 
     def graph(self) -> ir.Model:
         """A fresh, editable copy of the graph; weights in external files stay there until they are asked for."""
-        return read_graph(self.path)
+        return read_graph(self.path, in_part=bool(self.unread))
 
     def shared_graph(self) -> ir.Model:
         """The graph in topological order, for those who only read it: of a small file one for all of them."""
         is_small = self.path.stat().st_size <= _SMALL
-        return (_shared_graph if is_small else _shared_graph.__wrapped__)(self.path, self.sha256)
+        return (_shared_graph if is_small else _shared_graph.__wrapped__)(self.path, self.sha256, bool(self.unread))
 
 
 # Of each two: the model, and what it is compared with.
 @functools.lru_cache(maxsize=2)
-def _shared_graph(path: Path, _sha256: str) -> ir.Model:
-    model = read_graph(path)
+def _shared_graph(path: Path, _sha256: str, in_part: bool) -> ir.Model:  # noqa: FBT001 - a key of the cache
+    model = read_graph(path, in_part=in_part)
     model.graph.sort()
     return model
 
 
-_loaded: OrderedDict[tuple[Path, str], tuple[Mapping[Path, tuple[int, ...]], Model]] = OrderedDict()
+_loaded: OrderedDict[tuple[Path, str, bool], tuple[Mapping[Path, tuple[int, ...]], Model]] = OrderedDict()
 
 
-def load_model(path: str | Path) -> Model:
+def load_model(path: str | Path, *, in_part: bool = False) -> Model:
     """What `path` declares, read once as long as it and the files of its weights are the same.
+
+    With `in_part` what is broken in it is left out (`Model.unread`): for who compares a file that is run elsewhere.
 
     Raises:
         ParityError: the file is missing, is not an ONNX model, cannot be put together or lacks external data.
     """
     path = Path(path)
-    key = path.absolute(), str(path)
+    key = path.absolute(), str(path), in_part
     if key in _loaded:
         marks, model = _loaded.pop(key)
         if all(_mark_of_file(one) == mark for one, mark in marks.items()):
@@ -98,7 +101,7 @@ def load_model(path: str | Path) -> Model:
             return model
     began = time.time_ns()
     before = _mark_of_file(path)
-    model, outside = _read_model(path)
+    model, outside = _read_model(path, in_part=in_part)
     marks = {path: before, **{one: _mark_of_file(one) for one in outside}}
     if all(_is_settled(mark, began) for mark in marks.values()):  # nothing was written while it was read
         while len(_loaded) >= _KEPT:
@@ -121,9 +124,9 @@ def _is_settled(mark: tuple[int, ...], at: int) -> bool:
     return len(mark) > 1 and mark[1] < at - _SETTLED_NS
 
 
-def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
+def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
     """What the file declares, and the files that hold weights of it."""
-    message = _message_to_read(path)
+    message, unread = _message_to_read(path, in_part=in_part)
     graph = message.graph
     places = message_sites(graph)
     digest = hashlib.sha256()
@@ -143,7 +146,8 @@ def _read_model(path: Path) -> tuple[Model, tuple[Path, ...]]:
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
         nodes=sum(node.op_type != "Constant" for node in graph.node),
         formats=held_formats(message),
-        sites=MappingProxyType(sites_of_values(read_graph(path)) if places is None else places),
+        sites=MappingProxyType(sites_of_values(read_graph(path, in_part=bool(unread))) if places is None else places),
+        unread=unread,
     )
     return model, tuple(outside)
 
@@ -153,8 +157,8 @@ def dtype_name(dtype: ir.DataType) -> str:
     return DTYPE_NAMES.get(dtype.name, dtype.name.lower())
 
 
-def read_graph(path: Path) -> ir.Model:
-    """A fresh `onnx_ir` model of the file.
+def read_graph(path: Path, *, in_part: bool = False) -> ir.Model:
+    """A fresh `onnx_ir` model of the file; with `in_part` as `load_model`.
 
     Raises:
         ParityError: it cannot be read as ONNX, or cannot be put together.
@@ -163,7 +167,7 @@ def read_graph(path: Path) -> ir.Model:
 
     from parityscope.case._own_names import leave_message_alone
 
-    message = _message_to_read(path)
+    message, _ = _message_to_read(path, in_part=in_part)
     try:
         model = ir.serde.deserialize_model(message)
     except MemoryError:
@@ -179,17 +183,25 @@ def read_graph(path: Path) -> ir.Model:
     return model
 
 
-def _message_to_read(path: Path) -> onnx.ModelProto:
-    """The message in a file, for those who do not change it: of a small file that is not being written one for all of them."""
+def _message_to_read(path: Path, *, in_part: bool) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    """The message in a file, for those who do not change it: of a small file that is not being written one for all of them.
+
+    And what was left out of it.
+    """
     mark = _mark_of_file(path)
     is_kept = _is_settled(mark, time.time_ns()) and mark[0] <= _SMALL
-    return (_kept_message if is_kept else _kept_message.__wrapped__)(path.absolute(), str(path), mark)
+    return (_kept_message if is_kept else _kept_message.__wrapped__)(path.absolute(), str(path), mark, in_part)
 
 
 # Of each two: the model, and what it is compared with.
 @functools.lru_cache(maxsize=2)
-def _kept_message(_whole: Path, path: str, _mark: tuple[int, ...]) -> onnx.ModelProto:
-    return read_message(Path(path))
+def _kept_message(
+    _whole: Path,
+    path: str,
+    _mark: tuple[int, ...],
+    in_part: bool,  # noqa: FBT001 - a key of the cache
+) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    return read_in_part(Path(path)) if in_part else (read_message(Path(path)), ())
 
 
 def _innermost_message(error: BaseException) -> str:

@@ -28,13 +28,12 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic.islands import find_islands
-from parityscope.case import load_model
+from parityscope.backends.opening import model_of
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._reproducing import RUN_S
@@ -59,7 +58,7 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     model = known.model
     found = find_islands(model.shared_graph())
     if not found and known.candidate.option("model"):
-        model = load_model(Path(known.candidate.option("model")))
+        model = model_of(known.model, known.candidate)
         found = find_islands(model.shared_graph())
     if not found:
         return

@@ -118,12 +118,12 @@ def program_of(model: Model) -> Program:
     Raises:
         ParityError: as `compile_program`, or the model's opset cannot be converted.
     """
-    return _prepared(model.path, model.sha256).program
+    return _prepared(model.path, model.sha256, bool(model.unread)).program
 
 
 def prepared_graph(model: Model) -> ir.Model:
     """The graph of a model with functions inlined, constants as initializers and types inferred; read once, to be cloned."""
-    return _prepared(model.path, model.sha256).graph
+    return _prepared(model.path, model.sha256, bool(model.unread)).graph
 
 
 def wide_program(model: Model) -> tuple[ir.Model, Program]:
@@ -132,7 +132,7 @@ def wide_program(model: Model) -> tuple[ir.Model, Program]:
     Raises:
         ParityError: as `program_of`.
     """
-    return _prepared(model.path, model.sha256).wide
+    return _prepared(model.path, model.sha256, bool(model.unread)).wide
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class _PreparedModel:
 
 
 @functools.lru_cache(maxsize=2)  # the model, and the corrected copy that is examined after it
-def _prepared(path: Path, _sha256: str) -> _PreparedModel:
-    graph = prepare_in_place(read_graph(path), OLDEST)
+def _prepared(path: Path, _sha256: str, in_part: bool) -> _PreparedModel:  # noqa: FBT001 - a key of the cache
+    graph = prepare_in_place(read_graph(path, in_part=in_part), OLDEST)
     infer_types(graph)
     return _PreparedModel(graph=graph)
 

@@ -18,7 +18,7 @@ from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
 from parityscope.examination import Examination
 from parityscope.private_folders import scratch_folder
-from parityscope.records import Policy
+from parityscope.records import Policy, Skip
 from parityscope.study._budgets import known_metrics
 from parityscope.study._candidate_inputs import own_inputs
 from parityscope.study._recordings import is_recorded, load_recorded
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["load_real", "open_request"]
 
 _HALVES = frozenset({"f16", "bf16"})
+_TOLD = 5  # broken parts of a file that are named
 
 
 def _declared_formats(model: Model, own: Model) -> tuple[str, ...]:
@@ -75,7 +76,7 @@ def open_request(request: Request) -> Iterator[Examination]:
             yield _open_recorded(request, stated.policy, candidate, Path(folder))
         return
     model = load_model(request.model)
-    own = model_of(model, candidate)
+    candidate, own, left_out = _read_own_file(model, candidate)
     _check_types(model, own, candidate)
     policy = override_policy(
         stated.policy, format_word(request.declared), candidate, request.budgets, _declared_formats(model, own)
@@ -100,7 +101,31 @@ def open_request(request: Request) -> Iterator[Examination]:
             inputs = with_originals(inputs, Path(request.images))
         seen = own_inputs(request.candidate_inputs, candidate, inputs)
         case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
-        yield Examination(request=request, case=case, reference=reference, candidate=candidate, peer=peer)
+        yield Examination(
+            request=request, case=case, reference=reference, candidate=candidate, peer=peer, skipped=left_out
+        )
+
+
+def _read_own_file(model: Model, candidate: Target) -> tuple[Target, Model, tuple[Skip, ...]]:
+    """The candidate, its own model, and what of that cannot be read; a recording can be judged without its file.
+
+    Raises:
+        ParityError: its file cannot be read, and would be run.
+    """
+    path, fix = candidate.option("model"), "export it again, whole, and its differences are looked at as well"
+    try:
+        own = model_of(model, candidate)
+    except ParityError as error:
+        if not is_recording(candidate):
+            raise
+        left = replace(candidate, options=tuple(one for one in candidate.options if one[0] != "model"))
+        return left, model, (Skip(what=f"the candidate's file {path}", reason=error.problem, fix=error.fix or fix),)
+    told = "; ".join(own.unread[:_TOLD]) + (f"; and {len(own.unread) - _TOLD} more" if len(own.unread) > _TOLD else "")
+    return (
+        candidate,
+        own,
+        ((Skip(what=f"a part of the candidate's file {path}", reason=told, fix=fix),) if told else ()),
+    )
 
 
 def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: Path) -> Examination:

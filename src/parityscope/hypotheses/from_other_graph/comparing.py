@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from parityscope.case.mending import UNREAD
 from parityscope.errors import ParityError
 from parityscope.evaluation.sessions import Sessions
 from parityscope.hypotheses.from_other_graph.aligning import align_graphs
@@ -80,7 +81,7 @@ def compare_graphs(
 
     units = units_of(stretches.values())
     if not units:
-        outside = f", as far as they could be compared: {unread[0].reason}" if unread else ""
+        outside = f", without {unread[0].what}: {unread[0].reason}" if unread else ""
         raise ParityError(
             f"the two graphs compute the same step by step{outside}",
             fix=unread[0].fix if unread else "look for the cause in what runs the candidate's graph",
@@ -105,7 +106,8 @@ def _tell_unread(alignment: Alignment) -> tuple[Skip, ...]:
     behind = len(alignment.unknown) - len(named)
     told = ", ".join(named[:_NAMED]) + (f" and {len(named) - _NAMED} more" if len(named) > _NAMED else "")
     more = f", and {behind} that read what these give" if behind else ""
-    first = alignment.refused[min(alignment.refused)] if named else "what they read is not known"
+    runtime = [why for place, why in sorted(alignment.refused.items()) if steps[place].node.domain != UNREAD]
+    first = runtime[0] if runtime else "what they read is not known"
     return (
         Skip(
             what=f"{len(alignment.unknown)} of {len(steps)} nodes of the candidate's file",
