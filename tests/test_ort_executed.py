@@ -32,6 +32,25 @@ if TYPE_CHECKING:
 CHANNELS = 16  # the blocked layout wants a multiple of the vector's length: 8 or 16 floats
 
 
+def test_what_a_wrong_rewrite_does_is_told_from_the_executed_graph(tmp_path: Path) -> None:
+    """ONNX Runtime takes a Pad into the MaxPool behind it, whose border is not zero."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,6,6] x) => (float[1,2,4,4] y)
+    <int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float nought = {0}> {
+      p = Pad(x, pads, nought)
+      y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(p)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    inputs = one_sample({"x": -1 - np.random.default_rng(6).random((1, 2, 6, 6)).astype(np.float32)})
+    case = Case(name="pooled", model=load_model(tmp_path / "m.onnx"), inputs=inputs, policy=Policy())
+    document = examine_request(
+        examination_of(case, "ort", reference="ort?optimization=disabled", folder=tmp_path / "study")
+    )
+    first = document["findings"][0]
+    assert (first["code"], first["role"]) == ("FUS011", "cause")
+    assert "In the graph that it runs: Pad p (0) is left out." in first["claim"]
+    assert "that makes 100 % of the error" in first["claim"]
+
+
 def convolutions(folder: Path) -> Model:
     """Conv, BatchNormalization and Relu in a row, which are fused; Exp, Add and Conv, which are not; Clip, fused again."""
     text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[1,{CHANNELS},8,8] x) => (float[1,{CHANNELS},8,8] y) {{

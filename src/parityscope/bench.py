@@ -59,7 +59,8 @@ class Bench:
     `kept` holds what earlier runs on changed inputs measured, by what each was: where it outlives the process, a search that
     was cut off goes on where it was.
 
-    `graphs()` compares the candidate's own file with the reference's, once; None where it has none.
+    `graphs()` compares the candidate's own file with the reference's, once; None where it has none. `executed()` compares the
+    graph that the candidate's runtime makes of the reference's file with that file's; None where it has another, or tells none.
 
     `rewritten(name, edit)` runs a copy of the file that the candidate runs, which `edit` changes in place; it gives None where
     `edit` says that there was nothing to change, and is None itself where the candidate is given no file.
@@ -86,3 +87,4 @@ class Bench:
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     graphs: Callable[[], Compared] | None = None
+    executed: Callable[[], Compared] | None = None

@@ -19,6 +19,7 @@ from parityscope.plugins import discover_plugins, find_plugin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import numpy as np
 
@@ -160,6 +161,8 @@ class Backend:
     untimed: str = ""
     #: the target with one switch thrown, for each that the runtime has: its optimizer, its threads, a precision
     switched: Callable[[Target], Iterable[Target]] = _give_nothing
+    #: writes the graph that a target makes of a model, as ONNX, to a path, or raises ParityError; None: it does not tell
+    write_executed: Callable[[Model, Target, Path], None] | None = None
     #: where a target is the network before its conversion: that in FP32, then in its other modes
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")

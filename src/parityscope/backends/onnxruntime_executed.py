@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Providers = Mapping[tuple[str, str], str]  # (node's name, operator) -> provider
 
-__all__ = ["executed_by_onnxruntime", "executed_from"]
+__all__ = ["executed_by_onnxruntime", "executed_from", "save_optimized"]
 
 _PRECISIONS = {"FLOAT": "f32", "FLOAT16": "f16", "BFLOAT16": "bf16", "DOUBLE": "f64"}
 _HALVES = ("f16", "bf16")
@@ -62,6 +62,32 @@ def executed_by_onnxruntime(
     Raises:
         ParityError: the runtime refuses the model.
     """
+    with scratch_folder("run") as folder:
+        path = Path(folder) / "optimized.onnx"
+        # Weights of any size go beside the graph, which alone is read here.
+        session = save_optimized(
+            model, path, optimization=optimization, providers=providers, custom_ops=custom_ops, weights="weights.bin"
+        )
+        return executed_from(model.graph(), read_graph(path), _providers_by_node(session))
+
+
+def save_optimized(
+    model: Model,
+    path: Path,
+    *,
+    optimization: str = "all",
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    custom_ops: str = "",
+    weights: str = "",
+) -> Any:
+    """Writes the graph that ONNX Runtime makes of `model`, with its `weights` in a file of their own where that is named.
+
+    Returns:
+        The session that it is of.
+
+    Raises:
+        ParityError: the runtime refuses the model.
+    """
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -71,24 +97,20 @@ def executed_by_onnxruntime(
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for library in libraries_for_session(custom_ops):
         options.register_custom_ops_library(library)
-    with scratch_folder("run") as folder:
-        path = Path(folder) / "optimized.onnx"
-        options.optimized_model_filepath = str(path)
-        # Weights of any size go beside the graph, which alone is read here.
-        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
+    options.optimized_model_filepath = str(path)
+    if weights:
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights)
         options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-        try:
-            session = ort.InferenceSession(str(model.path), options, providers=list(providers))
-            optimized = read_graph(path)
-        except Exception as error:
-            if isinstance(error, MemoryError | ParityError):
-                raise
-            raise ParityError(
-                f"ONNX Runtime cannot save the graph that it runs: {' '.join(str(error).split())[:400]}",
-                where=str(model.path),
-                fix="check that plain ONNX Runtime runs this model",
-            ) from error
-        return executed_from(model.graph(), optimized, _providers_by_node(session))
+    try:
+        return ort.InferenceSession(str(model.path), options, providers=list(providers))
+    except Exception as error:
+        if isinstance(error, MemoryError):
+            raise
+        raise ParityError(
+            f"ONNX Runtime cannot save the graph that it runs: {' '.join(str(error).split())[:400]}",
+            where=str(model.path),
+            fix="check that plain ONNX Runtime runs this model",
+        ) from error
 
 
 def executed_from(original: ir.Model, optimized: ir.Model, providers: Providers | None = None) -> ExecutedGraph:

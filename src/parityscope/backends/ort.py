@@ -35,6 +35,7 @@ from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -277,6 +278,17 @@ def _program_of_target(target: Target) -> str:
     return "\n".join(lines)
 
 
+def _write_executed(model: Model, target: Target, path: Path) -> None:
+    """Writes the optimized graph of a target's session."""
+    from parityscope.backends.onnxruntime_executed import save_optimized
+
+    if model.nbytes > _INSPECTED_BYTES:
+        raise ParityError(f"the model is larger than {_INSPECTED_BYTES >> 20} MiB, and its graph is not written out")
+    level = one_of(target, "optimization", tuple(OPTIMIZATION_LEVELS), "all")
+    custom_ops = target.option("custom_ops")
+    save_optimized(model, path, optimization=level, providers=providers_of(target).names, custom_ops=custom_ops)
+
+
 BACKEND = Backend(
     name="ort",
     title="ONNX Runtime",
@@ -309,6 +321,7 @@ BACKEND = Backend(
     tries_repairs=True,
     onnxruntime="yes",
     switched=_switched_targets,
+    write_executed=_write_executed,
     widens_halves=_widens_halves,
     arithmetic=_list_arithmetic,
     linked=_linked_libraries,

@@ -11,6 +11,8 @@ How we test for it: by two interventions on the candidate itself, with nothing e
 (`optimization=disabled`; a program is asked to in its manifest), and tensors are marked as barriers: all that could be
 captured, then ever fewer (delta debugging), until no smaller set keeps the answer right. Tensors beside that are tried alone,
 and the node between the most barriers is named. Last, the deployment is run undisturbed once more and must be wrong again.
+Where the runtime writes the graph that it runs, that is compared with the file's, and what it does otherwise is told (EXP005
+says how).
 
 What it is confused with: a candidate that does not give the same answer twice (RUN001), which the last run tells; rounding
 that fusion saves or adds, which is no more than the arithmetic allows.
@@ -57,6 +59,7 @@ __all__ = ["CHECK"]
 _OFF = "optimization=disabled"
 # Operators that move or store what others compute.
 _STORING = operators_that_move("in order", "permuted") | {"Pad", "Cast"} | {"DequantizeLinear", "QuantizeLinear"}
+_TOLD = 3  # rewrites that are named
 _RUNS = 40  # chosen: one barrier among 1,000 tensors takes some 20, each a session of the candidate
 
 
@@ -179,7 +182,7 @@ def _show_finding(trial: _BarrierTrial, cure: _Cure, seen: Shown) -> Shown:
     share = cure.after.share(trial.before)
     return replace(
         seen,
-        sentence=_describe_cure(trial.known, cure, nodes, node, seen),
+        sentence=_describe_cure(trial.known, cure, nodes, node, seen) + _tell_rewrite(trial.bench),
         confidence_from="the share of the error, in squares, that is gone from the candidate itself by that intervention",
         site=trial.known.places.get(tensor),
         share=share,
@@ -199,6 +202,22 @@ def _describe_cure(known: Examination, cure: _Cure, nodes: list[ir.Node], node: 
     names = " and ".join(cure.barriers) if cure.together else " or ".join(cure.barriers)
     keeps = f"With {names} as {'outputs' if cure.together else 'an output'} of the model the answer is right."
     return f"The optimizer's rewrite of {kinds} is not the same function: {seen.because}. {keeps}"
+
+
+def _tell_rewrite(bench: Bench) -> str:
+    """What the graph that the runtime executes says otherwise, where that makes the error."""
+    try:
+        decision = bench.executed().decision if bench.executed else None
+    except ParityError:
+        return ""
+    causes = decision.causes if decision and decision.alone else ()
+    if decision is None or not causes:
+        return ""
+    words = "; ".join(unit.differences[0].words for unit, _ in causes[:_TOLD])
+    return (
+        f" In the graph that it runs: {words}. Put into the reference's graph, that makes "
+        f"{format_percent(decision.explained)} of the error."
+    )
 
 
 def _node_name(known: Examination, node: ir.Node) -> str:

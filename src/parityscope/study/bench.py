@@ -9,6 +9,7 @@ are compared.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
 import os
@@ -21,7 +22,7 @@ from parityscope.backends.both import fit_together
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.targets import format_target
 from parityscope.bench import Bench
-from parityscope.case import Sample
+from parityscope.case import Sample, load_model
 from parityscope.case.inputs import add_to_digest
 from parityscope.diagnosis import SPENT, TimeSpentError
 from parityscope.errors import ParityError
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.backends import Session
+    from parityscope.case import Model
     from parityscope.examination import Examination
-    from parityscope.hypotheses.from_other_graph import Compared
+    from parityscope.hypotheses.from_other_graph import Compared, SideOutputs
 
 __all__ = ["open_bench"]
 
@@ -74,6 +76,7 @@ def open_bench(
         asked = _Sessions(examination, held, end)
         deployed = deployed or candidate
         origins = origins_of(reference, candidate)
+        write = backend_named(candidate.backend).write_executed
         yield Bench(
             samples=asked.samples,
             before=asked.before,
@@ -94,6 +97,7 @@ def open_bench(
             simulated={one: asked.runner(Target(backend="sim", precision=one)) for one in sorted(_SIMULATED)},
             kept={} if folder is None else TriedRuns(folder),
             graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
+            executed=functools.partial(asked.executed, write) if write and not candidate.option("model") else None,
             rewritten=asked.rewritten if backend_named(candidate.backend).tries_repairs else None,
             watched=asked.watched
             if backend_named(candidate.backend).observes and not is_recording(candidate)
@@ -176,21 +180,13 @@ class _Sessions:
 
     def graphs(self, deployed: Target) -> Compared:
         """Both files' graphs on the samples that are looked at."""
-        from parityscope.hypotheses.from_other_graph import SideOutputs as Both
         from parityscope.hypotheses.from_other_graph import compare_graphs
 
         found = self._answers.graphs
         if found is None:
             its_model = model_of(self._case.model, deployed)
             try:
-                samples = [
-                    Both(
-                        inputs=self._case.inputs.sample(index).arrays,
-                        reference=self.reference(index),
-                        candidate=self.candidate(index),
-                    )
-                    for index in self.samples
-                ]
+                samples = self._both_sides()
                 self._make_room(deployed)
                 found = compare_graphs(self._case.model, its_model, samples)
             except ParityError as error:
@@ -199,6 +195,29 @@ class _Sessions:
         if isinstance(found, ParityError):
             raise found
         return found
+
+    def executed(self, write: Callable[[Model, Target, Path], None]) -> Compared:
+        """The graph that the candidate's runtime makes of the file, against the file's."""
+        from parityscope.hypotheses.from_other_graph import compare_graphs
+
+        self.in_time()
+        samples = self._both_sides()
+        self._make_room(self._runs_candidate)
+        path = self._held.enter_context(scratch_folder("executed")) / "executed.onnx"
+        write(self._case.model, self._runs_candidate, path)
+        return compare_graphs(self._case.model, load_model(path), samples)
+
+    def _both_sides(self) -> list[SideOutputs]:
+        from parityscope.hypotheses.from_other_graph import SideOutputs
+
+        return [
+            SideOutputs(
+                inputs=self._case.inputs.sample(index).arrays,
+                reference=self.reference(index),
+                candidate=self.candidate(index),
+            )
+            for index in self.samples
+        ]
 
     def rewritten(
         self, name: str, edit: Callable[[ir.Model], bool]
