@@ -18,7 +18,7 @@ import parityscope as ps
 from parityscope.testing.networks import parse_network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[1,8] x) => (float[1,4] y) { a = MatMul(x, w) b = Add(a, c) y = Tanh(b) }'
@@ -151,6 +151,40 @@ def test_a_mistake_is_one_error_with_a_fix(name: str, proto: onnx.ModelProto) ->
         make(proto)
     assert words in str(caught.value)
     assert "fix:" in str(caught.value)
+
+
+def fails_on(which: int) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    def infer(arrays: dict[str, np.ndarray]) -> np.ndarray:
+        if np.array_equal(arrays["x"], X[which]):
+            raise RuntimeError("out of memory")
+        return right(arrays)
+
+    return infer
+
+
+@pytest.mark.parametrize("which", [0, 3])
+def test_a_sample_that_a_function_fails_on_is_told_and_the_others_are_compared(
+    which: int, proto: onnx.ModelProto
+) -> None:
+    found = ps.compare(proto, candidate=fails_on(which), inputs=list(X))
+    assert (found.verdict, int(found.exit)) == ("incomplete", 3)
+    assert found.document["outputs"][0]["samples"] == len(X) - 1
+    (lost,) = found.document["skipped"]
+    assert lost["what"] == f"sample item {which}"
+    assert "RuntimeError: out of memory" in lost["reason"]
+
+
+def test_a_function_of_a_file_may_fail_on_a_sample_too(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    (tmp_path / "deploy.py").write_text(
+        "import numpy as np\n"
+        f"W, C = np.array({W.tolist()}, np.float32), np.float32(0.5)\n"
+        "def infer(arrays):\n"
+        f"    assert arrays['x'][0, 0] != np.float32({float(X[2, 0, 0])!r}), 'no such row'\n"
+        "    return np.tanh(arrays['x'] @ W + C)\n"
+    )
+    found = ps.compare(proto, candidate=f"python?call={tmp_path}/deploy.py:infer", inputs=list(X))
+    assert (found.verdict, int(found.exit)) == ("incomplete", 3)
+    assert "no such row" in found.document["skipped"][0]["reason"]
 
 
 def test_a_budget_decides(proto: onnx.ModelProto) -> None:

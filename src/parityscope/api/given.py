@@ -187,7 +187,7 @@ def _make_sample(item: Any, index: int, names: Callable[[int], Sequence[str]]) -
     given = item if isinstance(item, Mapping) else _order_by_names(item if several else [item], names, where)
     arrays = {str(name): as_array(value, f"{where}, input {name!r}") for name, value in given.items()}
     truths = {str(name): as_array(value, f"{where}, truth {name!r}") for name, value in dict(right).items()}
-    return Streamed(label=where, arrays=arrays, truths=truths)
+    return Streamed(label=f"item {index}", arrays=arrays, truths=truths)
 
 
 def _order_by_names(values: Sequence[Any], asked: Callable[[int], Sequence[str]], where: str) -> dict[str, Any]:
@@ -234,9 +234,11 @@ def _runner_of_candidate(candidate: Candidate) -> Callable[[Sample], object]:
     if hasattr(candidate, "get_providers") and hasattr(candidate, "run"):
         names = [each.name for each in candidate.get_outputs()]
         taken = {each.name for each in candidate.get_inputs()}
-        return lambda sample: dict(
-            zip(names, candidate.run(None, {k: v for k, v in sample.arrays.items() if k in taken}), strict=True)
-        )
+
+        def run_session(arrays: dict[str, np.ndarray]) -> object:
+            return dict(zip(names, candidate.run(None, {k: v for k, v in arrays.items() if k in taken}), strict=True))
+
+        return lambda sample: _call_candidate(run_session, sample)
     if callable(candidate):
         return lambda sample: _call_candidate(candidate, sample)
     if isinstance(candidate, Mapping) or _is_array(candidate):
@@ -267,6 +269,7 @@ def _call_candidate(candidate: Callable[[dict[str, np.ndarray]], object], sample
             f"the candidate failed: {type(error).__name__}: {error}",
             where=f"sample {sample.index}",
             fix="it is called with a dict of arrays by input name; see the exception that caused this",
+            failing=True,
         ) from error
 
 

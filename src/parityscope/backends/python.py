@@ -69,9 +69,11 @@ def _function_of(target: Target) -> tuple[Callable[[Sample], object], str]:
     user = find_function(text)
 
     def run(sample: Sample) -> object:
-        return call_user_code(
-            user, user.function, dict(sample.arrays), doing=f"running {text} on sample {sample.index}"
-        )
+        doing = f"running {text} on sample {sample.index}"
+        try:
+            return call_user_code(user, user.function, dict(sample.arrays), doing=doing)
+        except ParityError as error:
+            raise ParityError(error.problem, where=error.where, fix=error.fix, failing=True) from error.__cause__
 
     return run, text
 

@@ -149,5 +149,5 @@ def read_loader(text: str) -> Iterator[Streamed]:
     while (sample := call_user_code(user, next, samples, _END, doing=f"making sample {index}")) is not _END:
         given, right = split_truths(sample)
         arrays, truths = as_arrays(given, user, f"sample {index}"), as_arrays(right, user, f"sample {index}")
-        yield Streamed(label=f"sample {index} of {text}", arrays=arrays, truths=truths)
+        yield Streamed(label=f"item {index} of {text}", arrays=arrays, truths=truths)
         index += 1
