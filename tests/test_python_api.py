@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -168,6 +169,9 @@ def test_a_sample_that_a_function_fails_on_is_told_and_the_others_are_compared(
 ) -> None:
     found = ps.compare(proto, candidate=fails_on(which), inputs=list(X))
     assert (found.verdict, int(found.exit)) == ("incomplete", 3)
+    with pytest.raises(ps.ParityFailure, match="not everything could be judged") as caught:
+        found.raise_if_beyond()
+    assert caught.value.result is found
     assert found.document["outputs"][0]["samples"] == len(X) - 1
     (lost,) = found.document["skipped"]
     assert lost["what"] == f"sample item {which}"
@@ -211,6 +215,22 @@ def test_a_result_is_a_record(proto: onnx.ModelProto, tmp_path: Path) -> None:
     assert (again.findings, again.tensors.to_dicts()) == (found.findings, found.tensors.to_dicts())
     assert saved.folder == again.folder
     assert (tmp_path / "study" / "report.html").stat().st_size > 10_000
+    found.save(tmp_path / "study.json")
+    whole = ps.load_study(tmp_path / "study.json")
+    assert (whole.findings, whole.outputs.to_dicts()) == (found.findings, found.outputs.to_dicts())
+    assert str(whole) == str(found)
+    assert not re.search(r"^ +\w+ .*:$", str(found), re.MULTILINE), "nothing is announced that does not follow"
+
+
+@pytest.mark.parametrize("ending", ["", ".json"])
+def test_what_compares_alone_says_that_it_made_no_experiment(
+    ending: str, proto: onnx.ModelProto, tmp_path: Path
+) -> None:
+    found = ps.compare(proto, candidate=without_bias, inputs=list(X))
+    found.save(tmp_path / f"study{ending}")
+    for told in (found, ps.load_study(tmp_path / f"study{ending}")):
+        assert "this command compares outputs alone and makes no experiments" in " ".join(str(told).split())
+        assert f"{len(X)} samples of Python (list)" in " ".join(str(told).split())
 
 
 def test_tensors_of_every_layer_come_behind_the_outputs(proto: onnx.ModelProto) -> None:

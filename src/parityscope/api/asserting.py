@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from parityscope.api.failing import ParityFailure
 from parityscope.api.verbs import compare, diagnose
+from parityscope.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,10 +41,7 @@ def assert_parity(
     data = list(inputs) if hasattr(inputs, "__next__") else inputs
     held = {"candidate": candidate, "inputs": data, "reference": reference, "declared": declared}
     found = compare(model, **held, budgets=budgets, policy=policy)
-    if found.verdict == "within":
-        return found
-    if why:
+    if why and found.exit != Exit.WITHIN:
         found = diagnose(model, **held, budgets=budgets, policy=policy)
-    failure = ParityFailure(found.first_screen())
-    failure.result = found
-    raise failure
+    found.raise_if_beyond()
+    return found

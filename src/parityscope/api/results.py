@@ -196,12 +196,12 @@ class Report(_AnyAnswer, Generic[Record_co]):
         return self
 
     def raise_if_beyond(self) -> None:
-        """Fails where the command of that name would end with 1: something is beyond, worse, lost or broken.
+        """Fails where the command of that name would not end with 0: something is beyond, worse, lost, broken or not judged.
 
         Raises:
             ParityFailure: with the answer as its message (an AssertionError).
         """
-        if self.exit == Exit.BEYOND:
+        if self.exit != Exit.WITHIN:
             raise ParityFailure(str(self))
 
 
@@ -283,13 +283,15 @@ class Result(_AnyAnswer):
         return Result(document=self.document, folder=path)
 
     def raise_if_beyond(self) -> None:
-        """Fails where an output differs by more than its arithmetic or the policy allows.
+        """Fails where an output differs by more than its arithmetic or the policy allows, or something was not judged.
 
         Raises:
-            ParityFailure: with the first screen as its message (an AssertionError).
+            ParityFailure: with the first screen as its message (an AssertionError), and this as its `result`.
         """
-        if self.verdict == "beyond":
-            raise ParityFailure(self.first_screen())
+        if self.exit != Exit.WITHIN:
+            failure = ParityFailure(self.first_screen())
+            failure.result = self
+            raise failure
 
 
 def _cause_of_finding(finding: Mapping[str, Any]) -> CauseFound:

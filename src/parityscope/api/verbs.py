@@ -156,7 +156,9 @@ def _answer_request(
             **asked,
         )
         with open_request(request) as examination:
-            question = question_of(examination, Path.cwd()) if named else {}
+            question = question_of(examination, Path.cwd())
+            if not named:
+                question = {"asked": {"depth": question["asked"]["depth"]}}
             return _examine_apart(replace(examination, question=question), examine_request)
 
 

@@ -86,8 +86,10 @@ def rows_of_proof(document: Mapping[str, Any], offered: Sequence[Mapping[str, An
             yield make_row("Next", f"{steps}, and this tells whether it is wrong again:", command=proof)
         elif proof.startswith("parityscope verify "):
             yield make_row("Then", f"{steps}, and this tells whether it helped:", command=proof)
-        else:  # where what ran is changed itself, nothing is left to hold it against
+        elif proof:  # where what ran is changed itself, nothing is left to hold it against
             yield make_row("Then", f"{steps}, and this tells whether anything is left:", command=proof)
+        else:  # what lay in a program's memory has no command
+            yield make_row("Then", f"{steps}, and diagnose it once more: that tells whether anything is left")
         if rest := _command_for_rest(document):
             yield make_row("Then", "look for the rest, which nothing that was tried explains:", command=rest)
 

@@ -1,7 +1,7 @@
-"""The study as strict JSON for programs: `schema` first, then the documented keys in alphabetical order.
+"""The study as strict JSON for programs: `schema` first, then the other keys in alphabetical order.
 
-Bulk that only plots need (tensors, histograms, statistics, executed layers) stays in `study.json`. Non-finite numbers
-are the strings "NaN", "Infinity" and "-Infinity".
+Bulk that only tables and plots need (tensors, histograms, statistics, executed layers) stays in `study.json`; what is left is a
+study still, which can be read again. Non-finite numbers are the strings "NaN", "Infinity" and "-Infinity".
 """
 
 from __future__ import annotations
@@ -17,43 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["RENDERER", "documented_part", "render_json"]
 
-_KEYS = (
-    "candidate",
-    "environment",
-    "findings",
-    "model",
-    "outputs",
-    "reference",
-    "refuted",
-    "sequence",
-    "skipped",
-    "suspects",
-    "unexplained",
-    "verdict",
-)
-_EMPTY: Mapping[str, Any] = {
-    "candidate": {},
-    "environment": {},
-    "findings": [],
-    "model": {},
-    "outputs": [],
-    "reference": {},
-    "refuted": [],
-    "sequence": None,
-    "skipped": [],
-    "suspects": [],
-    "unexplained": None,
-    "verdict": "incomplete",
-}
+_LEFT_OUT = {"calls", "graph_views", "ladder", "localization", "plots", "tensors", "wiring"}
 _BULK = {"executed_layers", "statistics", "measurements", "per_sample"}
 
 
 def documented_part(document: Mapping[str, Any]) -> dict[str, Any]:
     """The documented part of `document`, plain data in the order it is written."""
-    ordered: dict[str, Any] = {"schema": document.get("schema", "parityscope/1")}
-    for key in _KEYS:
-        ordered[key] = _sort_documented(to_plain_data(document.get(key, _EMPTY[key])))
-    return ordered
+    kept = {key: value for key, value in document.items() if key not in _LEFT_OUT}
+    return {"schema": document.get("schema", "parityscope/1"), **_sort_documented(to_plain_data(kept))}
 
 
 def render_json(document: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def ask_again(document: Mapping[str, Any], replaced: Mapping[str, str], again: s
         ParityError: the study does not say what was asked, or names code that `replaced` does not name, or other files.
         LookupError, TypeError, ValueError, AttributeError: it is not as it was written (`as_written` says so).
     """
-    if not document.get("question"):
+    if "folder" not in (document.get("question") or {}):
         raise ParityError(
             "the study does not say what was asked: it was redacted, or made by another version or from Python",
             fix="run `parityscope diagnose` again, without --redact",
