@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    Infer = Callable[[dict[str, np.ndarray]], np.ndarray]
+
 TEXT = '<ir_version: 8, opset_import: ["": 17]> g (float[1,8] x) => (float[1,4] y) { a = MatMul(x, w) b = Add(a, c) y = Tanh(b) }'
 RANDOM = np.random.default_rng(5)
 W = RANDOM.standard_normal((8, 4)).astype(np.float32)
@@ -154,7 +156,27 @@ def test_a_mistake_is_one_error_with_a_fix(name: str, proto: onnx.ModelProto) ->
     assert "fix:" in str(caught.value)
 
 
-def fails_on(which: int) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+@pytest.mark.parametrize("infer", [right, without_bias])
+def test_an_output_that_a_function_calls_otherwise_is_mapped(infer: Infer, proto: onnx.ModelProto) -> None:
+    held = {"candidate": lambda arrays: {"scores": infer(arrays)}, "inputs": list(X)}
+    found = ps.diagnose(proto, mapping={"y": "scores"}, **held)
+    assert found.verdict == ("within" if infer is right else "beyond")
+    assert [one.role for one in found.findings].count("cause") == (infer is not right)
+    with pytest.raises(ps.ParityError, match=r"did not give 'score' back \(it gave: scores\)"):
+        ps.compare(proto, mapping={"y": "score"}, **held)
+    with pytest.raises(ps.ParityError, match="the reference's graph has no tensor 'z'"):
+        ps.compare(proto, mapping={"z": "scores"}, **held)
+
+
+def test_an_output_that_a_recording_calls_otherwise_is_mapped(proto: onnx.ModelProto, tmp_path: Path) -> None:
+    np.savez(tmp_path / "out.npz", scores=right({"x": X[0]}))
+    held = {"candidate": f"saved?path={tmp_path}/out.npz", "inputs": X[0]}
+    assert ps.compare(proto, mapping={"y": "scores"}, **held).verdict == "within"
+    with pytest.raises(ps.ParityError, match="map=score:y does not go from a recorded name"):
+        ps.compare(proto, mapping={"y": "score"}, **held)
+
+
+def fails_on(which: int) -> Infer:
     def infer(arrays: dict[str, np.ndarray]) -> np.ndarray:
         if np.array_equal(arrays["x"], X[which]):
             raise RuntimeError("out of memory")

@@ -47,16 +47,18 @@ class PairedGraphs:
 
 
 def pair_graphs(
-    reference: Model, candidate: Model, inputs: Inputs, *, explicit: Mapping[str, str], memory: int
+    reference: Model, candidate: Model, inputs: Inputs, *, explicit: Mapping[str, str], memory: int, other: bool = True
 ) -> PairedGraphs:
     """Pairs the tensors of two graphs; `explicit` (reference name -> candidate name) goes before everything else.
 
+    Without `other` the candidate runs no graph that is known: any name of its may be right.
+
     Raises:
-        ParityError: an explicit name is in neither graph.
+        ParityError: an explicit name is not in its graph.
     """
     mine = [*observable_tensors(reference), *(value.name for value in reference.outputs)]
     its = [*observable_tensors(candidate), *(value.name for value in candidate.outputs)]
-    _check_explicit(explicit, set(mine), set(its))
+    _check_explicit(explicit, set(mine), {*its, *(() if other else explicit.values())})
     names = dict(explicit)
     how = dict.fromkeys(explicit, "map")
     free = set(its) - set(explicit.values())

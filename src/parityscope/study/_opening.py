@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.formats import format_word
 from parityscope.backends import backend_named, is_recording
 from parityscope.backends.opening import model_of
-from parityscope.backends.targets import check_target, parse_target
+from parityscope.backends.targets import check_target, parse_target, with_option
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.originals import with_originals
 from parityscope.case.policy import DECLARED, check_outputs, override_policy
@@ -25,7 +25,7 @@ from parityscope.study._recordings import is_recorded, load_recorded
 from parityscope.study.sampling import draw_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from parityscope.case import Inputs, Model
     from parityscope.records import Target
@@ -68,6 +68,7 @@ def open_request(request: Request) -> Iterator[Examination]:
         _usable_target(request.reference),
         _usable_target(request.candidate),
     )  # before anything is read that may be large
+    candidate = _with_recorded_names(candidate, request.mapping)
     peer = _usable_target(request.peer) if request.peer else None
     stated = _stated_policy(request.policy)
     # A folder is a recording beside another one; else it was meant as a model, and is refused as such.
@@ -162,6 +163,14 @@ def load_real(examination: Examination) -> Inputs | None:
         preprocess=request.preprocess,
         memory=request.memory,
     )
+
+
+def _with_recorded_names(candidate: Target, mapping: Mapping[str, str]) -> Target:
+    """A recording has no graph whose tensors `mapping` could name: what it calls otherwise is told with its own option."""
+    if not mapping or not is_recording(candidate):
+        return candidate
+    told = [candidate.option("map"), *(f"{new}:{old}" for old, new in mapping.items())]
+    return with_option(candidate, "map", ",".join(filter(None, told)))
 
 
 def _usable_target(text: str) -> Target:

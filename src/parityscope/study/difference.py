@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.expectation.records import Expectation
 from parityscope.pairing import pair_graphs
@@ -51,7 +52,12 @@ def pair_tensors(known: Examination) -> Examination:
     """With which tensor of the reference is which of the candidate's."""
     case, request = known.case, known.request
     own = model_of(case.model, known.candidate)
-    paired = pair_graphs(case.model, own, case.inputs, explicit=request.mapping, memory=request.memory)
+    runtime = backend_named(known.candidate.backend)
+    # A recording's names are the model's already (`_opening`); what another program calls its outputs only its answers tell.
+    explicit = {} if runtime.recorded else request.mapping
+    paired = pair_graphs(
+        case.model, own, case.inputs, explicit=explicit, memory=request.memory, other=runtime.reads_model
+    )
     names = {**{value.name: value.name for value in case.model.outputs}, **paired.names}
     return replace(known, names=names, how=paired.how).skipping(*paired.skipped)
 
