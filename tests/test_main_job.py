@@ -13,6 +13,7 @@ import pytest
 
 from command_line import in_a_process, in_this_process
 from parityscope.case.formats.npz import write_npz
+from parityscope.testing.networks import write_network
 from proving.models.fetching import ocr_det_input, ocr_rec_input, page_image, rendered_line, require
 
 if TYPE_CHECKING:
@@ -167,11 +168,25 @@ def test_import_is_light() -> None:
 def test_what_compares_brings_no_check_no_hypothesis_and_no_pipeline() -> None:
     parts = ("checks", "hypotheses", "explanation", "localization", "study._pipeline", "study._experiment_again")
     code = (
-        "import sys, parityscope.study, parityscope.study.document, parityscope.backends.ort\n"
+        "import sys, parityscope.study.document, parityscope.backends.ort\n"
+        "from parityscope.study import examine_request, open_request, write_study\n"
         f"print([name for name in sys.modules if name.startswith(tuple('parityscope.' + part for part in {parts}))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_makes_no_study_brings_nothing_that_makes_one(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    write_network(tmp_path / "m.onnx", text)
+    code = (
+        "import sys; from parityscope.cli import run_command\n"
+        "assert run_command(['lint', 'm.onnx', '--quiet', '--format', 'json']) == 0\n"
+        "made = [one for one in ('examination', 'expectation', 'study') if f'parityscope.{one}' in sys.modules]\n"
+        "print(made, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
 
 
 def test_doctor_lists_every_backend(tmp_path: Path) -> None:

@@ -77,12 +77,12 @@ class Answer:
         Raises:
             ParityError: there is no such format, an ending says none of these forms, or a place is taken.
         """
-        from parityscope.study import refuse_taken
-
         forms.check(self.format_name)
         for path in self.output:
             claim_report(path, "-o", forms)
         if self.kept is not None:
+            from parityscope.study import refuse_taken
+
             refuse_taken(self.kept)
             if not self.kept.parent.is_dir():
                 raise ParityError(f"there is no folder {self.kept.parent}", fix=f"mkdir -p {self.kept.parent}")
