@@ -129,11 +129,14 @@ def test_a_small_verdict_loads_neither_compiler_nor_symbols(tmp_path: Path) -> N
         "status = run_command(['compare', *sys.argv[1:]])\n"
         "loaded = {name.partition('.')[0] for name in sys.modules if name != 'sympy'}\n"
         "print('LOADED', status, sorted({'numba', 'sympy', 'torch'} & loaded), 'onnx_ir' in loaded)\n"
+        "import parityscope.compiling, yaml\n"  # numba asks for YAML to read a file of settings that is hardly ever there
+        "print('READ', 'numba' in sys.modules, 'yaml.reader' in sys.modules, yaml.safe_load('a: 1'))\n"
     )
     words = [str(tmp_path / "m.onnx"), "--candidate", f"ort?model={tmp_path / 'other.onnx'}"]
     words += ["--inputs", str(tmp_path / "x.npz"), "--study", str(tmp_path / "study")]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
     assert "LOADED 1 [] True" in done.stdout, done.stdout + done.stderr
+    assert "READ True False {'a': 1}" in done.stdout, done.stdout + done.stderr
 
 
 def assert_alike(plain: Any, compiled: Any) -> None:

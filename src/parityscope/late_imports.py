@@ -1,7 +1,8 @@
 """Packages that another package imports and hardly ever uses: imported where something of them is first asked for.
 
 `onnx_ir` imports sympy for arithmetic with symbolic dimensions, which nothing here asks for: half of the time that a command
-took to start. The place that it has in `sys.modules` is an empty module, which fills itself at the first look into it.
+took to start. numba imports YAML for a file of settings that is hardly ever there. The place that each has in `sys.modules` is
+an empty module, which fills itself at the first look into it.
 """
 
 from __future__ import annotations

@@ -68,7 +68,9 @@ def _run_words(words: list[str]) -> int:
 
         sys.stdout.flush()  # nothing is begun whose result could not be told
         _refuse_empty(words)
-        import_late("sympy", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format")
+        import_late(
+            "sympy", "yaml", "onnx_ir._symbolic_shapes", "google.protobuf.json_format", "google.protobuf.text_format"
+        )
         gc.set_threshold(_GARBAGE)
         meant = _take_model(words)
         if sys.stderr.isatty() and not {"--quiet", "--help", "--version"} & {*words} and words:

@@ -64,8 +64,8 @@ __all__ = [
     "write_known",
     "write_study",
 ]
-# Most commands read a study, or only ask whether its place is taken: what makes one is imported where one is made, a quarter of
-# what `lint` takes to start.
+# Most commands read a study, or only ask whether its place is taken: what makes one is imported where one is made (69 of 271
+# modules of `lint`, a tenth of its processor time).
 _HOMES = {
     name: home
     for home, names in {
