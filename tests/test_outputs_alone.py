@@ -248,8 +248,15 @@ def test_where_nothing_is_proved_the_answer_says_what_is_known(
     assert answer["details"]["region"] == ["t", "u", "scores"]
     assert answer["details"]["record"] == ["t"] or answer["details"]["record"] == ["u"]
     assert "no cause" in answer["claim"]
+    kinds = {one["kind"]: one for one in answer["ruled_out"]}
+    assert kinds["another function"]["tried"] > 0
+    # Six rows of twelve numbers on two samples are known: a description is told from a fifth of the error on, and nothing finer.
+    assert all(0.2 <= one["least"] < 1 and one["tried"] <= one["generated"] for one in kinds.values() if one["tried"])
     printed = capsys.readouterr().out
-    assert "Where one or more of 3 nodes, from 't' to 'scores'" in " ".join(printed.split())
+    told = " ".join(printed.split())
+    assert "Where one or more of 3 nodes, from 't' to 'scores'" in told
+    assert "Ruled out faults that make " in told
+    assert "Nearest a description, no cause: " in told
 
 
 def test_what_crashes_is_named_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

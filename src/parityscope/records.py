@@ -29,6 +29,7 @@ __all__ = [
     "OfferedRepair",
     "Pair",
     "Policy",
+    "RuledOut",
     "Site",
     "Skip",
     "Spread",
@@ -367,11 +368,30 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuledOut:
+    """Faults of one kind that were tried in vain: how many, of how many that were generated.
+
+    Each that was tried would have been found if it made the share `least` of the error or more (None: none was tried). `most`
+    is what the one that comes nearest explains of it, in words `nearest`: a description, and no cause; empty where none explains
+    anything. With `in_part` it explains more than chance, so that a fault of this kind may be one of several.
+    """
+
+    kind: str
+    tried: int
+    generated: int
+    least: float | None
+    most: float = 0.0
+    nearest: str = ""
+    in_part: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A claim about the deployment with what supports it.
 
     `confidence` is in [0, 1]; `confidence_from` says how it was computed. `share` is the part of the output error
-    that the finding explains, None where that has no meaning. `details` are plain facts for reports (strict JSON).
+    that the finding explains, None where that has no meaning. `details` are plain facts for reports (strict JSON). `ruled_out` is
+    what was tried in vain, of a finding that says that no cause is known.
     """
 
     code: str
@@ -385,6 +405,7 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     repairs: tuple[OfferedRepair, ...] = ()
     details: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    ruled_out: tuple[RuledOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

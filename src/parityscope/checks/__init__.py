@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from parityscope.records import Budget, ExecutedGraph, OfferedRepair, Outcome, Role, Runs, Site, Skip
+    from parityscope.records import Budget, ExecutedGraph, OfferedRepair, Outcome, Role, RuledOut, Runs, Site, Skip
 
     # A repair that is offered: its name, what it says, and a command where one exists; a record where it was tried.
     Offer = tuple[str, str] | tuple[str, str, str] | OfferedRepair
@@ -114,7 +114,7 @@ class Shown:
 
     `correction` is how it is put right in a copy, None where that cannot be done. `further` are other causes that were proved
     together with it, each a finding of its own, all put right by that correction. `nearest` comes with what refutes. `skipped` is
-    what the test itself had to leave out.
+    what the test itself had to leave out, `ruled_out` what it tried in vain.
     """
 
     because: str
@@ -134,6 +134,7 @@ class Shown:
     further: tuple[Shown, ...] = ()
     nearest: NearMiss | None = None
     skipped: tuple[Skip, ...] = ()
+    ruled_out: tuple[RuledOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,6 +193,7 @@ def write_finding(code: str, title: str, claim: Claim, experiment: Experiment, s
             for one in shown.repairs
         ),
         details=shown.details,
+        ruled_out=shown.ruled_out,
     )
 
 

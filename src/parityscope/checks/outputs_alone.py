@@ -281,6 +281,7 @@ def _show_unproved(known: Examination, told: OutputsAnswer) -> Shown:
         role="information",
         sentence=f"No cause is proved; {region}; {ruled}.{described}{blind}{follow}",
         confidence_from="nothing is claimed beyond what was computed",
+        ruled_out=told.ruled_out,
         repairs=(("record", _say_record(told)),) if told.record else (),
         details={
             "parameter": "the outputs alone",

@@ -48,10 +48,19 @@ def _propose_claims(known: Examination, suspects: Sequence[Suspect]) -> Iterator
     for suspect in suspects:
         explanation = known.explanations.get(suspect.site.tensor)
         if explanation is not None and explanation.status == "unexplained":
-            yield _make_claim(suspect, explanation)
+            yield _make_claim(suspect, explanation, _tensors_between(known, suspect))
 
 
-def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
+def _tensors_between(known: Examination, suspect: Suspect) -> list[str]:
+    """The tensor inside a region of several nodes that halves it."""
+    inside = suspect.region[:-1]
+    if not inside:
+        return []
+    halving = inside[(len(inside) - 1) // 2]
+    return [name for name, site in known.places.items() if site.node == halving][:1]
+
+
+def _make_claim(suspect: Suspect, explanation: Explanation, record: list[str]) -> Claim:
     nearest = max(explanation.rejected, key=lambda each: each.share or 0.0, default=None)
     best = max(0.0, nearest.share or 0.0) if nearest else 0.0
     left = f"; {explanation.left}" if explanation.left else ""
@@ -65,24 +74,36 @@ def _make_claim(suspect: Suspect, explanation: Explanation) -> Claim:
             if_true="none reaches 0.99 (0.9 behind a rounding) with every channel at the floor",
             if_false="one does",
         ),
-        test=lambda: _show_finding(suspect, claim, Shown(because=told + left, before=0.0, after=best), best),
+        test=lambda: _show_finding(
+            suspect,
+            claim,
+            Shown(because=told + left, before=0.0, after=best, ruled_out=explanation.ruled_out),
+            best,
+            record,
+        ),
     )
 
 
-def _show_finding(suspect: Suspect, told: str, seen: Shown, best: float) -> Shown:
+def _show_finding(suspect: Suspect, told: str, seen: Shown, best: float, record: list[str]) -> Shown:
+    # Of a region nobody knows yet which of its nodes it is: that comes before a report.
+    where = f"{suspect.site.node} ({suspect.site.op_type})"
+    region = f"{where}, or one of the {len(suspect.region) - 1} nodes that lead to it," if record else where
+    follow = (
+        ("record", f"record this as well, and diagnose again: {', '.join(record)}")
+        if record
+        else ("reduce", "reduce the model to this layer with the recorded input and report it to the runtime's authors")
+    )
     return replace(
         seen,
         # It says that something is wrong here and not what, so that a check that knows more stands before it.
         role="contributing",
-        sentence=f"{suspect.site.node} ({suspect.site.op_type}) computes something else than the model says: {told}.",
+        sentence=f"{region} computes something else than the model says: {told}.",
         confidence=max(0.0, min(1.0, 1.0 - best)),
         confidence_from="one minus the best share that any hypothesis explains",
         site=suspect.site,
         share=suspect.share,
-        repairs=(
-            ("reduce", "reduce the model to this layer with the recorded input and report it to the runtime's authors"),
-        ),
-        details={"parameter": suspect.site.tensor, "best_share": best},
+        repairs=(follow,),
+        details={"parameter": suspect.site.tensor, "best_share": best, "record": record},
     )
 
 

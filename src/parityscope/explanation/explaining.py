@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from parityscope.explanation.judging import first_of_each_hypothesis, is_accepte
 from parityscope.explanation.magnitude import expected_by_size
 from parityscope.explanation.records import Explained, Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
+from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, Tally
 from parityscope.hypotheses.worker import Worker
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from parityscope.explanation.claims import ClaimOutcome
     from parityscope.explanation.generating import Surroundings
     from parityscope.hypotheses.arithmetic import Variant
-    from parityscope.records import Skip
+    from parityscope.records import RuledOut, Skip
 
 __all__ = ["decide_explanation", "explain_region"]
 
@@ -159,10 +161,22 @@ def _explain_by_function(
         rejected=_nearest_rejected(weighed, tried, others),
         nearest=tuple((one.words, one.share) for one in generated.nearest[:_SHOWN]),
         described=next((one for one in generated.nearest[:1] if one.share >= NEARLY_ALL), None),
+        ruled_out=(*_rule_out_arithmetic(weighed), *generated.ruled_out),
         left=left_over(scene),
         elements=scene.candidate.size,
         skipped=skipped,
     )
+
+
+def _rule_out_arithmetic(weighed: Weighed) -> tuple[RuledOut, ...]:
+    """The arithmetics that were tried in vain: which one it is takes as many bits as there are."""
+    bits = math.log2(max(len(weighed.outcomes), 1))
+    tally = Tally(numbers=min(weighed.scene.candidate.size, MOST_NUMBERS))
+    for each in weighed.outcomes:
+        tally.note_tried(ARITHMETIC, bits)
+        if not each.mismatched:
+            tally.note_explained(ARITHMETIC, bits, each.line.share or 0.0, each.claim.variant.words)
+    return tally.told()
 
 
 def _search_generated(weighed: Weighed, options: ExplanationOptions, around: Surroundings | None) -> Generated:

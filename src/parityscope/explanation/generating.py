@@ -16,6 +16,7 @@ from parityscope.explanation.claims import ClaimOutcome, VariantClaim
 from parityscope.explanation.judging import is_accepted
 from parityscope.explanation.weighing import weigh_claim
 from parityscope.hypotheses.arithmetic import Hypothesis, Variant
+from parityscope.hypotheses.power import SURE_BITS
 from parityscope.hypotheses.searching import pattern_of
 from parityscope.hypotheses.stretch import StretchContext
 from parityscope.hypotheses.worker import EditCandidate, StretchTask, skips_of_search
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from parityscope.explanation.weighed import Weighed
     from parityscope.hypotheses.worker import StretchAnswer, Worker
     from parityscope.localization import Sides
+    from parityscope.records import RuledOut
 
 __all__ = ["NEARLY_ALL", "Generated", "Surroundings", "context_of_region", "generate_hypotheses"]
 
@@ -37,7 +39,6 @@ NEARLY_ALL = (
     0.985  # of the squared error, on elements that nothing was fitted to: below it a description is no cause (measured)
 )
 _EXACTLY = 0.9999  # a share that leaves nothing to argue about, whatever the noise model says of the rest
-_BITS_SAVED = 20.0  # chosen: one claim in a million that would save as much by chance
 _FEW_BITS = 45.0  # chosen: one fitted number and what it is about
 _HIDES = 0.5  # chosen: of the squared error
 _NEAR = 12  # nodes before and behind the stretch whose tensors are looked at; chosen
@@ -48,11 +49,12 @@ _NBYTES = 256 << 20  # of the context's tensors, for all samples; chosen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """What a search found: outcomes that hold, best first; the nearest descriptions; and what was not tried."""
+    """What a search found: outcomes that hold, best first; the nearest descriptions; what was not tried; and what was in vain."""
 
     held: tuple[ClaimOutcome, ...]
     nearest: tuple[EditCandidate, ...]
     skipped: tuple[Skip, ...]
+    ruled_out: tuple[RuledOut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -86,6 +88,7 @@ def generate_hypotheses(
     nearest: list[EditCandidate] = []
     skipped: list[Skip] = []
     held: list[tuple[float, ClaimOutcome]] = []
+    ruled_out: tuple[RuledOut, ...] = ()
     for place, (name, variant, share) in enumerate(bases[:_BASES]):
         if variant is not None and variant.accumulate is not None:
             continue
@@ -102,6 +105,7 @@ def generate_hypotheses(
             continue
         answer = worker.search(task)
         skipped += _skips_of_stretch(weighed.tensor, answer)
+        ruled_out = ruled_out or answer.ruled_out  # on top of the first, where all kinds are tried
         for candidate in answer.candidates:
             outcome = _outcome_of_candidate(weighed, candidate, name, variant)
             if outcome is not None and _is_cause(outcome, candidate):
@@ -115,7 +119,7 @@ def generate_hypotheses(
         held_elsewhere.append(pattern_of(found[0].claim.variant.words))
         return Generated(held=tuple(found), nearest=(), skipped=tuple(skipped))
     nearest.sort(key=lambda one: -one.share)
-    return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped))
+    return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped), ruled_out=ruled_out)
 
 
 def _skips_of_stretch(tensor: str, answer: StretchAnswer) -> Iterator[Skip]:
@@ -157,7 +161,7 @@ def _outcome_of_candidate(
 
 def _is_cause(outcome: ClaimOutcome, candidate: EditCandidate) -> bool:
     """Whether a candidate is a cause: it explains everything, or nearly so in few words; more words describe anything."""
-    if outcome.mismatched or candidate.share < NEARLY_ALL or candidate.length > -_BITS_SAVED:
+    if outcome.mismatched or candidate.share < NEARLY_ALL or candidate.length > -SURE_BITS:
         return False
     return candidate.share >= _EXACTLY or is_accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,13 +37,15 @@ from parityscope.hypotheses.from_operators import expansion_edits, operator_edit
 from parityscope.hypotheses.from_places import changed_place_edits, place_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
+from parityscope.hypotheses.power import Tally
 
 if TYPE_CHECKING:
     import onnx
 
     from parityscope.hypotheses.stretch import ComputedStretch
+    from parityscope.records import RuledOut
 
-__all__ = ["Ranked", "generated_kinds", "pattern_of", "search_edits"]
+__all__ = ["FoundEdits", "Ranked", "generated_kinds", "pattern_of", "search_edits"]
 
 _WORTH_KEEPING = 0.05  # of the squared error
 _EXACT = 0.9999
@@ -85,18 +87,26 @@ class _EditSearch:
     trying: Callable[[str], None]
     banned: frozenset[str]
     kept: list[tuple[float, float, str, StretchEdit]]
+    tally: Tally
+    best: dict[str, tuple[float, StretchEdit]] = field(default_factory=dict)  # by kind, what explains most
     untried: int = 0
 
     def attempt(self, kind: str, edit: StretchEdit, least: float = _WORTH_KEEPING) -> None:
         """Tries one edit, if it is to be paid for."""
         if self.left < self.cost:
             self.untried += 1
+            self.tally.note_untried(kind)
             return
         if self.banned and edit.form in self.banned:
+            self.tally.note_untried(kind)
             return
         self.left -= self.cost
         self.trying(edit.words)
         share = self.stretch.share(edit)
+        if share is not None:
+            self.tally.note_tried(kind, edit.bits)
+            if share > self.best.get(kind, (0.0, edit))[0]:
+                self.best[kind] = share, edit
         if share is not None and share > least:
             length = edit.bits + self.stretch.weight * math.log2(max(1 - share, 1e-9))
             self.kept.append((length, share, kind, edit))
@@ -104,6 +114,15 @@ class _EditSearch:
     def surely(self) -> float:
         """The bits of the shortest edit that explains everything."""
         return min((edit.bits for _, share, _, edit in self.kept if share > _EXACT), default=math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FoundEdits:
+    """The edits that explain most, shortest description first, how many there was no budget for, and each kind's power."""
+
+    ranked: tuple[Ranked, ...]
+    untried: int
+    ruled_out: tuple[RuledOut, ...]
 
 
 def search_edits(
@@ -114,8 +133,8 @@ def search_edits(
     banned: frozenset[str] = frozenset(),
     first: tuple[str, ...] = (),
     among: frozenset[str] | None = None,
-) -> tuple[list[Ranked], int]:
-    """The edits that explain most, shortest description first, and how many were not tried for want of budget.
+) -> FoundEdits:
+    """The edits that explain most, and what is known of all others.
 
     Args:
         stretch: What is explained.
@@ -133,22 +152,41 @@ def search_edits(
         if name and (array := _value_held(stretch, name)) is not None
     )
     cost = len(stretch.steps) * _CALL_S + _ELEMENT_S * (size + read)
-    state = _EditSearch(stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[])
+    state = _EditSearch(
+        stretch=stretch, left=seconds, cost=cost, trying=trying, banned=banned, kept=[], tally=_tally_of(stretch)
+    )
     nodes = [(place, _node_message(stretch, place)) for place in reversed(range(len(stretch.steps)))]
     if first:
         _try_patterns(state, nodes, first)
         if state.surely() < math.inf:
-            return _confirm_best(state), state.untried
+            return _conclude_search(state)
+        state.tally = _tally_of(stretch)  # all of it is tried once more
     if among is not None:
         _try_patterns(state, nodes, among)
-        return _confirm_best(state), state.untried
+        return _conclude_search(state)
     for kind, edits in generated_kinds(stretch, nodes):
         if state.surely() <= _LEAST_BITS[kind]:
             continue
         _draw_edits(state, kind, edits)
     if not any(share > _PROMISING for _, share, _, _ in state.kept):
         _try_pairs(state)
-    return _confirm_best(state), state.untried
+    return _conclude_search(state)
+
+
+def _tally_of(stretch: ComputedStretch) -> Tally:
+    return Tally(numbers=2 * stretch.weight, least=_WORTH_KEEPING)
+
+
+def _conclude_search(state: _EditSearch) -> FoundEdits:
+    ranked, tally = _confirm_best(state), state.tally
+    for one in ranked:
+        tally.note_explained(one.kind, one.edit.bits, one.share, one.edit.words)
+    if state.surely() == math.inf:  # else nobody asks what was ruled out
+        for kind, (_, edit) in state.best.items():
+            state.trying(edit.words)
+            if (held := state.stretch.confirm(edit)) is not None:
+                tally.note_explained(kind, edit.bits, held[0], edit.words)
+    return FoundEdits(ranked=tuple(ranked), untried=state.untried, ruled_out=tally.told())
 
 
 def _try_patterns(state: _EditSearch, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[str]) -> None:

@@ -24,6 +24,7 @@ from parityscope.evaluation.program import Program, ProgramStep, compile_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.hypotheses.arithmetic import Operand, Variant
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.power import MOST_NUMBERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,6 @@ __all__ = ["ComputedStretch", "StretchContext", "as_float64", "squared_differenc
 
 _PICKS = 20_000  # elements that a first look is about; chosen
 _ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
-_MOST_NUMBERS = 4096  # of them count as evidence: elements of a tensor are not independent
 _MISFIT = 100.0  # squared errors of the tensor's size that an element costs which is finite on one side only
 
 
@@ -136,7 +136,7 @@ class ComputedStretch:
     @property
     def weight(self) -> float:
         """Half of the numbers that count as evidence."""
-        return min(sum(array.size for array in self.context.candidate), _MOST_NUMBERS) / 2
+        return min(sum(array.size for array in self.context.candidate), MOST_NUMBERS) / 2
 
     @property
     def picks(self) -> np.ndarray:

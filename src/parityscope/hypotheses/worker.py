@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
     from parityscope.hypotheses.stretch import StretchContext
+    from parityscope.records import RuledOut
 
 __all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker", "skips_of_search"]
 
@@ -99,7 +100,7 @@ class EditCandidate:
 class StretchAnswer:
     """The best candidates, and how many edits were tried, failed, left for want of budget, or ended the worker.
 
-    `crashed` says of kinds of edits why what generates them could not go on.
+    `crashed` says of kinds of edits why what generates them could not go on, `ruled_out` what was tried of each kind.
     """
 
     candidates: tuple[EditCandidate, ...] = ()
@@ -108,6 +109,7 @@ class StretchAnswer:
     untried: int = 0
     fatal: tuple[str, ...] = ()
     crashed: Mapping[str, str] = field(default_factory=dict)
+    ruled_out: tuple[RuledOut, ...] = ()
     problem: str = ""
 
 
@@ -273,9 +275,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
     try:
         trying("the model itself")
         stretch = ComputedStretch(context=task.context, arithmetic=variant_of(task.context, *task.arithmetic))
-        ranked, untried = search_edits(
-            stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among
-        )
+        edits = search_edits(stretch, task.seconds, trying=trying, banned=banned, first=task.first, among=task.among)
     except ParityError as error:
         return StretchAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
@@ -296,8 +296,13 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),
         )
-        for one in ranked[:8]
+        for one in edits.ranked[:8]
     )
     return StretchAnswer(
-        candidates=found, tried=stretch.tried, failed=stretch.failed, untried=untried, crashed=stretch.crashed
+        candidates=found,
+        tried=stretch.tried,
+        failed=stretch.failed,
+        untried=edits.untried,
+        crashed=stretch.crashed,
+        ruled_out=edits.ruled_out,
     )

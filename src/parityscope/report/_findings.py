@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from parityscope.report._ruled_out import view_ruled_out
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import (
     ABSENT,
@@ -116,6 +117,7 @@ def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
         "details": details,
         "unsaid": [fact for fact in details if not _is_said(fact[1], finding)],
         "tests": [_view_experiment("", one) for one in finding.get("evidence", ()) if one.get("outcome") == "supports"],
+        "ruled_out": view_ruled_out(finding),
         "because": [clean(evidence.get("because", "")) for evidence in finding.get("evidence", ())],
     }
 

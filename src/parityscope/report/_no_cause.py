@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report._ruled_out import describe_nearest, list_ruled_out, say_ruled_out
+from parityscope.report.offered import diagnose_again_command, diagnose_switched_command
+from parityscope.report.repair_effects import runtime_of
 from parityscope.report.words import as_number, clean, format_count, format_percent, without_destinations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["FROM_OUTPUTS", "next_command", "say_no_cause"]
+__all__ = ["FROM_OUTPUTS", "next_command", "next_measurement", "say_no_cause", "tensors_to_record"]
 
 FROM_OUTPUTS = "FUS014"  # says all of it itself (checks/outputs_alone.py)
 _LISTED = 3  # claims that were ruled out, in words; chosen
@@ -34,7 +37,9 @@ def say_no_cause(document: Mapping[str, Any]) -> str:
             "parityscope diagnose does, with the same arguments."
         )
     answers = [found.get("claim", "") for found in findings if found.get("code") == FROM_OUTPUTS]
-    return clean(str(answers[0])) if answers else " ".join(_say_what_is_known(document))
+    if answers:
+        return " ".join([clean(str(answers[0])), *say_ruled_out(list_ruled_out(document))])
+    return " ".join(_say_what_is_known(document))
 
 
 def next_command(document: Mapping[str, Any]) -> str:
@@ -57,10 +62,14 @@ def _depth_of(document: Mapping[str, Any]) -> str:
 def _say_what_is_known(document: Mapping[str, Any]) -> Iterator[str]:
     suspects: Sequence[Mapping[str, Any]] = document.get("suspects", ())
     yield f"No cause is proved; {_describe_region(document, suspects)}."
-    yield from _say_ruled_out(document.get("refuted", ()))
-    if suspects:
-        yield from _say_nearest(suspects[0])
-    yield f"Next: {_describe_measurement(document, suspects)}."
+    kinds, refuted = list_ruled_out(document), document.get("refuted", ())
+    yield from say_ruled_out(kinds)
+    yield from _say_refuted(refuted)
+    if not kinds and not refuted:
+        yield "No experiment has ruled anything out."
+    if near := describe_nearest(document):
+        yield f"The nearest description, which is no cause: {near}."
+    yield f"Next: {next_measurement(document)[0]}."
 
 
 def _describe_region(document: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]]) -> str:
@@ -85,10 +94,9 @@ def _name_of(suspect: Mapping[str, Any]) -> str:
     return f"{clean(site.get('node') or site.get('tensor') or '')}{f' ({kind})' if kind else ''}"
 
 
-def _say_ruled_out(refuted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _say_refuted(refuted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The claims that were tested and do not hold, each with what would have shown it."""
     if not refuted:
-        yield "No experiment has ruled anything out."
         return
     told = []
     for one in refuted[:_LISTED]:
@@ -100,29 +108,31 @@ def _say_ruled_out(refuted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"Ruled out by experiment: {'; '.join(told)}{also}."
 
 
-def _say_nearest(suspect: Mapping[str, Any]) -> Iterator[str]:
-    """What comes nearest to the layer's error: a generated description, else a named arithmetic that was rejected."""
-    explanation = suspect.get("explanation") or {}
-    told = [*explanation.get("nearest", ())[:1], *explanation.get("rejected", ())]
-    shares = [(max(as_number(one.get("share")) or 0.0, 0.0), clean(one.get("words", ""))) for one in told]
-    share, words = max(shares, default=(0.0, ""))
-    if share > 0:
-        yield (
-            f"The nearest description, which is no cause: {words}, {format_percent(share)} of what the layer introduces."
-        )
-
-
-def _describe_measurement(document: Mapping[str, Any], suspects: Sequence[Mapping[str, Any]]) -> str:
-    """The measurement that parts most of what is left."""
+def next_measurement(document: Mapping[str, Any]) -> tuple[str, str]:
+    """The measurement that parts most of what is left, and the command for it; "" where none can be known."""
+    known = runtime_of(document)
+    again = diagnose_again_command(document) if known is not None and known.recorded else ""
+    if record := tensors_to_record(document):
+        named = ", ".join(repr(name) for name in record)
+        return f"record {named} as well (docs/recorder.md): whether it is right halves the region", again
+    suspects = document.get("suspects", ())
     if not suspects:
-        return "record tensors inside the network as well, so that the layer can be found (docs/recorder.md)"
-    region = [clean(name) for name in suspects[0].get("region", ())]
-    if len(region) > 1:
-        return f"record what {region[(len(region) - 1) // 2]} gives: whether it is right halves the region"
+        return "record tensors inside the network as well, so that the layer can be found (docs/recorder.md)", again
     spent = [one for one in document.get("skipped", ()) if "time budget" in str(one.get("reason", ""))]
     if spent:
-        return f"give experiments more time (--time): {format_count(len(spent))} were left out or cut off"
+        return f"give experiments more time (--time): {format_count(len(spent))} were left out or cut off", ""
+    if switched := diagnose_switched_command(document):
+        return (
+            "run it with a setting changed: whether the layer is right then tells an optimizer from a kernel",
+            switched,
+        )
     return (
-        "reduce the study to the smallest model and input that still show it (parityscope reduce), and compare this layer "
-        "in the deployed file with the original's"
+        "reduce it to this layer with its input, which is what the runtime's authors need",
+        "parityscope reduce STUDY",
     )
+
+
+def tensors_to_record(document: Mapping[str, Any]) -> list[str]:
+    """Those that a finding without a cause names: the one that decides most first."""
+    found = next((one for one in document.get("findings", ()) if one.get("ruled_out")), {})
+    return [clean(name) for name in (found.get("details") or {}).get("record") or ()]

@@ -7,7 +7,9 @@ file can write to the terminal.
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import columns_of, say_in_language
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RENDERER", "plain_first_screen", "print_first_screen", "render_first_screen", "render_text"]
 
+_STUDY = "STUDY"  # in commands about its folder
 _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
 _REST = "--all shows everything here"  # where there is no report to point to
@@ -42,7 +45,7 @@ _MOST_LINES = 16  # of code that a repair shows here; more is for the page. Chos
 
 
 def render_text(
-    document: Mapping[str, Any], *, study: str = "STUDY", width: int = 100, color: bool = False, ladder: bool = False
+    document: Mapping[str, Any], *, study: str = _STUDY, width: int = 100, color: bool = False, ladder: bool = False
 ) -> str:
     """`document` as text of at most `width` columns, with ANSI colours if `color`, and the tolerance ladder if asked.
 
@@ -67,7 +70,9 @@ def plain_first_screen(document: Mapping[str, Any], width: int = 100) -> str:
 def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str = "") -> None:
     """The answer, of which `where` is the report; what has none says in its `details` where the rest is."""
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
-    _print_answer(console, found, _rows_that_fit(found, console.width), style)
+    study = shlex.quote(str(PurePath(where).parent)) if where else _STUDY
+    rows = [{**row, "command": row["command"].replace(_STUDY, study)} for row in _rows_that_fit(found, console.width)]
+    _print_answer(console, found, rows, style)
     other = found.get("details") or _REST
     details = say_in_language(f"Details: {where}  (--all for everything here)" if where else other)
     rest = say_in_language(found["rest"])
@@ -196,6 +201,9 @@ def _print_finding(console: Console, finding: Mapping[str, Any]) -> None:
     print_paragraph(console, f"confidence: {finding['confidence']} ({finding['confidence_from']})", indent=1)
     if finding["share"]:
         print_paragraph(console, f"explains: {finding['share']} of the output error", indent=1)
+    if finding["ruled_out"]:
+        rows = [(one["kind"], one["tried"], one["least"], one["nearest"]) for one in finding["ruled_out"]]
+        print_table(console, ("ruled out", "tried", "found from", "nearest, no cause"), rows, right=(2,))
     if finding["unsaid"]:
         print_paragraph(
             console, f"details: {'; '.join(f'{name} {value}' for name, value in finding['unsaid'])}", "dim", indent=1

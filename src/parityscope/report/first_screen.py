@@ -15,7 +15,8 @@ from parityscope.backends import known_backends
 from parityscope.backends.targets import format_target, parse_target
 from parityscope.errors import ParityError
 from parityscope.records import Target
-from parityscope.report._no_cause import next_command
+from parityscope.report._no_cause import next_command, next_measurement
+from parityscope.report._ruled_out import describe_nearest, describe_ruled_out, list_ruled_out
 from parityscope.report._screen_place import region_of, rows_of_place
 from parityscope.report._screen_repairs import MOST_ADVICE, rows_of_proof, rows_of_repairs
 from parityscope.report._tensors import GRADES
@@ -48,6 +49,8 @@ __all__ = ["first_screen"]
 
 _ALL = 0.995  # of the error, which three digits call all of it
 _MOST_NOTES = 2
+_MEASURES = frozenset({"record", "reduce"})  # repairs that measure: they have a row of their own
+_MOST_KINDS = 3  # of faults that were ruled out; chosen
 _HALF = frozenset({"f16", "bf16"})
 # What is not examined: in other words, and what nobody misses.
 _INSIDE = {"localization": "values inside the network (none given)"}
@@ -79,6 +82,8 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
     if beyond:
         yield _row_of_cause(document, causes, model)
+        if not causes:
+            yield from _rows_of_answer(document)
         further = [one for one in causes[1:] if is_proved(one) or not is_proved(causes[0])]
         further += [
             one for one in document.get("findings", ()) if one.get("role") == "contributing" and _is_needed(one)
@@ -87,6 +92,10 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         yield from rows_of_place(document, causes)
         proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
+        if not causes and list_ruled_out(document):
+            told, command = next_measurement(document)
+            yield make_row("Next", told, command=command)
+            offered = [one for one in offered if one["repair"] not in _MEASURES]
         repairs = list(rows_of_repairs(offered, repair_command(document), document))
         proof = list(rows_of_proof(document, offered))
         # What a symptom is of is only known once it was looked at again.
@@ -145,8 +154,17 @@ def _describe_basis(document: Mapping[str, Any]) -> str:
 def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any]], model: Mapping[str, Any]) -> Row:
     if not causes:
         told = _NO_CHANGE if region_of(document) else clean(model["no_cause"])
+        told = first_sentence(told) if list_ruled_out(document) else told  # the rest has rows of its own
         return make_row("Why", cut_text(told), command=next_command(document))
     return make_row("Why", f"{cut_text(_say_cause(causes[0]))} {_describe_standing(causes[0], causes)}")
+
+
+def _rows_of_answer(document: Mapping[str, Any]) -> Iterator[Row]:
+    """What is known where no cause is proved: what was ruled out, from which size on, and what comes nearest."""
+    if ruled := describe_ruled_out(list_ruled_out(document), _MOST_KINDS):
+        yield make_row("Ruled out", cut_text(ruled))
+    if near := describe_nearest(document):
+        yield make_row("Nearest", cut_text(f"a description, no cause: {near}", SHORTER))
 
 
 def _row_of_further_cause(finding: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> Row:
@@ -206,7 +224,9 @@ def _rows_of_sureness(
     """How sure the first cause is, where neither its code nor what its repair left says all of it."""
     sure = _describe_sureness(causes[0], causes)
     if sure.startswith("possible"):
-        told = "each explains all of the error on these samples; more samples, or a look at layers, tell them apart"
+        record = [call_name(one) for one in (causes[0].get("details") or {}).get("record") or ()]
+        looked = f"a recording of {', '.join(record)}" if record else "a look at layers"
+        told = f"each explains all of the error on these samples; more samples, or {looked}, tell them apart"
         yield make_row("Sure", f"{sure}; {told}")
     elif not left_told:
         told = describe_proof(document, causes[0])

@@ -26,7 +26,15 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["WEAK", "diagnose_again_command", "name_written_file", "proof_command", "repair_command", "view_repairs"]
+__all__ = [
+    "WEAK",
+    "diagnose_again_command",
+    "diagnose_switched_command",
+    "name_written_file",
+    "proof_command",
+    "repair_command",
+    "view_repairs",
+]
 
 _REFERENCE = "ort"  # the target where none is given, as the command line has it
 
@@ -149,9 +157,25 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
 
 def diagnose_again_command(document: Mapping[str, Any]) -> str:
     """The command that asks the same of the recording that follows the candidate's."""
+    return _diagnose_command(document, another_recording)
+
+
+def diagnose_switched_command(document: Mapping[str, Any]) -> str:
+    """The command that asks the same of the candidate with the first switch of its runtime thrown; "" where it has none."""
+    known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
+    try:
+        target = parse_target(clean((document.get("candidate") or {}).get("target") or ""))
+    except ParityError:  # of a document from elsewhere
+        return ""
+    other = next(iter(known.switched(target)), None) if known is not None else None
+    return _diagnose_command(document, lambda _: format_target(other)) if other is not None else ""
+
+
+def _diagnose_command(document: Mapping[str, Any], change: Callable[[str], str]) -> str:
+    """The command that was typed, about another candidate; "" where nobody knows it."""
     words = shlex.split(without_destinations(_clean_command(document.get("command") or "")))
     before = clean(((document.get("question") or {}).get("asked") or {}).get("candidate") or "")
-    return shlex.join(another_recording(before) if word == before else word for word in words) if before else ""
+    return shlex.join(change(before) if word == before else word for word in words) if before else ""
 
 
 def another_recording(first: str) -> str:

@@ -24,7 +24,8 @@ from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, SURE_BITS, Trials, TriedGuess, fit_amounts
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, Trials, TriedGuess, fit_amounts
+from parityscope.hypotheses.power import SURE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

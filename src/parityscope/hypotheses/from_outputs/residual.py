@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.power import MOST_NUMBERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -27,7 +29,6 @@ _SAME_SUM = 1e-5  # of an error's size, chosen: what FP32 leaves of a sum that i
 # were fitted leave 1e-9 of it, and what only comes near 1e-4 and more (measured on drawn faults).
 _NOTHING, _OF_ROUNDING = 1e-5, 4.0
 _ROUGH = 0.1  # of the error: a response that leaves more is weighed in float32, which takes a tenth of the time; chosen
-_MOST_NUMBERS = 4096  # of them count as evidence, as in `stretch`: elements of a tensor are not independent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Share:
 
     def bits(self, floor: float) -> float:
         """What is saved by it: n/2 log2 of what it leaves, with `floor` as the least squared error that counts."""
-        numbers = min(self.count, _MOST_NUMBERS) / 2
+        numbers = min(self.count, MOST_NUMBERS) / 2
         return numbers * math.log2(max(self.whole, floor) / max(self.left, floor)) if self.whole > floor else 0.0
 
 
@@ -232,7 +233,7 @@ def _part_of_news(parts: Sequence[_OutputPart]) -> float:
     errors = np.concatenate(
         [np.where(part.fit, part.candidate - part.reference, 0.0).reshape(-1, columns) for part in parts]
     )
-    errors = errors[np.abs(errors).max(1) > 0][:_MOST_NUMBERS]
+    errors = errors[np.abs(errors).max(1) > 0][:MOST_NUMBERS]
     rows = len(errors)
     if not rows:
         return 1.0

@@ -133,6 +133,10 @@ class EditSite:
                 self.reference.meter.charge(MADE_S * len(self._edits[kind]))
             yield from ((kind, edit) for edit in self._edits[kind])
 
+    def count_edits(self) -> dict[str, int]:
+        """How many edits were generated so far, by kind."""
+        return {kind: len(edits) for kind, edits in self._edits.items()}
+
     def _generated(self, kind: str) -> Iterator[StretchEdit]:
         made: Iterator[StretchEdit] | None = None
         while True:

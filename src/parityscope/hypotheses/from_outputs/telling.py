@@ -10,6 +10,8 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.trying import PROMISING
+from parityscope.hypotheses.power import MOST_NUMBERS, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.peeling import GuessPair
     from parityscope.hypotheses.from_outputs.searching import OutputsSearchResult
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
+    from parityscope.records import RuledOut
 
 __all__ = ["EquivalentEdit", "OutputsAnswer", "told_of"]
 
@@ -67,8 +70,8 @@ class OutputsAnswer:
     nodes at which the error may come in (by what they give first), in order, of `live` that can matter. `predicted` edits were
     judged by derivative, `evaluated` exactly (by kind), `untried` left for want of budget; `refused` are operators without a
     derivative, `crashed` kinds of edits with their place and why generating them failed, `fatal` edits that ended the
-    search. `record` are the tensors to record next, the one that decides most first. `run_s` is what the reference takes for a
-    sample, in estimated seconds.
+    search. `record` are the tensors to record next, the one that decides most first, `ruled_out` what was tried of each kind in
+    vain. `run_s` is what the reference takes for a sample, in estimated seconds.
     """
 
     members: tuple[EquivalentEdit, ...] = ()
@@ -85,6 +88,7 @@ class OutputsAnswer:
     record: tuple[str, ...] = ()
     fatal: tuple[str, ...] = ()
     crashed: Mapping[str, str] = field(default_factory=dict)
+    ruled_out: tuple[RuledOut, ...] = ()
     problem: str = ""
     run_s: float = 0.0
 
@@ -107,8 +111,27 @@ def told_of(found: OutputsSearchResult) -> OutputsAnswer:
         refused=dict(found.predictor.refused),
         crashed={f"{kind} of {site.output}": why for site in found.sites for kind, why in site.crashed.items()},
         record=_tensors_that_divide(found) if members else _tensor_that_halves(found),
+        ruled_out=_rule_out_kinds(found),
         run_s=sum(found.reference.seconds.values()),
     )
+
+
+def _rule_out_kinds(found: OutputsSearchResult) -> tuple[RuledOut, ...]:
+    """What was computed of each kind; what was only judged by derivatives was not."""
+    trials, residual = found.trials, found.residual
+    numbers = min(sum(part.wrong for parts in residual.samples for part in parts), MOST_NUMBERS)
+    tally = Tally(numbers=numbers, least=PROMISING)
+    generated: Counter[str] = Counter()
+    for site in found.sites:
+        generated.update(site.count_edits())
+    for one in trials.tried:
+        bits = trials.bits_of(one)
+        tally.note_tried(one.guess.kind, bits)
+        tally.note_explained(one.guess.kind, bits, one.explained, one.edit.words)
+    done = Counter(one.guess.kind for one in trials.tried)
+    for kind, count in generated.items():
+        tally.note_untried(kind, max(0, count - done[kind]))
+    return tally.told()
 
 
 def _member_of(one: TriedGuess) -> EquivalentEdit:

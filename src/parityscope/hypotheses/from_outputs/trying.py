@@ -20,6 +20,7 @@ from parityscope.hypotheses.from_outputs.ordering import PART_OF_TIME, GuessQueu
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
+from parityscope.hypotheses.power import SURE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
 
     Responses = Mapping[int, Mapping[str, np.ndarray]]
 
-__all__ = ["PROMISING", "SURE_BITS", "Trials", "TriedGuess", "fit_amounts"]
+__all__ = ["PROMISING", "Trials", "TriedGuess", "fit_amounts"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
 _EXACT = 0.9995
-SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
 _PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
 PROMISING = (
     0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
@@ -133,8 +133,11 @@ class Trials:
             return False
         if self.residual.is_broken and share.pattern >= _PATTERN:
             return True
-        places = math.log2(max(2, len(self.reference.live)))
-        return share.bits(max(self.residual.noise, 1e-300)) >= one.edit.bits + places + SURE_BITS
+        return share.bits(max(self.residual.noise, 1e-300)) >= self.bits_of(one) + SURE_BITS
+
+    def bits_of(self, one: TriedGuess) -> float:
+        """What it takes to say the edit and to choose its place."""
+        return one.edit.bits + math.log2(max(2, len(self.reference.live)))
 
     def run(self, guesses: Sequence[Guess], patience: float = math.inf) -> None:
         """Evaluates guesses until all is explained or the budget is spent.

@@ -1,0 +1,84 @@
+"""Where no cause is proved: what was ruled out, from which size on it would have been found, and that this size is true."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from command_line import exit_status
+from parityscope.hypotheses.power import SURE_BITS, find_least_share
+from parityscope.report.as_html import render_html
+from parityscope.report.as_text import render_text
+from parityscope.testing.networks import write_network
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,20] x) => (float[8,6] y) {
+  a = MatMul(x, w)
+  h = LeakyRelu<alpha = 0.1>(a)
+  y = MatMul(h, v)
+}"""
+DRAW = np.random.default_rng(21)
+WEIGHTS = {"w": DRAW.normal(size=(20, 32)).astype(np.float32), "v": DRAW.normal(size=(32, 6)).astype(np.float32)}
+SAMPLES = [DRAW.normal(size=(8, 20)).astype(np.float32) for _ in range(2)]
+NOISE = [DRAW.normal(size=(8, 32)) for _ in SAMPLES]
+SET = "another attribute value"
+
+
+def diagnose_with_share(folder: Path, share: float) -> dict[str, Any]:
+    """A recording whose LeakyRelu has the default alpha (0.01), which makes `share` of its squared error, noise the rest."""
+    for name in ("inputs", "recorded"):
+        (folder / name).mkdir(parents=True)
+    model = write_network(folder / "model.onnx", NETWORK, WEIGHTS)
+    for number, (x, drawn) in enumerate(zip(SAMPLES, NOISE, strict=True)):
+        a = x @ WEIGHTS["w"]
+        fault = np.where(a < 0, -0.09 * a, 0.0).astype(np.float64)
+        noise = drawn - fault * (drawn * fault).sum() / np.square(fault).sum()
+        noise *= np.sqrt((1 / share - 1) * np.square(fault).sum() / np.square(noise).sum()) if share else 1.0
+        h = (np.where(a < 0, 0.1 * a, a) + (fault if share else 0.0) + noise).astype(np.float32)
+        np.savez(folder / "inputs" / f"{number}.npz", x=x)
+        np.savez(folder / "recorded" / f"{number}.npz", a=a, h=h, y=h @ WEIGHTS["v"])
+    words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
+    assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}") == 1
+    study: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text("utf-8"))
+    return study
+
+
+def kinds_of(study: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the finding about the layer says of every kind of fault."""
+    (found,) = [one for one in study["findings"] if one["code"] == "FUS003"]
+    assert found["site"]["tensor"] == "h"
+    assert found["role"] != "cause"
+    return {one["kind"]: one for one in found["ruled_out"]}
+
+
+def test_the_size_follows_from_the_bits_that_are_saved() -> None:
+    # What takes 12 bits must save 32 with 20 for chance: of 64 numbers, 32 log2(1 / (1 - s)) = 32 at s = 1/2.
+    assert find_least_share(32 - SURE_BITS, 64) == pytest.approx(0.5)
+    assert find_least_share(32 - SURE_BITS, 2) == pytest.approx(1 - 2.0**-32)
+
+
+def test_a_fault_above_the_size_that_is_told_is_found_and_one_far_below_is_not(tmp_path: Path) -> None:
+    nothing = diagnose_with_share(tmp_path / "nothing", 0.0)
+    told = kinds_of(nothing)[SET]
+    assert told["tried"] == told["generated"] > 0
+    assert not told["in_part"]
+    above = kinds_of(diagnose_with_share(tmp_path / "above", told["least"] * 1.15))[SET]
+    assert above["in_part"]
+    assert "alpha" in above["nearest"]
+    assert above["most"] == pytest.approx(told["least"] * 1.15, rel=0.1)
+    below = kinds_of(diagnose_with_share(tmp_path / "below", told["least"] / 4))[SET]
+    assert not below["in_part"]
+
+
+def test_the_answer_stands_in_every_form_of_the_report(tmp_path: Path) -> None:
+    study = diagnose_with_share(tmp_path, 0.0)
+    for told in (" ".join(render_text(study).split()), " ".join(render_html(study).split())):
+        assert "the smallest region that holds the error is" in told
+        assert "Ruled out by trying: faults that make" in told
+        assert "found from" in told  # the table
+        assert "Next: " in told
