@@ -134,5 +134,5 @@ def next_measurement(document: Mapping[str, Any]) -> tuple[str, str]:
 
 def tensors_to_record(document: Mapping[str, Any]) -> list[str]:
     """Those that a finding without a cause names: the one that decides most first."""
-    found = next((one for one in document.get("findings", ()) if one.get("ruled_out")), {})
-    return [clean(name) for name in (found.get("details") or {}).get("record") or ()]
+    told = [one.get("details") or {} for one in document.get("findings", ()) if one.get("ruled_out")]
+    return [clean(name) for details in told[:1] for name in details.get("record") or ()]
