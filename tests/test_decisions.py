@@ -237,3 +237,8 @@ def test_nobody_reads_that_it_agrees_where_most_decisions_changed(tmp_path: Path
     assert (
         f": within what is allowed, but top-1 of 'logits' changed in {decided['changed']} of 128 rows (BF16" in screen
     )
+    assert "record its outputs" not in screen
+    asked = "parityscope repair " + screen.split("parityscope repair ")[1].split(" or judge")[0]
+    assert asked.endswith("--budget top1_agreement=0.99")
+    assert " or judge it on labelled samples by your task's own metric" in screen
+    assert exit_status(*asked.split()[1:], "--quiet") in {0, 1, 3}  # 1: all of it would have to be kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 
 from command_line import exit_status
 from parityscope.hypotheses.power import SURE_BITS, find_least_share
+from parityscope.languages import say_in_language, speak_language
 from parityscope.report.as_html import render_html
-from parityscope.report.as_text import render_text
+from parityscope.report.as_text import render_first_screen, render_text
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,20] x) => (float[8,6] y) {
@@ -29,7 +32,7 @@ NOISE = [DRAW.normal(size=(8, 32)) for _ in SAMPLES]
 SET = "another attribute value"
 
 
-def diagnose_with_share(folder: Path, share: float) -> dict[str, Any]:
+def diagnose_with_share(folder: Path, share: float, shown: Collection[str] = ("a", "h")) -> dict[str, Any]:
     """A recording whose LeakyRelu has the default alpha (0.01), which makes `share` of its squared error, noise the rest."""
     for name in ("inputs", "recorded"):
         (folder / name).mkdir(parents=True)
@@ -41,9 +44,13 @@ def diagnose_with_share(folder: Path, share: float) -> dict[str, Any]:
         noise *= np.sqrt((1 / share - 1) * np.square(fault).sum() / np.square(noise).sum()) if share else 1.0
         h = (np.where(a < 0, 0.1 * a, a) + (fault if share else 0.0) + noise).astype(np.float32)
         np.savez(folder / "inputs" / f"{number}.npz", x=x)
-        np.savez(folder / "recorded" / f"{number}.npz", a=a, h=h, y=h @ WEIGHTS["v"])
+        inside = {name: array for name, array in {"a": a, "h": h}.items() if name in shown}
+        np.savez(folder / "recorded" / f"{number}.npz", **inside, y=h @ WEIGHTS["v"])
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
-    assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}") == 1
+    words = (*words, "--candidate", f"saved?path={folder / 'recorded'}")
+    with pytest.MonkeyPatch.context() as typed:  # a study keeps how it was asked for
+        typed.setattr("sys.argv", ["parityscope", *words])
+        assert exit_status(*words) == 1
     study: dict[str, Any] = json.loads((folder / "study" / "study.json").read_text("utf-8"))
     return study
 
@@ -82,3 +89,43 @@ def test_the_answer_stands_in_every_form_of_the_report(tmp_path: Path) -> None:
         assert "Ruled out by trying: faults that make" in told
         assert "found from" in told  # the table
         assert "Next: " in told
+
+
+def test_every_kind_is_told_in_users_words(tmp_path: Path) -> None:
+    kinds = kinds_of(diagnose_with_share(tmp_path, 0.0))
+    assert len(kinds) > 5
+    with speak_language("zh"):
+        assert [kind for kind in kinds if say_in_language(kind) == kind] == []
+
+
+def next_command(folder: Path, study: dict[str, Any]) -> list[str]:
+    """The command that the first screen gives for the next measurement."""
+    screen = render_first_screen(study, where=str(folder / "study" / "report.html"), width=1000)
+    (line,) = [line.strip() for line in screen.splitlines() if line.strip().startswith("parityscope ")]
+    return shlex.split(line)[1:]
+
+
+def test_a_region_of_several_nodes_is_halved_by_what_is_recorded_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = diagnose_with_share(tmp_path, 0.0, shown=("a",))
+    (found,) = [one for one in study["findings"] if one["code"] == "FUS003"]
+    assert found["details"]["record"] == ["h"]
+    assert "record 'h' as well" in " ".join(render_text(study).split())
+    asked = next_command(tmp_path, study)
+    # It is recorded once more, with that tensor.
+    diagnose_with_share(tmp_path / "more", 0.0)
+    (tmp_path / "more" / "recorded").rename(tmp_path / "recorded-again")
+    monkeypatch.chdir(tmp_path)
+    assert exit_status(*asked, "--study", "again") == 1
+    again = json.loads((tmp_path / "again" / "study.json").read_text("utf-8"))
+    assert again["suspects"][0]["region"] == [again["suspects"][0]["site"]["node"]]
+    assert again["suspects"][0]["site"]["tensor"] == "h"
+
+
+def test_a_region_of_one_node_is_reduced_for_the_runtimes_authors(tmp_path: Path) -> None:
+    study = diagnose_with_share(tmp_path, 0.0)
+    asked = next_command(tmp_path, study)
+    assert asked == ["reduce", str(tmp_path / "study")]
+    assert exit_status(*asked, "-o", str(tmp_path / "proof.zip"), "--quiet") == 0
+    assert (tmp_path / "proof.zip").stat().st_size > 0

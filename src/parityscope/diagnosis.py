@@ -13,6 +13,7 @@ explain; refuted ones are kept and shown. A check that fails (its own fault) bec
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from parityscope.checks import known_checks
 from parityscope.checks.asking import ask_check
+from parityscope.checks.contradicting import with_contradictions
+from parityscope.checks.ending import NeverEndedError, ended_after, is_of_others
 from parityscope.errors import ParityError
 from parityscope.records import ROLES, Diagnosis, Skip
 
@@ -77,6 +80,9 @@ _OF_LAYERS = ("FUS", "CST", "RNG", "EXP")
 # Seconds that an experiment is estimated to take from which on it is not made once all is explained. Chosen.
 _COSTLY_S = 20.0
 
+# Of what is left of the time for experiments, what a check of others may take, and seconds where there is no such limit. Chosen.
+_HALF, _LONGEST_S = 0.5, 600.0
+
 
 class TimeSpentError(Exception):
     """Raised by what an experiment runs once the time budget is spent; the experiment then has no outcome."""
@@ -118,7 +124,7 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
         if explained not in {"", proposal.experiment.check} and proposal.experiment.cost_s >= _COSTLY_S:
             skipped.append(Skip(what=name, reason="another experiment explains all of the error already"))
             continue
-        result = _test_proposal(proposal, name, skipped)
+        result = _test_proposal(proposal, name, skipped, _patience_for(proposal.experiment.check, known.end - clock()))
         if result is None:
             continue
         skipped += result.skipped
@@ -145,7 +151,7 @@ def run_experiments(known: Examination, *, clock: Callable[[], float] = time.mon
     refuted += [_refute_consequence(one.evidence[0]) for one in gone if one.evidence]
     corrections = {key: one for key, one in corrections.items() if key not in set(map(identity_of, gone))}
     nearest = [one for one in nearest if not gone or one.finding.code not in _SHOWS_AS]
-    supported = _share_doubt(supported)
+    supported = with_contradictions(_share_doubt(supported), refuted, known)
     findings = sorted(
         _after_file(_after_description(_after_variation(_without_repeats(supported)))), key=_rank_of_finding
     )
@@ -287,8 +293,11 @@ def _list_proposals(known: Examination) -> tuple[list[Proposal], list[Skip]]:
         if known.only is not None and not any(identity.startswith(f"{code}-") for identity in known.only):
             continue
         try:
-            asked = list(ask_check(check, known))
+            with ended_after(_patience_for(code, known.end - time.monotonic())):
+                asked = list(ask_check(check, known))
             found += [one for one in asked if known.only is None or one.experiment.identity in known.only]
+        except NeverEndedError:
+            skipped.append(_skip_of_endless_check(f"check {code}"))
         except TimeSpentError:
             skipped.append(Skip(what=f"check {code}", reason=SPENT, fix="raise --time", asked=True))
         except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
@@ -303,9 +312,20 @@ def _stage_of_experiment(experiment: Experiment) -> int:
     return _STAGES.index("candidate" if runs == "reference" and experiment.cost_s >= _COSTLY_S else runs)
 
 
-def _test_proposal(proposal: Proposal, name: str, skipped: list[Skip]) -> TestResult | None:
+def _patience_for(code: str, left: float) -> float:
+    """Seconds after which a check is ended: 0, never, for ours; what one of others leaves is for those that come after it."""
+    check = known_checks().get(code)
+    if check is None or not is_of_others(check):
+        return 0.0
+    return max(_HALF * left, 1.0) if math.isfinite(left) else _LONGEST_S
+
+
+def _test_proposal(proposal: Proposal, name: str, skipped: list[Skip], patience: float) -> TestResult | None:
     try:
-        return proposal.test()
+        with ended_after(patience):
+            return proposal.test()
+    except NeverEndedError:
+        skipped.append(_skip_of_endless_check(name))
     except TimeSpentError:
         skipped.append(Skip(what=name, reason=SPENT, fix="raise --time", asked=True))
     except ParityError as error:
@@ -313,6 +333,15 @@ def _test_proposal(proposal: Proposal, name: str, skipped: list[Skip]) -> TestRe
     except Exception as error:  # noqa: BLE001 - the edge to plug-ins: their faults must not lose the study
         skipped.append(_skip_of_broken_check(name, error))
     return None
+
+
+def _skip_of_endless_check(what: str) -> Skip:
+    return Skip(
+        what=what,
+        reason="the check itself did not end, and was ended",
+        fix="give it more --time, or report it to the authors of the check",
+        asked=True,
+    )
 
 
 def _skip_of_broken_check(what: str, error: Exception) -> Skip:

@@ -391,7 +391,7 @@ class Finding:
 
     `confidence` is in [0, 1]; `confidence_from` says how it was computed. `share` is the part of the output error
     that the finding explains, None where that has no meaning. `details` are plain facts for reports (strict JSON). `ruled_out` is
-    what was tried in vain, of a finding that says that no cause is known.
+    what was tried in vain, of a finding that says that no cause is known, `contradicted` other evidence that speaks against it.
     """
 
     code: str
@@ -406,6 +406,7 @@ class Finding:
     repairs: tuple[OfferedRepair, ...] = ()
     details: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     ruled_out: tuple[RuledOut, ...] = ()
+    contradicted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.backends import backend_named
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent
 from parityscope.checks._correcting import correct_layers
@@ -59,7 +60,7 @@ _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if known.localization is not None or known.verdict != "beyond":
+    if known.verdict != "beyond" or (known.localization is not None and not _may_be_stale(known)):
         return
     yield Claim(
         words="one change of the network's graph gives the candidate's outputs",
@@ -75,10 +76,24 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     )
 
 
+def _may_be_stale(known: Examination) -> bool:
+    """Whether layers that were recorded leave the error to what gives the outputs alone, where nothing explains it.
+
+    They may be of another run or build than the outputs, which then say more.
+    """
+    given = {value.name for value in known.model.outputs}
+    blamed = {tensor for tensor, found in known.explanations.items() if found.is_bug}
+    unexplained = all(known.explanations[tensor].status == "unexplained" for tensor in blamed)
+    return backend_named(known.candidate.backend).recorded and bool(blamed) and blamed <= given and unexplained
+
+
 def _test_claim(known: Examination, bench: Bench) -> Shown:
     shown = _search_one_change(known, bench)
     if shown.role != "cause":
-        return shown
+        # Where layers were seen, what is known of them says more than what was tried in vain.
+        return (
+            shown if known.localization is None else Shown(because=shown.because, outcome="refutes", after=shown.after)
+        )
     if is_one_answer(known, bench):
         return replace(show_as_dead(shown), further=tuple(map(show_as_dead, shown.further)))
     wrong = wrong_samples(known, bench)

@@ -15,7 +15,7 @@ from parityscope.explanation.judging import first_of_each_hypothesis, is_accepte
 from parityscope.explanation.magnitude import expected_by_size
 from parityscope.explanation.records import Explained, Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
-from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, Tally
+from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, KindTally
 from parityscope.hypotheses.worker import Worker
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _explain_by_function(
 def _rule_out_arithmetic(weighed: Weighed) -> tuple[RuledOut, ...]:
     """The arithmetics that were tried in vain: which one it is takes as many bits as there are."""
     bits = math.log2(max(len(weighed.outcomes), 1))
-    tally = Tally(numbers=min(weighed.scene.candidate.size, MOST_NUMBERS))
+    tally = KindTally(numbers=min(weighed.scene.candidate.size, MOST_NUMBERS))
     for each in weighed.outcomes:
         tally.note_tried(ARITHMETIC, bits)
         if not each.mismatched:

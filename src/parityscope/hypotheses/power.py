@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from parityscope.records import RuledOut
 
-__all__ = ["ARITHMETIC", "MOST_NUMBERS", "SURE_BITS", "Tally", "find_least_share"]
+__all__ = ["ARITHMETIC", "MOST_NUMBERS", "SURE_BITS", "KindTally", "find_least_share"]
 
 SURE_BITS = 20.0  # chosen: one claim in a million that would save as much by chance
 MOST_NUMBERS = 4096  # count as evidence: elements of a tensor are not independent. Chosen.
@@ -25,6 +25,8 @@ ARITHMETIC = "arithmetic"
 # Kinds in users' words, by the names that generators and families have. An index of any axis is one.
 _MOVED = "its result scaled, shifted, rounded, cut off or moved"
 _FITTED = "its result with numbers fitted to it, for all or for each channel or row"
+_IN_PART = "its result changed in one part, such as a run of rows, channels or blocks"
+_KEPT = "what was left of the sample before"
 _READ = "an input scaled, shifted, rounded or moved"
 _TAKEN = "inputs left out, exchanged or taken from elsewhere"
 _HELD = "a constant scaled, rounded, moved or exchanged"
@@ -37,6 +39,10 @@ _WORDS = {
     **dict.fromkeys(("result scaled and shifted", "result scaled", "result shifted", "negative part scaled"), _MOVED),
     **dict.fromkeys(("both bounds", "upper bound", "lower bound"), _MOVED),
     "neighbours": "a step left out, done twice or in another order",
+    **dict.fromkeys(("places", "changed places"), _IN_PART),
+    **dict.fromkeys(("before", "states"), _KEPT),
+    "moved": "values of other places or tensors in its result",
+    "masks": "a mask that is shifted or not applied",
     **dict.fromkeys(("inputs", "operands"), _TAKEN),
     **dict.fromkeys(("changed inputs", "fitted inputs", "rows"), _READ),
     **dict.fromkeys(("input scaled", "input shifted", "input cut off", "filter"), _READ),
@@ -67,7 +73,7 @@ class _OfKind:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class KindTally:
     """Counts by kind. `numbers` count as evidence; what explains less than `least` is not looked at further."""
 
     numbers: float

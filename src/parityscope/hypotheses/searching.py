@@ -37,7 +37,7 @@ from parityscope.hypotheses.from_operators import expansion_edits, operator_edit
 from parityscope.hypotheses.from_places import changed_place_edits, place_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
-from parityscope.hypotheses.power import Tally
+from parityscope.hypotheses.power import KindTally
 
 if TYPE_CHECKING:
     import onnx
@@ -87,7 +87,7 @@ class _EditSearch:
     trying: Callable[[str], None]
     banned: frozenset[str]
     kept: list[tuple[float, float, str, StretchEdit]]
-    tally: Tally
+    tally: KindTally
     best: dict[str, tuple[float, StretchEdit]] = field(default_factory=dict)  # by kind, what explains most
     untried: int = 0
 
@@ -173,8 +173,8 @@ def search_edits(
     return _conclude_search(state)
 
 
-def _tally_of(stretch: ComputedStretch) -> Tally:
-    return Tally(numbers=2 * stretch.weight, least=_WORTH_KEEPING)
+def _tally_of(stretch: ComputedStretch) -> KindTally:
+    return KindTally(numbers=2 * stretch.weight, least=_WORTH_KEEPING)
 
 
 def _conclude_search(state: _EditSearch) -> FoundEdits:

@@ -43,6 +43,7 @@ _PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest
 _STANDSTILL_S = (
     240.0  # of wall time for one that waits for what never comes; on a crowded machine others wait too. Chosen.
 )
+_CRASHED, _HUNG = "it ended the process that computed it", "it never ended"
 _STARTS = 5  # of the worker for one task: each but the first was for an edit that ended it
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
@@ -98,7 +99,7 @@ class EditCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StretchAnswer:
-    """The best candidates, and how many edits were tried, failed, left for want of budget, or ended the worker.
+    """The best candidates, and how many edits were tried, failed or left for want of budget; `fatal` ended the worker, and how.
 
     `crashed` says of kinds of edits why what generates them could not go on, `ruled_out` what was tried of each kind.
     """
@@ -107,7 +108,7 @@ class StretchAnswer:
     tried: int = 0
     failed: int = 0
     untried: int = 0
-    fatal: tuple[str, ...] = ()
+    fatal: Mapping[str, str] = field(default_factory=dict)
     crashed: Mapping[str, str] = field(default_factory=dict)
     ruled_out: tuple[RuledOut, ...] = ()
     problem: str = ""
@@ -142,9 +143,9 @@ class Worker:
 
     def _ask_until_answered(
         self, asked: Callable[[], StretchTask | KnownOutputs]
-    ) -> tuple[object, tuple[str, ...], str]:
-        """The answer to what is asked at each start, the edits that ended the worker, and why there is no answer."""
-        fatal: list[str] = []
+    ) -> tuple[object, dict[str, str], str]:
+        """The answer to what is asked at each start, the edits that ended the worker and how, and why there is no answer."""
+        fatal: dict[str, str] = {}
         _prepare_first()
         with tempfile.TemporaryFile() as shared:
             shared.truncate(_PAGE)
@@ -153,15 +154,15 @@ class Worker:
                     note[:_PAGE] = bytes(_PAGE)
                     task, banned = asked(), frozenset(self._banned)
                     child = contained_child(_send_answer, (task, banned), shared.fileno(), _MODULES)
-                    answer = _receive_answer(child, note)
+                    answer, ended = _receive_answer(child, note)
                     if answer is not None:
-                        return answer, tuple(fatal), ""
+                        return answer, fatal, ""
                     noted = note[:_PAGE].split(b"\0")[0].decode(errors="replace")
                     if not noted:
-                        return None, tuple(fatal), "the search ended before it tried anything"
+                        return None, fatal, "the search ended before it tried anything"
                     self._banned.add(form_of(noted))
-                    fatal.append(noted)
-        return None, tuple(fatal), f"{len(fatal)} edits ended the search one after the other"
+                    fatal[noted] = ended
+        return None, fatal, f"{len(fatal)} edits ended the search one after the other"
 
 
 def skips_of_search(tensor: str, answer: StretchAnswer | OutputsAnswer) -> Iterator[Skip]:
@@ -172,8 +173,8 @@ def skips_of_search(tensor: str, answer: StretchAnswer | OutputsAnswer) -> Itera
             reason=f"what generates them failed: {why}",
             fix="this is a bug: report it with this line",
         )
-    for words in answer.fatal:
-        yield Skip(what=f"hypothesis of {tensor}: {words}", reason="it ended ONNX Runtime, or never ended")
+    for words, ended in answer.fatal.items():
+        yield Skip(what=f"hypothesis of {tensor}: {words}", reason=ended)
 
 
 def _prepare_first() -> None:
@@ -187,8 +188,8 @@ def _prepare_first() -> None:
     versions_of(onnx.NodeProto())
 
 
-def _receive_answer(child: Forked, note: mmap.mmap) -> object:
-    """The worker's answer; None where it ended or went on with one edit for too long."""
+def _receive_answer(child: Forked, note: mmap.mmap) -> tuple[object, str]:
+    """The worker's answer; None where it ended or went on with one edit for too long, and which of the two."""
     content, seen, since, spent = b"", b"", time.monotonic(), 0.0
     try:
         while True:
@@ -199,7 +200,7 @@ def _receive_answer(child: Forked, note: mmap.mmap) -> object:
                 elif now.strip(b"\0") and (
                     time.monotonic() - since > _STANDSTILL_S or _processor_seconds(child.number) - spent > _PATIENCE_S
                 ):
-                    return None
+                    return None, _HUNG
             elif part := os.read(child.pipe, _BLOCK):
                 content += part
             else:
@@ -209,8 +210,8 @@ def _receive_answer(child: Forked, note: mmap.mmap) -> object:
     try:
         found: object = pickle.loads(content)  # noqa: S301 - from the other end of our own pipe
     except (EOFError, pickle.UnpicklingError):
-        return None
-    return found
+        return None, _CRASHED
+    return found, ""
 
 
 def _processor_seconds(process: int) -> float:

@@ -118,6 +118,7 @@ def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
         "unsaid": [fact for fact in details if not _is_said(fact[1], finding)],
         "tests": [_view_experiment("", one) for one in finding.get("evidence", ()) if one.get("outcome") == "supports"],
         "ruled_out": view_ruled_out(finding),
+        "contradicted": clean(finding.get("contradicted", "")),
         "because": [clean(evidence.get("because", "")) for evidence in finding.get("evidence", ())],
     }
 

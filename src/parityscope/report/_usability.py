@@ -24,7 +24,14 @@ from parityscope.report.words import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["badness_of_output", "describe_decisions_after", "describe_usability", "lost_elements", "name_output"]
+__all__ = [
+    "are_decisions_others",
+    "badness_of_output",
+    "describe_decisions_after",
+    "describe_usability",
+    "lost_elements",
+    "name_output",
+]
 
 _NAME = 40  # characters of a name, as on the first screen
 _REAL = "DAT004"  # says that the error belongs to the test data
@@ -72,12 +79,20 @@ def describe_usability(document: Mapping[str, Any]) -> str:
         more = sum(one.get("verdict") == "beyond" and str(one.get("name")) not in named for one in outputs)
         if more:
             told.append("1 other output is beyond too" if more == 1 else f"{more} other outputs are beyond too")
-    elif verdict == "within" and decided and _changed_share(decided["decisions"]) >= NOTICED:
+    elif decided and are_decisions_others(document):
         told[0] = f"{_ALLOWED} {told[0]}"
     else:
         told.insert(0, _judge_by_samples(document) if verdict == "within" else "not everything could be judged")
     told[1:1] = _describe_other_shapes(document)
     return "; ".join(told)
+
+
+def are_decisions_others(document: Mapping[str, Any]) -> bool:
+    """Whether outputs are within, and so many decisions are others that nobody may overlook them."""
+    decided = _most_changed(list(document.get("outputs", ())))
+    return (
+        document.get("verdict") == "within" and decided is not None and _changed_share(decided["decisions"]) >= NOTICED
+    )
 
 
 def _judge_by_samples(document: Mapping[str, Any]) -> str:

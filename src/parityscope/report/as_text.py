@@ -198,6 +198,8 @@ def _print_finding(console: Console, finding: Mapping[str, Any]) -> None:
         print_paragraph(
             console, f"where: {site['node'] or site['tensor']} ({site['op_type']}), tensor {site['tensor']}", indent=1
         )
+    if finding["contradicted"]:
+        print_paragraph(console, f"evidence contradicts it: {finding['contradicted']}", "yellow", indent=1)
     print_paragraph(console, f"confidence: {finding['confidence']} ({finding['confidence_from']})", indent=1)
     if finding["share"]:
         print_paragraph(console, f"explains: {finding['share']} of the output error", indent=1)

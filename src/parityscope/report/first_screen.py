@@ -20,7 +20,7 @@ from parityscope.report._ruled_out import describe_nearest, describe_ruled_out, 
 from parityscope.report._screen_place import region_of, rows_of_place
 from parityscope.report._screen_repairs import MOST_ADVICE, rows_of_proof, rows_of_repairs
 from parityscope.report._tensors import GRADES
-from parityscope.report._usability import describe_usability, name_output
+from parityscope.report._usability import are_decisions_others, describe_usability, name_output
 from parityscope.report.offered import WEAK, repair_command
 from parityscope.report.repair_effects import (
     PROVED,
@@ -50,6 +50,7 @@ __all__ = ["first_screen"]
 _ALL = 0.995  # of the error, which three digits call all of it
 _MOST_NOTES = 2
 _MEASURES = frozenset({"record", "reduce"})  # repairs that measure: they have a row of their own
+_BY_ROWS = " --budget top1_agreement=0.99"  # the best of so many rows stays; chosen, as `NOTICED`
 _MOST_KINDS = 3  # of faults that were ruled out; chosen
 _HALF = frozenset({"f16", "bf16"})
 # What is not examined: in other words, and what nobody misses.
@@ -89,6 +90,7 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
             one for one in document.get("findings", ()) if one.get("role") == "contributing" and _is_needed(one)
         ]
         yield from (_row_of_further_cause(one, causes) for one in further[: MOST_ADVICE - 1])
+        yield from _rows_of_contradiction(document)
         yield from rows_of_place(document, causes)
         proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
@@ -103,6 +105,8 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
         if causes:
             left_told = any(row["label"] == "Fix" and row["note"] for row in repairs)
             yield from _rows_of_sureness(document, causes, left_told=left_told)
+    elif are_decisions_others(document):
+        yield from _rows_of_decisions(document)
     else:
         yield from rows_of_proof(document, ())
     yield from _rows_of_widened(document)
@@ -159,6 +163,29 @@ def _row_of_cause(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any
     return make_row("Why", f"{cut_text(_say_cause(causes[0]))} {_describe_standing(causes[0], causes)}")
 
 
+def _rows_of_decisions(document: Mapping[str, Any]) -> Iterator[Row]:
+    """What to do where honest arithmetic decides otherwise: FP32 where it decides, or the task's own metric."""
+    kept = repair_command(document)
+    if kept:
+        told = "keep in FP32 what decides, so that they stay:"
+        yield make_row("Then", told, command=kept + (_BY_ROWS if _has_rows(document) else ""))
+    told = "judge it on labelled samples by your task's own metric, before it is deployed (docs/verify.md)"
+    yield make_row("or" if kept else "Then", told)
+
+
+def _has_rows(document: Mapping[str, Any]) -> bool:
+    """Whether what is decided is the best of each row."""
+    kinds = {(one.get("decisions") or {}).get("kind") for one in document.get("outputs", ())}
+    return bool(kinds & {"classes", "positions"})
+
+
+def _rows_of_contradiction(document: Mapping[str, Any]) -> Iterator[Row]:
+    """The evidence that speaks against what is said first: both are told, and no average of them."""
+    against = [clean(one["contradicted"]) for one in document.get("findings", ()) if one.get("contradicted")]
+    if against:
+        yield make_row("But", cut_text(f"evidence contradicts this: {against[0]}"))
+
+
 def _rows_of_answer(document: Mapping[str, Any]) -> Iterator[Row]:
     """What is known where no cause is proved: what was ruled out, from which size on, and what comes nearest."""
     if ruled := describe_ruled_out(list_ruled_out(document), _MOST_KINDS):
@@ -212,6 +239,8 @@ def _describe_sureness(finding: Mapping[str, Any], causes: Sequence[Mapping[str,
     """How sure a cause is: proved, one of so many that explain the same, likely by so much, or only measured."""
     if finding.get("code") in SYMPTOMS:
         return "measured"
+    if finding.get("contradicted"):
+        return "contradicted"
     alike = sum(_is_instead(one, causes[0]) for one in causes) if _is_instead(finding, causes[0]) else 1
     if alike > 1:
         return f"possible: 1 of {alike}"
@@ -223,6 +252,8 @@ def _rows_of_sureness(
 ) -> Iterator[Row]:
     """How sure the first cause is, where neither its code nor what its repair left says all of it."""
     sure = _describe_sureness(causes[0], causes)
+    if sure == "contradicted":  # a row of its own says by what
+        return
     if sure.startswith("possible"):
         record = [call_name(one) for one in (causes[0].get("details") or {}).get("record") or ()]
         looked = f"a recording of {', '.join(record)}" if record else "a look at layers"

@@ -11,7 +11,7 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.trying import PROMISING
-from parityscope.hypotheses.power import MOST_NUMBERS, Tally
+from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,7 +86,7 @@ class OutputsAnswer:
     untried: int = 0
     refused: Mapping[str, str] = field(default_factory=dict)
     record: tuple[str, ...] = ()
-    fatal: tuple[str, ...] = ()
+    fatal: Mapping[str, str] = field(default_factory=dict)
     crashed: Mapping[str, str] = field(default_factory=dict)
     ruled_out: tuple[RuledOut, ...] = ()
     problem: str = ""
@@ -120,7 +120,7 @@ def _rule_out_kinds(found: OutputsSearchResult) -> tuple[RuledOut, ...]:
     """What was computed of each kind; what was only judged by derivatives was not."""
     trials, residual = found.trials, found.residual
     numbers = min(sum(part.wrong for parts in residual.samples for part in parts), MOST_NUMBERS)
-    tally = Tally(numbers=numbers, least=PROMISING)
+    tally = KindTally(numbers=numbers, least=PROMISING)
     generated: Counter[str] = Counter()
     for site in found.sites:
         generated.update(site.count_edits())
