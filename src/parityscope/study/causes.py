@@ -38,7 +38,10 @@ def explain_suspects(known: Examination) -> Examination:
         return known.skipping(Skip(what=what, reason=known.proof.reason, fix=fix))
     from parityscope.study.layers import explain_layers
 
-    return replace(known, explanations=explain_layers(known, known.layers))
+    found = explain_layers(known, known.layers)
+    # Single hypotheses that could not be computed; what there was no time for is told with what was ruled out.
+    told = (skip for one in found.values() for skip in one.skipped if "hypothes" in skip.what and ": " in skip.what)
+    return replace(known.skipping(*told), explanations=found)
 
 
 def hold_against_peer(known: Examination) -> Examination:
