@@ -7,6 +7,7 @@ that are wrong; and the file that is named as the candidate's does not give what
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["says_layers_are_right", "with_contradictions"]
 
+_SILENT = 1e-3  # of what a layer introduces over all samples: what is less on one is nothing; chosen
 _FROM_OUTPUTS, _FILE = "FUS014", "EXP005"
 _OUTPUTS = "one change at {} gives all of the outputs, while the recorded layers are right there"
 _FILE_APART = "the file that is named as the candidate's does not give what was recorded: which of the two is deployed?"
@@ -99,7 +101,8 @@ def _is_wrong(known: Examination, sample: int) -> bool:
 
 
 def _is_silent(suspect: Suspect, place: int) -> bool:
-    return suspect.per_sample[place] <= max(suspect.floor, 1e-3 * suspect.introduced)
+    least = _SILENT * suspect.introduced if math.isfinite(suspect.introduced) else 0.0
+    return suspect.per_sample[place] <= max(suspect.floor, least)
 
 
 def _allowed(pair: Pair, known: Examination) -> float:

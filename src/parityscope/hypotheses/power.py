@@ -23,9 +23,9 @@ MOST_NUMBERS = 4096  # count as evidence: elements of a tensor are not independe
 ARITHMETIC = "arithmetic"
 
 # Kinds in users' words, by the names that generators and families have. An index of any axis is one.
-_MOVED = "its result scaled, shifted, rounded, cut off or moved"
-_FITTED = "its result with numbers fitted to it, for all or for each channel or row"
-_IN_PART = "its result changed in one part, such as a run of rows, channels or blocks"
+_MOVED = "a result scaled, shifted, rounded, cut off or moved"
+_FITTED = "a result with numbers fitted to it, for all or for each channel or row"
+_IN_PART = "a result changed in one part, such as a run of rows, channels or blocks"
 _KEPT = "what was left of the sample before"
 _READ = "an input scaled, shifted, rounded or moved"
 _TAKEN = "inputs left out, exchanged or taken from elsewhere"
@@ -41,7 +41,7 @@ _WORDS = {
     "neighbours": "a step left out, done twice or in another order",
     **dict.fromkeys(("places", "changed places"), _IN_PART),
     **dict.fromkeys(("before", "states"), _KEPT),
-    "moved": "values of other places or tensors in its result",
+    "moved": "values of other places or tensors in a result",
     "masks": "a mask that is shifted or not applied",
     **dict.fromkeys(("inputs", "operands"), _TAKEN),
     **dict.fromkeys(("changed inputs", "fitted inputs", "rows"), _READ),
