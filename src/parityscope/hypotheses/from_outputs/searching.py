@@ -23,7 +23,8 @@ from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import SURE_BITS, Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
+from parityscope.hypotheses.power import SURE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
