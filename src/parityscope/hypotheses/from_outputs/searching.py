@@ -24,7 +24,7 @@ from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
-from parityscope.hypotheses.power import SURE_BITS
+from parityscope.hypotheses.power import find_least_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -237,7 +237,7 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
     """
     trials = found.trials
     numbers = found.residual.numbers(trials.worst)
-    least = max(_NEAR, 1 - 2 ** (-2 * SURE_BITS / numbers))  # half a bit for each halving of a number's squared error
+    least = max(_NEAR, find_least_share(0.0, numbers))
     worth = {key: value for key, value in trials.by_site.items() if value > least}
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
