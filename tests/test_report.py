@@ -251,7 +251,7 @@ def test_without_a_cause_the_view_says_so() -> None:
         "Ruled out by experiment: The epsilon of the normalisation becomes zero in FP16 (would have shown: the error"
         in told
     )
-    assert "Next: reduce the study" in told
+    assert "Next: reduce it to this layer with its input" in told
     first = document["suspects"][0]
     first["explanation"] = {"nearest": [{"words": "index 2 of axis 1 multiplied by 0.26", "share": 0.31}]}
     first["region"] = ["one", "two", "three"]

@@ -118,6 +118,9 @@ def next_measurement(document: Mapping[str, Any]) -> tuple[str, str]:
     suspects = document.get("suspects", ())
     if not suspects:
         return "record tensors inside the network as well, so that the layer can be found (docs/recorder.md)", again
+    region = [clean(name) for name in suspects[0].get("region", ())]
+    if len(region) > 1:
+        return f"record what {region[(len(region) - 1) // 2]} gives: whether it is right halves the region", again
     spent = [one for one in document.get("skipped", ()) if "time budget" in str(one.get("reason", ""))]
     if spent:
         return f"give experiments more time (--time): {format_count(len(spent))} were left out or cut off", ""
