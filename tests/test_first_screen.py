@@ -248,6 +248,19 @@ def test_a_half_precision_file_that_was_computed_in_fp32_is_no_proof_of_it(
     assert ("在 CPU 上没有 FP16 运算" in capsys.readouterr().out) == said
 
 
+def test_a_runtime_that_computes_in_fp32_what_was_asked_for_in_fp16_is_no_proof_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.parser.parse_model(NETWORK.replace("1e6", "0.01")), "m.onnx")
+    np.savez("x.npz", x=np.linspace(-2, 2, 40, dtype=np.float32).reshape(4, 10))
+    assert exit_status("compare", "m.onnx", "--inputs", "x.npz", "--candidate", "openvino:f16", "--study", "s") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    executed = json.loads(Path("s/study.json").read_text(encoding="utf-8"))["candidate"]["executed"]
+    # Some processors have FP16 arithmetic; on all others OpenVINO takes FP32.
+    assert ("did not compute in FP16 here; --candidate sim:f16 does" in told) == (executed == "f32")
+
+
 def test_a_prediction_without_a_fault_says_how_the_real_one_is_tested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

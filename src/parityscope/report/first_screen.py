@@ -275,13 +275,13 @@ def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[Row]:
         target = parse_target(str(candidate.get("target") or ""))
     except ParityError:  # a study from elsewhere: its target may be written otherwise
         return
-    if known.widens_halves(target):
+    if known.widens_halves(target) or candidate.get("executed") == "f32":
         options = tuple(one for one in target.options if one[0] == "model")
-        faithful = shlex.quote(format_target(Target(backend="sim", options=options)))
-        yield make_row(
-            "Note",
-            f"computed in FP32: {known.title} has no {GRADES[declared]} arithmetic on a CPU; --candidate {faithful} has",
-        )
+        faithful = shlex.quote(format_target(Target(backend="sim", precision=target.precision, options=options)))
+        here = f"has no {GRADES[declared]} arithmetic on a CPU; --candidate {faithful} has"
+        if not known.widens_halves(target):
+            here = f"did not compute in {GRADES[declared]} here; --candidate {faithful} does"
+        yield make_row("Note", f"computed in FP32: {known.title} {here}")
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Row]:
