@@ -110,3 +110,13 @@ def test_the_state_of_a_recurrent_layer_is_not_reset(tmp_path: Path) -> None:
     document = parityscope.diagnose(model, candidate=f"saved?path={tmp_path / 'recorded'}", inputs=samples).document
     causes = [one["claim"] for one in document["findings"] if one["role"] == "cause"]
     assert "the state of GRU kept from the sample before (not reset): it explains 100 %" in causes[0]
+
+
+def test_a_stale_layer_is_told_from_the_outputs_alone() -> None:
+    model, samples = _network(), _samples(4)
+    known = [run_layers(model, sample)["y"] for sample in samples]
+    # The last layer has no other tensor to be told from but the output: its own sample before.
+    stale = [{"y": known[max(number - 1, 0)]} for number in range(4)]
+    found = parityscope.diagnose(model, candidate=stale, inputs=samples).document
+    told = [one["claim"] for one in found["findings"] if one["role"] == "cause"]
+    assert any("before" in one for one in told), told

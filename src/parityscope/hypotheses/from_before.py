@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["before_edits", "kept_state_edits"]
+__all__ = ["before_edits", "kept_state_edits", "mixed_before_edits"]
 
 _KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place
 _STEPS = 24  # of a golden section: 1e-5 of where it begins
@@ -36,7 +36,7 @@ _INITIAL, _LAST = (
 
 
 def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
-    """The result of the sample before, of the first one, of all so far, or a mixture with what lies before."""
+    """The result of the sample before, of the first one, or of all so far."""
     if len(stretch.base) < 2:
         return
     previous: dict[str, Callable[[ComputedStretch, int], np.ndarray]] = {
@@ -53,16 +53,16 @@ def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     }
     for words, whole in previous.items():
         yield StretchEdit(words=words, bits=_KINDS_BITS, whole=whole)
-    if stretch.base[0].dtype.kind == "f" and stretch.samples_before(0):
-        yield from _mixture_edits(stretch)
 
 
 def _result_before(stretch: ComputedStretch, sample: int) -> np.ndarray:
     return stretch.base[(sample, *stretch.samples_before(sample))[-1]]
 
 
-def _mixture_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
+def mixed_before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """A part of the sample before, or a mean that moves: each by one number."""
+    if len(stretch.base) < 2 or stretch.base[0].dtype.kind != "f" or not stretch.samples_before(0):
+        return
     known, found = stretch.replayed[0], stretch.found[0]
     before = np.asarray(_result_before(stretch, 0), np.float64)
     if before.shape != known.shape or not stretch.same_shape:

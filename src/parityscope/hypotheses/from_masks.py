@@ -60,7 +60,7 @@ def _moves_of(axis: int, by: int) -> dict[str, Callable[[np.ndarray], np.ndarray
         return moved
 
     return {
-        "its least value put in": lambda array: filled(array, array.min()),
-        "its largest value put in": lambda array: filled(array, array.max()),
         "the edge repeated": lambda array: move_array(array, [(axis, by)], "edge"),
+        "its largest value put in": lambda array: filled(array, array.max()),
+        "its least value put in": lambda array: filled(array, array.min()),
     }

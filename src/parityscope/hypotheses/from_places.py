@@ -11,7 +11,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import fit_line, round_to_nice, slope_through_origin
-from parityscope.hypotheses.from_before import before_edits
+from parityscope.hypotheses.from_before import before_edits, mixed_before_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.places import IndexPlace, find_place
 
@@ -84,7 +84,9 @@ def changed_place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
         return
     there = np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape)
     inside = stretch.fitted_among(there)
-    for edit in itertools.chain(before_edits(inside), fitted_edits(inside), elementwise_edits(stretch)):
+    for edit in itertools.chain(
+        before_edits(inside), mixed_before_edits(inside), fitted_edits(inside), elementwise_edits(stretch)
+    ):
         yield edit_at_place(place, edit)
 
 

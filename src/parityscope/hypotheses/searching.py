@@ -18,7 +18,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
-from parityscope.hypotheses.from_before import before_edits, kept_state_edits
+from parityscope.hypotheses.from_before import before_edits, kept_state_edits, mixed_before_edits
 from parityscope.hypotheses.from_elsewhere import moved_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_grids import fitted_grid_edits, grid_edits
@@ -202,6 +202,7 @@ _LEAST_BITS = {
     "fits": 0.0,
     "places": _SURE_BITS,
     "before": _SHORTEST,
+    "mixtures": _SURE_BITS,
     "moved": _SURE_BITS,
     "neighbours": 0.0,
     "states": _SHORTEST,
@@ -235,6 +236,7 @@ def generated_kinds(
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
     yield "before", before_edits(stretch)
+    yield "mixtures", mixed_before_edits(stretch)
     yield "moved", moved_edits(stretch)
     yield "places", place_edits(stretch)
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {

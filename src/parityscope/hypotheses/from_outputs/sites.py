@@ -31,19 +31,10 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
-EARLY = (
-    "neighbours",
-    "inputs",
-    "attributes",
-    "operands",
-    "relatives",
-    "values",
-    "constants",
-    "grids",
-    "changed constants",
-)
+# Those whose short ones are tried at every site.
+PLAIN = ("neighbours", "before", "masks", "inputs", "attributes", "operands", "relatives")
+EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
-PLAIN = ("neighbours", "inputs", "attributes", "operands", "relatives")  # whose short ones are tried at every site
 _OF_RESULT = "values"
 _MOVES = operators_that_move("in order", "permuted", "picked", "repeated")
 UNCHANGED = StretchEdit(words="", bits=0)
