@@ -147,3 +147,23 @@ def test_half_of_the_elements_and_right_ones_by_chance_tell_the_same_place() -> 
     place = find_place(wrong, draw.random(truth.shape) < 0.5)
     assert place is not None
     np.testing.assert_array_equal(np.broadcast_to(place.mask(truth.shape), truth.shape), truth)
+
+
+def test_a_place_is_told_where_the_sample_before_was_not_looked_at(tmp_path: Path) -> None:
+    # Of five samples the three that are wrong are looked at, and the two before them are not.
+    def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        for array in arrays[2:]:
+            array[:, 1::2] = (array[:, 1::2].view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        return arrays
+
+    first = causes_of(_network(), _samples(5), "c", fault, tmp_path)[0]
+    assert "Abs applied to the result, only at every second index of axis 1, from 1 on" in first["claim"]
+
+
+def test_one_sample_alone_that_shows_an_error_is_judged_by_its_other_elements(tmp_path: Path) -> None:
+    def fault(arrays: list[np.ndarray]) -> list[np.ndarray]:
+        arrays[2][..., -3:] *= 0.6
+        return arrays
+
+    first = causes_of(_network(), _samples(), "c", fault, tmp_path)[0]
+    assert "the result scaled by 0.6, only at the last 3 indices of axis 3" in first["claim"]

@@ -42,7 +42,7 @@ def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     previous: dict[str, Callable[[ComputedStretch, int], np.ndarray]] = {
         "the result of the sample before (a stale buffer)": _result_before,
         "the result of the sample before, and 0 for the first": lambda one, sample: (
-            _result_before(one, sample) if one.samples_before(sample) else np.zeros_like(one.base[sample])
+            _result_before(one, sample) if one.samples_before(sample, 1) else np.zeros_like(one.base[sample])
         ),
         "the result of the first sample (it was kept)": lambda one, sample: one.base[
             (*one.samples_before(sample), sample)[0]
@@ -56,12 +56,20 @@ def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
 
 
 def _result_before(stretch: ComputedStretch, sample: int) -> np.ndarray:
-    return stretch.base[(sample, *stretch.samples_before(sample))[-1]]
+    return stretch.base[(sample, *stretch.samples_before(sample, 1))[-1]]
+
+
+def _is_known(stretch: ComputedStretch, most: int | None = None) -> bool:
+    """Whether there are samples before the first one that is looked at, and all of them (the last of them) were observed."""
+    try:
+        return bool(stretch.samples_before(0, most))
+    except KeyError:
+        return False
 
 
 def mixed_before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """A part of the sample before, or a mean that moves: each by one number."""
-    if len(stretch.base) < 2 or stretch.base[0].dtype.kind != "f" or not stretch.samples_before(0):
+    if len(stretch.base) < 2 or stretch.base[0].dtype.kind != "f" or not _is_known(stretch, 1):
         return
     known, found = stretch.replayed[0], stretch.found[0]
     before = np.asarray(_result_before(stretch, 0), np.float64)
@@ -79,6 +87,8 @@ def mixed_before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
         whole=lambda one, sample: one.replayed[sample] + part * (_result_before(one, sample) - one.replayed[sample]),
         numbers={"part": part},
     )
+    if not _is_known(stretch):
+        return
     chain = [stretch.replayed[place].ravel()[chosen] for place in (*stretch.samples_before(0), 0)]
     kept, bits = round_to_nice(_fit_unit_number(lambda by: _moving_mean(chain, by) - found.ravel()[chosen]))
     yield StretchEdit(
@@ -113,7 +123,7 @@ def _fit_unit_number(left: Callable[[float], np.ndarray]) -> float:
 def kept_state_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """A recurrent step that begins with the state in which the sample before left it."""
     schema = schema_of(node, stretch.context.opsets)
-    if schema is None or len(stretch.base) < 2 or len(stretch.steps) > 1 or not stretch.samples_before(0):
+    if schema is None or len(stretch.base) < 2 or len(stretch.steps) > 1 or not _is_known(stretch):
         return
     given = [one.name for one in schema.outputs]
     states = {

@@ -174,15 +174,16 @@ class ComputedStretch:
         """Whether both sides' results have one shape, on every sample."""
         return all(known.shape == found.shape for known, found in zip(self.base, self.context.candidate, strict=True))
 
-    def samples_before(self, sample: int) -> tuple[int, ...]:
-        """The places of the samples from the first of all up to the one before, in their order.
+    def samples_before(self, sample: int, most: int | None = None) -> tuple[int, ...]:
+        """The places of the samples from the first of all up to the one before, in their order; of these at `most` the last.
 
         Raises:
             KeyError: one of them was not observed.
         """
         order = self.context.order or range(len(self.base))
         places = {number: place for place, number in enumerate(order)}
-        return tuple(places[number] for number in range(order[sample]))
+        first = 0 if most is None else max(0, order[sample] - most)
+        return tuple(places[number] for number in range(first, order[sample]))
 
     def value(self, sample: int, name: str) -> np.ndarray | None:
         """The candidate's array, or a constant, by the reference's name; None where it is not known."""
@@ -360,8 +361,7 @@ class ComputedStretch:
     def confirm(self, edit: StretchEdit) -> tuple[float, float] | None:
         """The explained share and the description length, on what nothing was fitted to; None if it cannot be run."""
         left = whole = count = 0.0
-        samples = range(1, len(self.found)) if len(self.found) > 1 else range(1)
-        judged = [sample for sample in samples if self.errors[sample].any()] or [0]
+        judged = [sample for sample in self.measured.shown_on if sample] or [0]
         for sample in judged:
             predicted = self._predict_sample(edit, sample)
             if predicted is None:
@@ -425,10 +425,17 @@ class _Measures:
         return squared_differences(found, known if same else np.full(found.shape, _finite_mean(found)), self.size)
 
     @functools.cached_property
+    def shown_on(self) -> tuple[int, ...]:
+        """The samples that show the error: what rounding left of the others judges nothing."""
+        floor = (_ROUNDING * self.size) ** 2
+        sizes = (float(self.errors[sample].mean()) if one.size else 0.0 for sample, one in enumerate(self._found))
+        return tuple(sample for sample, size in enumerate(sizes) if size > floor)
+
+    @functools.cached_property
     def fitted_on(self) -> np.ndarray:
-        # With one sample half of its elements are fitted, and the others judge.
+        # Of one sample that shows the error half of its elements are fitted, and the others judge.
         first = self._found[0]
-        alone = len(self._found) == 1 and first.size > 1
+        alone = first.size > 1 and not any(self.shown_on)
         return np.random.default_rng(0).random(first.shape) < 0.5 if alone else np.ones(first.shape, bool)
 
     @functools.cached_property
