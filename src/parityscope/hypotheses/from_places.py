@@ -29,28 +29,31 @@ _MOST_TABLED = 1 << 16  # elements of a table that a copy of the model is given;
 _ALIKE = 1e-6  # relative: elements that are one constant
 
 
-def place_of(stretch: ComputedStretch) -> IndexPlace | None:
-    """Where the result differs by more than rounding, on the first sample; None where that is everywhere or nowhere special."""
+def _places_of(stretch: ComputedStretch) -> list[IndexPlace]:
+    """Where the result differs by more than rounding, on the first sample; none where that is everywhere or nowhere special."""
     errors = stretch.errors[0]
     known = stretch.fitted_on
     if not stretch.same_shape or not errors.ndim or not known.any():
-        return None
+        return []
     seen = errors[known]
     total = float(seen.sum())
     if not total:
-        return None
+        return []
     typical = float(np.square(seen).sum()) / total
     wrong = errors > max(_NOTHING * typical, stretch.floor)
     if np.count_nonzero(wrong[known]) > _MOST_WRONG * seen.size:
-        return None
-    return find_place(wrong, known)
+        return []
+    place = find_place(wrong, known)
+    return place.with_less if place is not None else []
 
 
 def place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """In the place where the result is wrong: one number, the result scaled or shifted, or NaN."""
-    place = place_of(stretch)
-    if place is None:
-        return
+    for place in _places_of(stretch):
+        yield from _edits_in_place(stretch, place)
+
+
+def _edits_in_place(stretch: ComputedStretch, place: IndexPlace) -> Iterator[StretchEdit]:
     there = np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape) & stretch.fitted_on
     x, y = stretch.replayed[0][there], stretch.found[0][there]
     if not y.size:
@@ -79,15 +82,11 @@ def place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
 
 def changed_place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """In the place where the result is wrong, whatever may be wrong with a whole result."""
-    place = place_of(stretch)
-    if place is None:
-        return
-    there = np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape)
-    inside = stretch.fitted_among(there)
-    for edit in itertools.chain(
-        before_edits(inside), mixed_before_edits(inside), fitted_edits(inside), elementwise_edits(stretch)
-    ):
-        yield edit_at_place(place, edit)
+    for place in _places_of(stretch):
+        inside = stretch.fitted_among(np.broadcast_to(place.mask(stretch.found[0].shape), stretch.found[0].shape))
+        fitted = (before_edits(inside), mixed_before_edits(inside), fitted_edits(inside))
+        for edit in itertools.chain(*fitted, elementwise_edits(stretch)):
+            yield edit_at_place(place, edit)
 
 
 def edit_at_place(place: IndexPlace, edit: StretchEdit) -> StretchEdit:

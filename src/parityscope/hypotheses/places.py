@@ -149,6 +149,12 @@ class IndexPlace:
             told = more if not how else f"{told}, of these {more}" if how == "and" else f"{told}, and at {more}"
         return told
 
+    @property
+    def with_less(self) -> list[IndexPlace]:
+        """It and what its first one and first two runs say: what narrows it further may be right by chance."""
+        counts = sorted({1, 2, len(self.runs)} & set(range(len(self.runs) + 1)))
+        return [IndexPlace(runs=self.runs[:count], shape=self.shape) for count in counts]
+
     def mask(self, shape: tuple[int, ...]) -> np.ndarray:
         """Which elements of an array of this shape lie in it; bools that broadcast to the shape."""
         found = np.zeros((1,) * len(shape), bool)
