@@ -278,10 +278,12 @@ def _rows_of_widened(document: Mapping[str, Any]) -> Iterator[Row]:
     if known.widens_halves(target) or candidate.get("executed") == "f32":
         options = tuple(one for one in target.options if one[0] == "model")
         faithful = shlex.quote(format_target(Target(backend="sim", precision=target.precision, options=options)))
-        here = f"has no {GRADES[declared]} arithmetic on a CPU; --candidate {faithful} has"
-        if not known.widens_halves(target):
-            here = f"did not compute in {GRADES[declared]} here; --candidate {faithful} does"
-        yield make_row("Note", f"computed in FP32: {known.title} {here}")
+        said = (
+            f"computed in FP32: {known.title} has no {GRADES[declared]} arithmetic on a CPU; --candidate {faithful} has"
+            if known.widens_halves(target)
+            else f"computed in FP32: {known.title} did not compute in {GRADES[declared]} here; --candidate {faithful} does"
+        )
+        yield make_row("Note", said)
 
 
 def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Row]:
