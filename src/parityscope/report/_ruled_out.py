@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["describe_nearest", "describe_ruled_out", "list_ruled_out", "say_ruled_out", "view_ruled_out"]
 
+_WEAK = 0.5  # of the error: what is found from a larger share on alone rules out little; chosen
 _KINDS = 4  # in a sentence; the table has all. Chosen.
 
 
@@ -37,6 +38,7 @@ def describe_ruled_out(kinds: Sequence[Mapping[str, Any]], most: int = _KINDS) -
     tried = [one for one in kinds if one.get("tried") and not one.get("in_part")]
     if not tried:
         return ""
+    tried.sort(key=lambda one: (as_number(one.get("least")) or 0.0) > _WEAK)  # those with little power last
     told, others = tried[:most], tried[most:]
     listed = "; ".join(f"{clean(one.get('kind', ''))} ({_count_tried(one)})" for one in told)
     count = f"{format_count(len(others))} other {'kind' if len(others) == 1 else 'kinds'}"

@@ -60,6 +60,9 @@ def rows_of_place(document: Mapping[str, Any], causes: Sequence[Mapping[str, Any
         yield make_row("Where", told)
         return
     ranked = document.get("suspects", ())
+    if not causes and ranked and len(held := [clean(name) for name in ranked[0].get("region", ())]) > 1:
+        yield make_row("Where", f"one of {format_count(len(held))} nodes, from {held[0]} to {held[-1]}")
+        return
     site = site or (ranked[0].get("site") if ranked else None)
     if not site:
         return
