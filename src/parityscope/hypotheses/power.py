@@ -40,7 +40,7 @@ _WORDS = {
     **dict.fromkeys(("both bounds", "upper bound", "lower bound"), _MOVED),
     "neighbours": "a step left out, done twice or in another order",
     **dict.fromkeys(("places", "changed places"), _IN_PART),
-    **dict.fromkeys(("before", "states"), _KEPT),
+    **dict.fromkeys(("before", "mixtures", "states"), _KEPT),
     "moved": "values of other places or tensors in a result",
     "masks": "a mask that is shifted or not applied",
     **dict.fromkeys(("inputs", "operands"), _TAKEN),
