@@ -10,6 +10,7 @@ opens its own and leaves the parent's alone.
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -30,10 +31,12 @@ _CHANGING = of_kind("random", "control flow")
 _DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})  # no other, and so no function of the model's own
 _sessions: OrderedDict[Hashable, tuple[int, Run]] = OrderedDict()  # bytes of graph and weights, the session
 _inherited: list[OrderedDict[Hashable, tuple[int, Run]]] = []
+_locks = [threading.Lock()]  # `_sessions`, by one thread at a time; the last is in use
 
 
 def _leave_inherited() -> None:
     """When forked: the parent's sessions are neither used nor ended, whose end waits for threads that are not there."""
+    _locks.append(threading.Lock())  # a thread that is not here may hold the other
     _inherited.append(_sessions.copy())
     _sessions.clear()
 
@@ -47,12 +50,16 @@ def kept_session(model: Model, options: Hashable, opened: Callable[[], Run]) -> 
     if room < 0 or not _answers_alike(model):
         return None
     key = model.path, model.sha256, options
-    if key not in _sessions:
+    with _locks[-1]:
+        if key in _sessions:
+            _sessions.move_to_end(key)
+            return _sessions[key][1]
         while _sessions and (len(_sessions) >= _KEPT or sum(nbytes for nbytes, _ in _sessions.values()) > room):
             _sessions.popitem(last=False)
-        _sessions[key] = model.nbytes, opened()
-    _sessions.move_to_end(key)
-    return _sessions[key][1]
+    run = opened()  # outside of it, as that takes long; of two threads that open the same the later one's is kept
+    with _locks[-1]:
+        _sessions[key] = model.nbytes, run
+    return run
 
 
 def _answers_alike(model: Model) -> bool:
