@@ -91,7 +91,9 @@ def test_what_one_sample_was_fitted_to_is_confirmed_on_the_others_or_is_none(hol
     factors = (
         (1.7, 1.7, 1.7) if holds else (1.7, 0.6, 1.0)
     )  # a factor of the first sample alone explains that one wholly
-    found, _ = search_edits(stretch_of([y * np.float32(k) for y, k in zip(right, factors, strict=True)], samples), 5.0)
+    found = search_edits(
+        stretch_of([y * np.float32(k) for y, k in zip(right, factors, strict=True)], samples), 5.0
+    ).ranked
     scaled = [one for one in found if one.edit.words.startswith("the result scaled by 1.7")]
     assert scaled
     assert (scaled[0].share > 0.9999) == holds
@@ -106,5 +108,5 @@ def test_of_one_sample_elements_that_nothing_was_fitted_to_judge() -> None:
     assert 0.3 < chosen.mean() < 0.7
     # The elements that numbers are fitted to are scaled, the others are right.
     candidate = np.where(chosen, 1.7, 1.0) * stretch.base[0]
-    found, _ = search_edits(stretch_of([candidate.astype(np.float32)], [X]), 5.0)
+    found = search_edits(stretch_of([candidate.astype(np.float32)], [X]), 5.0).ranked
     assert all(one.share < 0.5 for one in found), [(one.edit.words, one.share) for one in found]

@@ -25,7 +25,7 @@ from parityscope.hypotheses.edits import form_of
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Behind, StretchEdit
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
+    from parityscope.hypotheses.searching import Ranked
     from parityscope.hypotheses.stretch import StretchContext
     from parityscope.records import RuledOut
 
@@ -47,6 +48,7 @@ _CRASHED, _HUNG = "it ended the process that computed it", "it never ended"
 _STARTS = 5  # of the worker for one task: each but the first was for an edit that ended it
 _BLOCK = 1 << 20  # bytes that are read at once
 _TURN_S = 0.1  # how often it is asked whether the search goes on
+_TOLD, _NEARLY_ALL = 8, 0.9  # of the ranked; of the squared error. Chosen
 _MODULES = (  # what a search imports: a second, once for all
     "onnx.reference.ops",
     "onnxruntime",
@@ -268,6 +270,17 @@ def _search_from_outputs(outputs: KnownOutputs, banned: frozenset[str], trying: 
         return OutputsAnswer(problem=f"{type(error).__name__}: {error}")
 
 
+def _choose_told(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """The best, and the best of each other kind that explains nearly all: variants of one would crowd out what says less."""
+    told = list(ranked[:_TOLD])
+    kinds = {one.kind for one in told}
+    for one in ranked[_TOLD:]:
+        if one.kind not in kinds and one.share >= _NEARLY_ALL:
+            kinds.add(one.kind)
+            told.append(one)
+    return told
+
+
 def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
     from parityscope.hypotheses.arithmetic.named import variant_of
     from parityscope.hypotheses.searching import search_edits
@@ -297,7 +310,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),
         )
-        for one in edits.ranked[:8]
+        for one in _choose_told(edits.ranked)
     )
     return StretchAnswer(
         candidates=found,

@@ -237,8 +237,10 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
     """
     trials = found.trials
     numbers = found.residual.numbers(trials.worst)
-    least = max(_NEAR, find_least_share(0.0, numbers))
-    worth = {key: value for key, value in trials.by_site.items() if value > least}
+    worth: dict[str, float] = {}
+    for one in trials.tried:
+        if one.explained > max(_NEAR, find_least_share(one.edit.bits, numbers)):
+            worth[one.guess.site.output] = max(worth.get(one.guess.site.output, 0.0), one.explained)
     best = sorted((one for one in found.sites if one.output in worth), key=lambda one: -worth[one.output])[:_NEAR_SITES]
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in best:
