@@ -94,6 +94,7 @@ def test_an_edit_that_hangs_and_one_that_crashes_are_skipped_and_the_fault_is_fo
 PROGRAM = """
 import sys, time
 import parityscope.diagnosis
+from parityscope.checks import Check, Claim, Prediction, known_checks
 from parityscope.cli import run_command
 
 def hang():
