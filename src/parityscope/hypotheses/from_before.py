@@ -6,7 +6,6 @@ whose predecessor was not observed says nothing, and an edit that needs it canno
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["before_edits", "kept_state_edits", "mixed_before_edits"]
 
 _KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place
-_STEPS = 24  # of a golden section: 1e-5 of where it begins
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_APART = 1e-5  # of a number between 0 and 1 that is fitted
 _ELEMENTS = 4096  # that a mean that moves is fitted to; chosen
-_INITIAL, _LAST = (
-    "initial_",
-    "Y_",
-)  # as the standard calls the first state that an operator is given, and the last that it gives
+# As the standard calls the first state that an operator is given, and the last that it gives.
+_INITIAL, _LAST = "initial_", "Y_"
 
 
 def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -109,15 +105,13 @@ def _moving_mean(results: list[np.ndarray], kept: float) -> np.ndarray:
 
 
 def _fit_unit_number(left: Callable[[float], np.ndarray]) -> float:
-    """The number between 0 and 1 that leaves least, by golden section (J. Kiefer, Proc. AMS 4, 1953)."""
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        if float(np.square(left(one)).sum()) < float(np.square(left(other)).sum()):
-            high = other
-        else:
-            low = one
-    return (low + high) / 2
+    """The number between 0 and 1 that leaves least."""
+    from scipy.optimize import minimize_scalar
+
+    found = minimize_scalar(
+        lambda by: float(np.square(left(by)).sum()), bounds=(0, 1), method="bounded", options={"xatol": _APART}
+    )
+    return float(found.x)
 
 
 def kept_state_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:

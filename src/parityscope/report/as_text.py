@@ -7,6 +7,7 @@ file can write to the terminal.
 
 from __future__ import annotations
 
+import re
 import shlex
 from functools import partial
 from pathlib import PurePath
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["RENDERER", "plain_first_screen", "print_first_screen", "render_first_screen", "render_text"]
 
 _STUDY = "STUDY"  # in commands about its folder
+_STUDY_WORD = re.compile(rf"(?<!\S){_STUDY}(?!\S)")  # a word by itself: a file may be named like it
 _OUTCOMES = {"supports": "green", "refutes": "dim", "inconclusive": "yellow"}
 _MOST_SUSPECTS = 5
 _REST = "--all shows everything here"  # where there is no report to point to
@@ -71,7 +73,10 @@ def print_first_screen(console: Console, model: Mapping[str, Any], *, where: str
     """The answer, of which `where` is the report; what has none says in its `details` where the rest is."""
     found, style = model["first_screen"], VERDICT_STYLES[model["verdict"]["key"]]
     study = shlex.quote(str(PurePath(where).parent)) if where else _STUDY
-    rows = [{**row, "command": row["command"].replace(_STUDY, study)} for row in _rows_that_fit(found, console.width)]
+    rows = [
+        {**row, "command": _STUDY_WORD.sub(lambda _: study, row["command"])}
+        for row in _rows_that_fit(found, console.width)
+    ]
     _print_answer(console, found, rows, style)
     other = found.get("details") or _REST
     details = say_in_language(f"Details: {where}  (--all for everything here)" if where else other)
