@@ -118,6 +118,9 @@ MISTAKES = [
     (f"{ASKED} --policy nope.toml", "there is no policy at nope.toml", "check the path"),
     (f"{ASKED} --samples 0", "0 samples cannot be judged", "--samples 1"),
     (f"{ASKED} --samples x", "Invalid value for '--samples'", "parityscope diagnose --help"),
+    (f"{ASKED} --smaples 2", "No such option: --smaples", "did you mean --samples? parityscope diagnose --help"),
+    ("diagnose m.onnx --inputs x.npz --candidate notes.txt", "notes.txt is a file of no kind", ".npz, .onnx"),
+    (f"{ASKED} --map q=x", "the reference's graph has no tensor 'q'", "names are matched exactly; there are "),
     (f"{ASKED} --buget rel_l2=0.1", "No such option: --buget", "parityscope diagnose --help"),
     (f"{ASKED} --memory 5", "--memory '5' is not a size", "--memory 512MiB"),
     (f"{ASKED} --match nope", "the model has no such output", "use some of: y"),
@@ -177,7 +180,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, held in arrays.items():
         np.savez(folder / f"{name}.npz", **held)
-    for name, text in {"text.onnx": "hello", "empty.onnx": "", "bad.npz": "PK", "s.sh": "echo"}.items():
+    for name, text in {
+        "text.onnx": "hello",
+        "empty.onnx": "",
+        "bad.npz": "PK",
+        "s.sh": "echo",
+        "notes.txt": "hi",
+    }.items():
         (folder / name).write_text(text, encoding="utf-8")
     for name, text in {"folder": "", "study": json.dumps({"schema": "parityscope/9"}), "broken": "{bad"}.items():
         (folder / name).mkdir()

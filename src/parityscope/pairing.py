@@ -12,6 +12,7 @@ pseudo-random projections) finds the possible partners, and the elements themsel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = ["PairedGraphs", "pair_graphs"]
 # Two FP32 evaluations of one network agree to 1e-6 ... 1e-5 at every layer (measured on the development models); a
 # hundred times FP32's rounding at 2^-24 accepts those and nothing that another function could give on every sample.
 _SAME = 1e-4
+_NAMES = 5  # that a line can hold
 _SAMPLES = 3  # enough to prove: a tensor of one element still has to agree three times
 _SECOND_SCALE = 0.75  # a second sample made from an only one: exactly representable, keeps every sign
 
@@ -88,8 +90,16 @@ def _check_explicit(explicit: Mapping[str, str], reference: set[str], candidate:
             if name not in known:
                 raise ParityError(
                     f"--map {old}={new}: the {side}'s graph has no tensor {name!r}",
-                    fix="names are matched exactly; `parityscope compare --all-tensors` lists them",
+                    fix=_tell_names(name, known),
                 )
+
+
+def _tell_names(name: str, known: set[str]) -> str:
+    """Of the names that there are, the one that `name` may have been meant to be, else the first few."""
+    near = get_close_matches(name, sorted(known), n=1)
+    if near:
+        return f"names are matched exactly; did you mean {near[0]!r}?"
+    return f"names are matched exactly; there are {', '.join(map(repr, sorted(known)[:_NAMES]))}"
 
 
 def _skips_of_left_over(names: Mapping[str, str], reference: Sequence[str], candidate: Sequence[str]) -> list[Skip]:

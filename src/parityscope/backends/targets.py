@@ -83,6 +83,8 @@ def parse_target(text: str) -> Target:
         name, precision = _SIMULATED, name
     if not colon and format_word(name) == "f32":
         name, precision = _PLAIN, name
+    from parityscope.backends import known_backends
+
     known = _backend_known_as(name)
     if "/" in name and not Path(name).exists():  # which is in no backend's name
         raise ParityError(
@@ -91,7 +93,19 @@ def parse_target(text: str) -> Target:
         )
     if name == text and Path(text).is_dir() and _may_be_folder(text, known):
         return _target_of_path(f"{text}/") or Target(backend=known)
+    if name == text and Path(text).is_file() and known not in known_backends():
+        raise ParityError(
+            f"{text} is a file of no kind that is compared",
+            fix=f"give a recording, a model or an engine ({', '.join(_endings())}), or a target: parityscope list backends",
+        )
     return Target(backend=known, precision=format_word(precision), options=tuple(sorted(options.items())))
+
+
+def _endings() -> list[str]:
+    """How the files end that are a candidate by themselves."""
+    from parityscope.backends import known_backends
+
+    return sorted({ending for one in known_backends().values() for ending in one.opens if ending.startswith(".")})
 
 
 def _backend_known_as(name: str) -> str:

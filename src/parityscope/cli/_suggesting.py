@@ -16,7 +16,8 @@ __all__ = ["add_suggestion", "suggest_candidate", "suggest_option"]
 _LIST = re.compile(r"use one of: (?P<known>[^;.]+)")
 _TYPED = re.compile(r"'([^']+)'")
 _NO_CANDIDATE = "Missing option '--candidate'"
-_OPTIONS = re.compile(r"^No such option: (?P<typed>-\S+)(?:.*?(?P<meant>--[a-z-]+))?")
+_OPTIONS = re.compile(r"^No such option: (?P<typed>-\S+)(?P<near>.*)")
+_OPTION = re.compile(r"--[a-z-]+")
 _NEAR = 0.6  # of signs that two words share; difflib's own: "fp61" and "fp8" are apart, "bf61" and "bf16" are not
 _MOST = 16
 
@@ -42,9 +43,10 @@ def _shared_start(one: str, other: str) -> int:
 
 
 def suggest_option(message: str) -> str:
-    """The option that typer thinks a mistyped one was meant to be; "" where it knows none, or says something else."""
+    """Of the options that typer thinks a mistyped one may have been meant to be, the nearest; "" where it knows none."""
     found = _OPTIONS.match(message)
-    return found["meant"] or "" if found else ""
+    near = _OPTION.findall(found["near"]) if found else []
+    return max(near, key=lambda one: SequenceMatcher(None, one, found["typed"]).ratio()) if found and near else ""
 
 
 def suggest_candidate(message: str, words: list[str]) -> str:
