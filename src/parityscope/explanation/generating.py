@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.explanation.weighed import Weighed
+    from parityscope.hypotheses.searching import EditPattern
     from parityscope.hypotheses.worker import StretchAnswer, Worker
     from parityscope.localization import Sides
     from parityscope.records import RuledOut
@@ -64,7 +65,7 @@ class Surroundings:
     sides: Sides
     graph: ir.Model
     worker: Worker
-    held_elsewhere: list[str]
+    held_elsewhere: list[EditPattern]
 
     def context(self, weighed: Weighed) -> StretchContext:
         """The region of `weighed` with the nodes around it."""
@@ -76,7 +77,7 @@ def generate_hypotheses(
     bases: Sequence[tuple[str, Variant | None, float]],
     context: StretchContext,
     worker: Worker,
-    held_elsewhere: list[str],
+    held_elsewhere: list[EditPattern],
     seconds: float,
 ) -> Generated:
     """Searches the region on top of each of `bases` (hypothesis, variant, share), until one explains it.
@@ -87,7 +88,7 @@ def generate_hypotheses(
     """
     nearest: list[EditCandidate] = []
     skipped: list[Skip] = []
-    held: list[tuple[float, ClaimOutcome]] = []
+    held: list[tuple[EditCandidate, ClaimOutcome]] = []
     ruled_out: tuple[RuledOut, ...] = ()
     for place, (name, variant, share) in enumerate(bases[:_BASES]):
         if variant is not None and variant.accumulate is not None:
@@ -99,7 +100,7 @@ def generate_hypotheses(
             seconds=_SHARE_OF_TIME * seconds,
             arithmetic=(name, words),
             first=tuple(held_elsewhere),
-            among=frozenset(pattern_of(one.words) for one in nearest) if again else None,
+            among=frozenset(pattern_of(one.kind, one.words) for one in nearest) if again else None,
         )
         if task.among is not None and not task.among:
             continue
@@ -109,15 +110,15 @@ def generate_hypotheses(
         for candidate in answer.candidates:
             outcome = _outcome_of_candidate(weighed, candidate, name, variant)
             if outcome is not None and _is_cause(outcome, candidate):
-                held.append((candidate.length, outcome))
+                held.append((candidate, outcome))
         nearest += answer.candidates
         # What leaves a little may leave nothing on top of another arithmetic.
         if any(outcome.line.share >= _EXACTLY for _, outcome in held):
             break
     if held:
-        found = [outcome for _, outcome in sorted(held, key=lambda one: one[0])]
-        held_elsewhere.append(pattern_of(found[0].claim.variant.words))
-        return Generated(held=tuple(found), nearest=(), skipped=tuple(skipped))
+        held.sort(key=lambda one: one[0].length)
+        held_elsewhere.append(pattern_of(held[0][0].kind, held[0][0].words))
+        return Generated(held=tuple(outcome for _, outcome in held), nearest=(), skipped=tuple(skipped))
     nearest.sort(key=lambda one: -one.share)
     return Generated(held=(), nearest=tuple(nearest), skipped=tuple(skipped), ruled_out=ruled_out)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -40,12 +39,14 @@ from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.power import KindTally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
     import onnx
 
     from parityscope.hypotheses.stretch import ComputedStretch
     from parityscope.records import RuledOut
 
-__all__ = ["FoundEdits", "Ranked", "generated_kinds", "pattern_of", "search_edits"]
+__all__ = ["EditPattern", "FoundEdits", "Ranked", "generated_kinds", "pattern_of", "search_edits"]
 
 _WORTH_KEEPING = 0.05  # of the squared error
 _EXACT = 0.9999
@@ -62,7 +63,7 @@ _ELEMENT_S = (
     5e-9  # one element that is read or given (measured on one core: a convolution of 110,592 in half a millisecond)
 )
 
-_Generator = Callable[["ComputedStretch"], Iterator[StretchEdit]]
+EditPattern = tuple[str, str]  # as `pattern_of` says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,8 +132,8 @@ def search_edits(
     *,
     trying: Callable[[str], None] = lambda _: None,
     banned: frozenset[str] = frozenset(),
-    first: tuple[str, ...] = (),
-    among: frozenset[str] | None = None,
+    first: tuple[EditPattern, ...] = (),
+    among: frozenset[EditPattern] | None = None,
 ) -> FoundEdits:
     """The edits that explain most, and what is known of all others.
 
@@ -141,8 +142,8 @@ def search_edits(
         seconds: The budget, in estimated seconds.
         trying: Told the words of every edit before it is run.
         banned: Edits that are not run, in words without numbers (`form_of`).
-        first: Patterns of words (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
-        among: Where given, only edits whose words have one of these patterns are tried.
+        first: Patterns (`pattern_of`) that held elsewhere: if one explains everything here too, nothing else is tried.
+        among: Where given, only edits of one of these patterns are tried.
     """
     size = stretch.found[0].size
     read = sum(
@@ -189,11 +190,14 @@ def _conclude_search(state: _EditSearch) -> FoundEdits:
     return FoundEdits(ranked=tuple(ranked), untried=state.untried, ruled_out=tally.told())
 
 
-def _try_patterns(state: _EditSearch, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[str]) -> None:
-    """Tries the edits whose words have one of these patterns."""
+def _try_patterns(
+    state: _EditSearch, nodes: list[tuple[int, onnx.NodeProto]], patterns: Collection[EditPattern]
+) -> None:
+    """Tries the edits of these patterns; what makes other kinds is not asked, since that costs more than the trials."""
+    kinds = {kind for kind, _ in patterns}
     for kind, edits in generated_kinds(state.stretch, nodes):
-        chosen = (edit for edit in edits if pattern_of(edit.words) in patterns)
-        _draw_edits(state, kind, chosen)
+        if kind in kinds:
+            _draw_edits(state, kind, (edit for edit in edits if pattern_of(kind, edit.words) in patterns))
 
 
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.
@@ -359,6 +363,6 @@ def _node_message(stretch: ComputedStretch, place: int) -> onnx.NodeProto:
     return next(node for node in stretch.context.nodes if tuple(node.output) == outputs)
 
 
-def pattern_of(words: str) -> str:
-    """What is said without names and numbers: the same fault at another node is said alike."""
-    return " ".join(re.sub(r"'[^']*'|[-+]?[\d.]+(e[-+]?\d+)?|\W+", " ", words).split())
+def pattern_of(kind: str, words: str) -> EditPattern:
+    """The kind, and what is said without names and numbers: the same fault at another node is said alike."""
+    return kind, " ".join(re.sub(r"'[^']*'|[-+]?[\d.]+(e[-+]?\d+)?|\W+", " ", words).split())

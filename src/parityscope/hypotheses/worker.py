@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Behind, StretchEdit
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
-    from parityscope.hypotheses.searching import Ranked
+    from parityscope.hypotheses.searching import EditPattern, Ranked
     from parityscope.hypotheses.stretch import StretchContext
     from parityscope.records import RuledOut
 
@@ -72,8 +72,8 @@ class StretchTask:
     context: StretchContext
     seconds: float
     arithmetic: tuple[str, str] = ("", "")
-    first: tuple[str, ...] = ()
-    among: frozenset[str] | None = None
+    first: tuple[EditPattern, ...] = ()
+    among: frozenset[EditPattern] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
