@@ -163,6 +163,8 @@ class Backend:
     switched: Callable[[Target], Iterable[Target]] = _give_nothing
     #: writes the graph that a target makes of a model, as ONNX, to a path, or raises ParityError; None: it does not tell
     write_executed: Callable[[Model, Target, Path], None] | None = None
+    #: what writes a file of its own kind, which `model=` may name too, as ONNX of an opset, by the file's ending
+    translates: Mapping[str, Callable[[Path, int], Path]] = field(default_factory=lambda: MappingProxyType({}))
     #: where a target is the network before its conversion: that in FP32, then in its other modes
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.openvino_ir.reading import read_openvino_file
+from parityscope.errors import ParityError
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -20,8 +23,8 @@ def try_marks(path: str, settings: Mapping[str, Any], wanted: Mapping[str, str])
     import openvino as ov
 
     core = ov.Core()
-    with contextlib.suppress(RuntimeError):
-        source, _, _ = mark_outputs(core.read_model(path), wanted)
+    with contextlib.suppress(RuntimeError, ParityError):
+        source, _, _ = mark_outputs(read_openvino_file(core, Path(path)), wanted)
         core.compile_model(source, "CPU", dict(settings))
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -52,7 +52,8 @@ def _open_job(job: dict[str, Any]) -> contextlib.AbstractContextManager[Session]
     target = parse_target(job["target"])
     shapes = tuple({name: tuple(shape) for name, shape in each.items()} for each in job["shapes"])
     capture = Capture(tensors=tuple(job["tensors"]), shapes=shapes)
-    return backend_named(target.backend).open(load_model(job["model"]), target, capture)
+    model = replace(load_model(job["model"]), source=Path(job["source"]) if job["source"] else None)
+    return backend_named(target.backend).open(model, target, capture)
 
 
 def _answer_request(session: Session, scratch: Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def open_in_child(
     with scratch_folder("child") as scratch:
         job: dict[str, Any] = {
             "model": str(model.path),
+            "source": str(model.source or ""),
             "target": format_target(target),
             "tensors": list(capture.tensors),
         }

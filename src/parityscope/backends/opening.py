@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Capture, Session, backend_named, probe_backend
+from parityscope.backends import Capture, Session, backend_named, known_backends, probe_backend
 from parityscope.backends.child import open_in_child
 from parityscope.backends.command import parse_seconds
 from parityscope.backends.targets import check_target, format_target, one_of
@@ -24,19 +25,27 @@ if TYPE_CHECKING:
 
 __all__ = ["model_of", "open_target", "shapes_for"]
 
+_ONNX = ".onnx"
 _ISOLATED_TIMEOUT_S = 600.0  # chosen, as for `command`
 
 
 def model_of(model: Model, target: Target) -> Model:
     """The model that `target` runs: its own (`model=PATH`) or the reference's.
 
-    Where nothing here runs it, what is broken in its file is left out.
+    Where nothing here runs it, what is broken in its file is left out. A file of a runtime's own kind is read as ONNX of the
+    reference's opset.
 
     Raises:
         ParityError: its file cannot be read.
     """
-    path = target.option("model")
-    return load_model(path, in_part=backend_named(target.backend).recorded) if path else model
+    path, runtime = target.option("model"), backend_named(target.backend)
+    if not path:
+        return model
+    makers = known_backends().values() if runtime.recorded and Path(path).suffix != _ONNX else [runtime]
+    translate = next((one.translates[end] for one in makers for end in one.translates if path.endswith(end)), None)
+    if translate is None:
+        return load_model(path, in_part=runtime.recorded)
+    return replace(load_model(translate(Path(path), model.opsets.get("", 0))), source=Path(path))
 
 
 @contextlib.contextmanager

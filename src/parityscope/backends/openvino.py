@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._openvino_marks import mark_outputs
+from parityscope.backends.openvino_ir.reading import ENDING, first_line, read_openvino_file
 from parityscope.backends.openvino_trial import bearable_marks
 from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.errors import ParityError
@@ -70,8 +71,10 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": _ELEMENT_TYPES[precision], "PERFORMANCE_HINT": "LATENCY"}
     if threads := threads_of(target):
         settings["INFERENCE_NUM_THREADS"] = threads
-    source = _read_openvino_model(core, model.path)
+    source = read_openvino_file(core, model.file)
     declared = len(source.outputs)
+    # Inputs of an IR are in its order, and may have no names.
+    given: Sequence[Any] = range(len(model.inputs)) if model.source else [value.name for value in model.inputs]
     names = {value.name: index for index, value in enumerate(model.outputs)}
     absent: list[Skip] = []
     captured: dict[str, int] = {}
@@ -79,27 +82,29 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
         if observe == "layers":
-            executed, written = _undisturbed_graph(model.path, model.sha256, precision, tuple(settings.items()))
+            executed, written = _undisturbed_graph(
+                (model.file, model.path), model.sha256, precision, tuple(settings.items())
+            )
             borders, absent = _split_borders(model, executed, written, capture.tensors)
             wanted = list(borders)
         stored = {name: borders[name] if observe == "layers" else "" for name in wanted if name not in names}
-        kept, crashes = bearable_marks(model.path, model.sha256, tuple(settings.items()), tuple(stored.items()))
+        kept, crashes = bearable_marks(model.file, model.sha256, tuple(settings.items()), tuple(stored.items()))
         absent.extend(crashes)
         source, captured, missing = mark_outputs(source, dict(kept))
         absent.extend(missing)
-    compiled = _compile_openvino_model(core, source, settings, model.path)
+    compiled = _compile_openvino_model(core, source, settings, model.file)
     executed = executed or executed_graph_of(compiled, precision)
     request = compiled.create_infer_request()
     order = {**names, **{name: declared + position for name, position in captured.items()}}
 
     def run(sample: Sample) -> Mapping[str, np.ndarray]:
-        feeds = {value.name: sample.arrays[value.name] for value in model.inputs}
+        feeds = {given[place]: sample.arrays[value.name] for place, value in enumerate(model.inputs)}
         try:
             request.infer(feeds)
         except RuntimeError as error:
             raise ParityError(
-                f"OpenVINO failed while running sample {sample.name}: {_first_line(error)}",
-                where=str(model.path),
+                f"OpenVINO failed while running sample {sample.name}: {first_line(error)}",
+                where=str(model.file),
                 fix="check that plain OpenVINO runs this model on this input",
             ) from error
         return {name: _as_numpy(request.get_output_tensor(index)) for name, index in order.items()}
@@ -117,23 +122,12 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     )
 
 
-def _read_openvino_model(core: Any, path: Path) -> Any:
-    try:
-        return core.read_model(str(path))
-    except RuntimeError as error:
-        raise ParityError(
-            f"OpenVINO cannot read the model: {_first_line(error)}",
-            where=str(path),
-            fix="check the operators that it names against OpenVINO's list of supported ONNX operators",
-        ) from error
-
-
 def _compile_openvino_model(core: Any, source: Any, settings: Mapping[str, Any], path: Path) -> Any:
     try:
         return core.compile_model(source, "CPU", dict(settings))
     except RuntimeError as error:
         raise ParityError(
-            f"OpenVINO cannot compile the model: {_first_line(error)}",
+            f"OpenVINO cannot compile the model: {first_line(error)}",
             where=str(path),
             fix="check that plain OpenVINO compiles this model",
         ) from error
@@ -141,9 +135,9 @@ def _compile_openvino_model(core: Any, source: Any, settings: Mapping[str, Any],
 
 @functools.lru_cache(maxsize=4)
 def _undisturbed_graph(
-    path: Path, digest: str, precision: str, settings: tuple[tuple[str, Any], ...]
+    files: tuple[Path, Path], digest: str, precision: str, settings: tuple[tuple[str, Any], ...]
 ) -> tuple[ExecutedGraph, Mapping[str, str]]:
-    """The executed graph of the file as it is, and the format of each tensor in which a layer of it ends.
+    """The executed graph of a file as it is, and the format of each tensor of its ONNX file in which a layer of it ends.
 
     Every part of a long recording asks for it; `digest` makes another file of the same path another question.
     """
@@ -153,9 +147,9 @@ def _undisturbed_graph(
     from parityscope.case.model import read_graph
 
     del digest
-    core = ov.Core()
+    core, (file, path) = ov.Core(), files
     executed = executed_graph_of(
-        _compile_openvino_model(core, _read_openvino_model(core, path), dict(settings), path), precision
+        _compile_openvino_model(core, read_openvino_file(core, file), dict(settings), file), precision
     )
     graph = read_graph(path)
     stored = {name: kernel.stored for kernel in follow_executed(executed, graph).kernels for name in kernel.values}
@@ -215,9 +209,10 @@ def executed_graph_of(compiled: Any, requested: str) -> ExecutedGraph:
     return ExecutedGraph(layers=tuple(layers), requested=requested, executed=executed)
 
 
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if not line.startswith("Exception from")), str(error))[:400]
+def _translate_file(path: Path, opset: int) -> Path:
+    from parityscope.backends.openvino_ir.translating import translated_file
+
+    return translated_file(path, opset)
 
 
 def _switched_targets(target: Target) -> Iterator[Target]:
@@ -271,6 +266,7 @@ BACKEND = Backend(
     plain=frozenset({"observe", "threads"}),
     words="OpenVINO",
     tries_repairs=True,
+    translates={ENDING: _translate_file},
     converts=True,
     profile="openvino",
     switched=_switched_targets,

@@ -47,7 +47,8 @@ class Model:
 
     `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
     `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
-    value that these compute, in topological order. `unread` says what of the file is broken and left out.
+    value that these compute, in topological order. `unread` says what of the file is broken and left out. `source` is the file
+    that a runtime reads, where that is of its own kind and `path` says the same in ONNX.
     """
 
     path: Path
@@ -62,6 +63,12 @@ class Model:
     formats: tuple[str, ...]
     sites: Mapping[str, Site] = field(repr=False, compare=False)
     unread: tuple[str, ...] = ()
+    source: Path | None = None
+
+    @property
+    def file(self) -> Path:
+        """The file that a runtime reads."""
+        return self.source or self.path
 
     def graph(self) -> ir.Model:
         """A fresh, editable copy of the graph; weights in external files stay there until they are asked for."""
