@@ -17,7 +17,7 @@ from parityscope.errors import ParityError
 from parityscope.plugins import discover_plugins, find_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -165,6 +165,8 @@ class Backend:
     write_executed: Callable[[Model, Target, Path], None] | None = None
     #: what writes a file of its own kind, which `model=` may name too, as ONNX of an opset, by the file's ending
     translates: Mapping[str, Callable[[Path, int], Path]] = field(default_factory=lambda: MappingProxyType({}))
+    #: writes what a target is by itself, without a file of ONNX, as ONNX that takes these samples, or raises ParityError
+    write_graph: Callable[[Model, Target, Sequence[Mapping[str, np.ndarray]], Path], None] | None = None
     #: where a target is the network before its conversion: that in FP32, then in its other modes
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")

@@ -18,6 +18,9 @@ differ between versions and any import may change them.
 its operator. Nothing is matched by likeness: what has no such name is listed as not observed. Hooks change no arithmetic.
 `compile=on` shows outputs only.
 
+**Its graph.** As a candidate the network is exported, by the exporter that is there, and held against the ONNX file as one file
+is against another (EXP005): weights, attributes and operators that differ are named, and proved.
+
 **As reference or candidate.** `--reference torch?…` holds a deployment against the network itself, and the conversion is
 then tested as a stage of its own (EXP001). `--candidate torch?…` holds the network against its ONNX file, and says at which
 module they part. This runs code that you name, with your rights; a `.pt` or `.pt2` file may hold code too.
@@ -35,7 +38,8 @@ from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic, arithmetic_on_gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     import numpy as np
 
@@ -54,6 +58,12 @@ def _probe_package() -> Probe:
     from parityscope.backends.pytorch.switches import torch_facts
 
     return Probe(version=str(torch.__version__), facts=torch_facts(torch))
+
+
+def _write_graph(model: Model, target: Target, samples: Sequence[Mapping[str, np.ndarray]], path: Path) -> None:
+    from parityscope.backends.pytorch.exporting import write_network
+
+    write_network(model, target, samples, path)
 
 
 @contextlib.contextmanager
@@ -172,6 +182,7 @@ BACKEND = Backend(
     open=_open_session,
     switched=_switched_targets,
     origins=_origin_targets,
+    write_graph=_write_graph,
     settings={
         "tf32_off": _NO_TF32,
         "f32": f"{_NO_TF32}\ntorch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False",

@@ -4,7 +4,8 @@ What goes wrong: the file that is deployed is not the network that it came from.
 script changed a constant, an attribute, the order of inputs, a node, or had the nodes read by another opset; or it is another
 version.
 
-How it shows: the candidate runs a file of its own (`model=PATH`), and computes exactly what that file says.
+How it shows: the candidate runs a file of its own (`model=PATH`: ONNX, or an IR of OpenVINO), or is a network of PyTorch, and
+computes exactly what that says.
 
 How we test for it: both graphs are aligned by what they compute and by structure (names are hints only), step by step on one
 sample, each step of the candidate's fed with the reference's values. What differs is told in words. All differences are put into
@@ -152,7 +153,7 @@ def _show_difference(
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
         site=_site_of_unit(known, unit),
         share=share,
-        repairs=_offer_repairs(unit, version=version),
+        repairs=_offer_repairs(unit, version=version, has_file=bool(known.candidate.option("model"))),
         details={
             "parameter": unit.group,
             "together": compared.decision.explained,
@@ -173,8 +174,10 @@ def _is_version(group: object, differences: int) -> bool:
     return group == _RETRAINED and differences >= _MANY
 
 
-def _offer_repairs(unit: Unit, *, version: bool) -> list[tuple[str, str]]:
+def _offer_repairs(unit: Unit, *, version: bool, has_file: bool) -> list[tuple[str, str]]:
     """What the original has put back in a copy of the candidate's file, which is tried; and converting once more."""
+    if not has_file:
+        return [("convert_again", "export the file again from this network, or give the network what the file has")]
     again = (
         "export the version that the reference has, or hold the candidate against its own original"
         if version
@@ -224,6 +227,26 @@ _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[4,6] x) => (float[
   y = Sub(n, r)
 }"""
 _OTHER = _MODEL.replace(" a", " q").replace("(a)", "(q)")
+_LEAKY = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[2,8] y) {
+  a = MatMul(x, w)
+  y = LeakyRelu<alpha = 0.01>(a)
+}"""
+_NETWORK = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
+
+    def forward(self, x):
+        return torch.nn.functional.leaky_relu(x @ self.weight, {slope})
+
+def make():
+    return Net()
+"""
+_V = {"w": np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)}
+_L = {"x": _RNG.normal(size=(2, 8)).astype(np.float32)}
 
 CHECK = Check(
     code=_CODE,
@@ -247,9 +270,11 @@ CHECK = Check(
             candidate_model=_OTHER.replace("Sub(n, r)", "Sub(r, n)"),
             constants=_WEIGHTS,
         ),
+        Example(model=_LEAKY, inputs=_L, constants=_V, network=_NETWORK.format(slope=0.1), candidate="{network}"),
     ),
     holds_not=(
         Example(model=_MODEL, inputs=_X, candidate="ort", candidate_model=_OTHER, constants=_WEIGHTS),
         Example(model=_MODEL, inputs=_X, candidate="sim:bf16", declared="f32", constants=_WEIGHTS),
+        Example(model=_LEAKY, inputs=_L, constants=_V, network=_NETWORK.format(slope=0.01), candidate="{network}"),
     ),
 )

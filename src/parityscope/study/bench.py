@@ -96,7 +96,9 @@ def open_bench(
             honest=asked.runner(_honest_target(case.policy.declared)),
             simulated={one: asked.runner(Target(backend="sim", precision=one)) for one in sorted(_SIMULATED)},
             kept={} if folder is None else TriedRuns(folder),
-            graphs=(lambda: asked.graphs(deployed)) if deployed.option("model") else None,
+            graphs=(lambda: asked.graphs(deployed))
+            if deployed.option("model") or backend_named(deployed.backend).write_graph
+            else None,
             executed=functools.partial(asked.executed, write) if write and not candidate.option("model") else None,
             rewritten=asked.rewritten if backend_named(candidate.backend).tries_repairs else None,
             watched=asked.watched
@@ -184,17 +186,25 @@ class _Sessions:
 
         found = self._answers.graphs
         if found is None:
-            its_model = model_of(self._case.model, deployed)
             try:
                 samples = self._both_sides()
                 self._make_room(deployed)
-                found = compare_graphs(self._case.model, its_model, samples)
+                found = compare_graphs(self._case.model, self._graph_of(deployed, samples), samples)
             except ParityError as error:
                 found = error
             self._answers.graphs = found
         if isinstance(found, ParityError):
             raise found
         return found
+
+    def _graph_of(self, deployed: Target, samples: Sequence[SideOutputs]) -> Model:
+        """What a target is by itself: its file, or what it writes."""
+        write = backend_named(deployed.backend).write_graph
+        if deployed.option("model") or write is None:
+            return model_of(self._case.model, deployed)
+        path = self._held.enter_context(scratch_folder("written")) / "written.onnx"
+        write(self._case.model, deployed, [one.inputs for one in samples], path)
+        return load_model(path)
 
     def executed(self, write: Callable[[Model, Target, Path], None]) -> Compared:
         """The graph that the candidate's runtime makes of the file, against the file's."""

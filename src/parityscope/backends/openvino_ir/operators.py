@@ -1,7 +1,7 @@
 """What each operator of OpenVINO is in those of ONNX: names where both mean the same, else a function that writes it.
 
-Source: OpenVINO's operation set specifications, opset1 to opset16. An operator that is in neither table, or whose form here is not
-written (`UntranslatedError`), is left unread.
+Source: OpenVINO's operation set specifications, opset1 to opset16. An operator that is in neither table, or in a form that is not
+written here (`UntranslatedError`), is left unread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["ELEMENT_TYPES", "SAME", "TRANSLATORS"]
 
 _END = (1 << 63) - 1  # as far as an axis goes, in ONNX's Slice
-_ON_GRID = 1e-3  # of a step: so far from an integer a zero point may be, for numbers that are written in float32; chosen
+_ON_GRID = (
+    1e-3  # of a step: so far from an integer a zero point may be, for numbers that are written in float32; chosen
+)
 _PADDING = {"explicit": "NOTSET", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}
 ELEMENT_TYPES = {
     "f32": onnx.TensorProto.FLOAT,
@@ -48,15 +50,14 @@ SAME: Mapping[str, str] = {
     **{
         name: name
         for name in (
-            *("Abs", "Acos", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Equal", "Erf", "Exp"),
-            *("Floor", "Greater", "Identity", "IsNaN", "Less", "Log", "Mish", "PRelu", "Relu", "Sigmoid"),
+            *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Equal", "Erf", "Exp"),
+            *("Floor", "Greater", "Identity", "IsNaN", "Less", "Log", "NonZero", "PRelu", "Relu", "Sigmoid"),
             *("Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh"),
         )
     },
     "Ceiling": "Ceil",
     "Divide": "Div",
     "GreaterEqual": "GreaterOrEqual",
-    "HSwish": "HardSwish",
     "LessEqual": "LessOrEqual",
     "LogicalAnd": "And",
     "LogicalNot": "Not",
@@ -66,16 +67,14 @@ SAME: Mapping[str, str] = {
     "Minimum": "Min",
     "Multiply": "Mul",
     "Negative": "Neg",
-    "NonZero": "NonZero",
     "Power": "Pow",
-    "PRelu": "PRelu",
     "ScatterNDUpdate": "ScatterND",
     "Select": "Where",
     "SoftPlus": "Softplus",
     "SoftSign": "Softsign",
     "Subtract": "Sub",
 }
-_REDUCTIONS = {f"Reduce{kind}": f"Reduce{kind}" for kind in ("Max", "Mean", "Min", "Prod", "Sum", "L1", "L2")}
+_REDUCTIONS = tuple(f"Reduce{kind}" for kind in ("Max", "Mean", "Min", "Prod", "Sum", "L1", "L2"))
 
 
 def _pads(node: OpenvinoNode) -> dict[str, Any]:
@@ -131,6 +130,21 @@ def _matmul(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     return write.emit("MatMul", sides)
 
 
+def _add(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+    """A sum; of a convolution that nobody else reads and one number a channel, its bias."""
+    for place in (0, 1):
+        other = node.maybe_constant(1 - place)
+        maker = next((one for one in reversed(write.nodes) if node.inputs[place] in one.output), None)
+        if other is None or maker is None or not maker.op_type.startswith("Conv") or len(maker.input) != 2:
+            continue
+        if node.readers(place) == 1 and other.ndim > 2 and other.size == other.shape[1]:
+            write.nodes.remove(maker)
+            maker.input.append(write.one("Reshape", node.inputs[1 - place], write.constant([-1])))
+            write.nodes.append(maker)
+            return list(maker.output)
+    return write.emit("Add", node.inputs)
+
+
 def _multiply(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     """A product; of integers that a file holds, less their zero point, with a scale: what DequantizeLinear does."""
     for place in (0, 1):
@@ -167,9 +181,9 @@ def _fake_quantize(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     if levels == 256 and same and len(axes) < 2 and bool((np.abs(zero - np.rint(zero)) < _ON_GRID).all()):
         first = 128 if float(np.rint(zero).min()) == 128.0 == float(np.rint(zero).max()) else 0
         kind = np.int8 if first else np.uint8
-        flat = (lambda array: array.reshape(-1)) if axes else (lambda array: array.reshape(-1)[0])
-        scale = write.constant(np.asarray(flat(step), np.float32))
-        point = write.constant(np.asarray(np.clip(flat(np.rint(zero)) - first, -128, 255), kind))
+        kept = slice(None) if axes else 0
+        scale = write.constant(np.asarray(step.reshape(-1)[kept], np.float32))
+        point = write.constant(np.asarray(np.rint(zero).reshape(-1)[kept] - first, kind))
         axis = axes[0] - len(low.shape) if axes else None
         if axis is not None:
             axis += len(node.shape(0, known=False))
@@ -234,6 +248,18 @@ def _swish(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     return write.emit("Mul", [x, write.one("Sigmoid", inner)])
 
 
+def _hard_swish(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+    if write.knows("HardSwish"):
+        return write.emit("HardSwish", node.inputs)
+    return write.emit("Mul", [node.inputs[0], write.one("HardSigmoid", node.inputs[0], alpha=1 / 6, beta=0.5)])
+
+
+def _mish(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+    if write.knows("Mish"):
+        return write.emit("Mish", node.inputs)
+    return write.emit("Mul", [node.inputs[0], write.one("Tanh", write.one("Softplus", node.inputs[0]))])
+
+
 def _gelu(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     tanh = "tanh" in str(node.attribute("approximation_mode", "ERF")).lower()
     x = node.inputs[0]
@@ -289,9 +315,7 @@ def _interpolate(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
 
 def _reduce(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     axes = node.constant(1).reshape(-1).astype(np.int64)
-    return write.emit(
-        _REDUCTIONS[node.kind], node.inputs[:1], axes=axes, keepdims=int(bool(node.attribute("keep_dims")))
-    )
+    return write.emit(node.kind, node.inputs[:1], axes=axes, keepdims=int(bool(node.attribute("keep_dims"))))
 
 
 def _reshape(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
@@ -333,9 +357,7 @@ def _split(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
                 raise UntranslatedError("a part of a size that is not known")
             lengths[lengths < 0] = whole - lengths[lengths >= 0].sum()
     count = len(node.outputs) if lengths is None and write.opset >= 18 else None
-    return write.emit(
-        "Split", node.inputs[:1], outputs=len(node.outputs), axis=axis, split=lengths, num_outputs=count
-    )
+    return write.emit("Split", node.inputs[:1], outputs=len(node.outputs), axis=axis, split=lengths, num_outputs=count)
 
 
 def _slice(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
@@ -400,8 +422,8 @@ def _convert(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
 
 
 def _range(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
-    ends = _as_type, [write.one("Reshape", name, write.constant(np.zeros(0, np.int64))) for name in node.inputs]
-    return write.emit("Range", [ends[0](write, name, node)[0] for name in ends[1]])
+    ends = [write.one("Reshape", name, write.constant(np.zeros(0, np.int64))) for name in node.inputs]
+    return write.emit("Range", [_as_type(write, name, node)[0] for name in ends])
 
 
 def _gather(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
@@ -424,6 +446,10 @@ def _one_hot(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     ends = [write.one("Reshape", name, write.constant([1])) for name in (node.inputs[3], node.inputs[2])]
     values = write.one("Concat", *ends, axis=0)
     return write.emit("OneHot", [node.inputs[0], node.inputs[1], values], axis=node.attribute("axis"))
+
+
+def _tile(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+    return write.emit("Tile", [node.inputs[0], _long(write, node, 1)])
 
 
 def _normalize(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
@@ -455,7 +481,8 @@ def _clamp(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     kind = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64}.get(node.type(0))
     if kind is None:
         raise UntranslatedError(f"type {node.type(0)}")
-    return write.emit("Clip", node.inputs, **{name: np.array(node.attribute(name)).astype(kind) for name in ("min", "max")})
+    low, high = (np.array(node.attribute(name)).astype(kind) for name in ("min", "max"))
+    return write.emit("Clip", node.inputs, min=low, max=high)
 
 
 def _unequal(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
@@ -469,6 +496,7 @@ def _rounded(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
 
 
 TRANSLATORS: Mapping[str, Translator] = {
+    "Add": _add,
     "AvgPool": _pool,
     "BatchNormInference": _batch_normalization,
     "Broadcast": _broadcast,
@@ -488,12 +516,14 @@ TRANSLATORS: Mapping[str, Translator] = {
     "Gelu": _gelu,
     "GroupConvolution": _convolution,
     "GroupConvolutionBackpropData": _transposed_convolution,
+    "HSwish": _hard_swish,
     "HardSigmoid": _hard_sigmoid,
     "Interpolate": _interpolate,
     "LogSoftmax": _with("LogSoftmax", axis="axis"),
     "MVN": _mean_variance,
     "MatMul": _matmul,
     "MaxPool": _pool,
+    "Mish": _mish,
     "Multiply": _multiply,
     "NormalizeL2": _normalize,
     "NotEqual": _unequal,
@@ -512,7 +542,7 @@ TRANSLATORS: Mapping[str, Translator] = {
     "Squeeze": _squeeze,
     "StridedSlice": _strided_slice,
     "Swish": _swish,
-    "Tile": lambda write, node: write.emit("Tile", [node.inputs[0], _long(write, node, 1)]),
+    "Tile": _tile,
     "TopK": _top_k,
     "Transpose": _transpose,
     "Unsqueeze": _squeeze,

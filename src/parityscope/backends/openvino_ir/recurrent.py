@@ -37,7 +37,13 @@ def _sequence(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     clip = float(node.attribute("clip", 0.0))
     made = write.emit(
         op_type,
-        [turned[0], *arranged, _both_biases(write, bias, order, reset=reset), _short(write, node, lengths), *turned[1:]],
+        [
+            turned[0],
+            *arranged,
+            _both_biases(write, bias, order, reset=reset),
+            _short(write, node, lengths),
+            *turned[1:],
+        ],
         outputs=1 + states,
         hidden_size=int(node.attribute("hidden_size")),
         direction=_DIRECTIONS[str(node.attribute("direction")).lower()],

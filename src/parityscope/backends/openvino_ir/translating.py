@@ -1,7 +1,7 @@
 """An IR -> an ONNX file that computes the same, whose values and nodes are called as in the IR.
 
-It is written for the opset of the reference, so that differences can be put into the reference's file, and lies in a folder of this
-process. What an operator cannot be said by is a node in `UNREAD`, with its inputs and results.
+It is written for the opset of the reference, so that differences can be put into the reference's file, and lies in a folder of
+this process. What an operator cannot be said by is a node in `UNREAD`, with its inputs and results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import atexit
 import contextlib
 import functools
 import hashlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,8 @@ from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from parityscope.backends.openvino_ir.operators import Translator
 
 __all__ = ["OpenvinoNode", "translated_file"]
@@ -127,7 +128,7 @@ class _Names:
         for port in model.outputs:
             node = port.get_node()
             source = node.input_value(0)
-            name = sorted(port.get_names() or source.get_names() or {node.get_friendly_name()})[0]
+            name = min(port.get_names() or source.get_names() or {node.get_friendly_name()})
             key = _key(source)
             while name in self.all:
                 name += "'"
@@ -140,7 +141,7 @@ class _Names:
         """The name of a value."""
         key = _key(port)
         if key not in self._known:
-            name = sorted(port.get_names())[0]
+            name = min(port.get_names())
             while name in self.all:
                 name += "'"
             self.all.add(name)
@@ -176,6 +177,10 @@ class OpenvinoNode:
     def out_type(self, place: int) -> str:
         """The element type of a result."""
         return str(self._node.output(place).get_element_type().get_type_name())
+
+    def readers(self, place: int) -> int:
+        """How many inputs read the value that is read here."""
+        return len(self._node.input_value(place).get_target_inputs())
 
     def shape(self, place: int, *, known: bool = True) -> list[int]:
         """The shape of an input, -1 for a size that is not known, which must not be if `known`."""
@@ -222,7 +227,7 @@ class OpenvinoNode:
 def _bare(node: Any) -> OpenvinoNode:
     """A node of which only constants are asked."""
     found = object.__new__(OpenvinoNode)
-    found._node = node  # noqa: SLF001 - its own class
+    found._node = node
     return found
 
 
@@ -253,17 +258,20 @@ def _declare(name: str, port: Any, path: Path) -> onnx.ValueInfoProto:
 def _write_operation(write: OnnxWriter, node: OpenvinoNode) -> None:
     first, constants, write.stem = len(write.nodes), len(write.constants), node.name
     try:
-        if node.kind in SAME and node.kind not in _TABLE:
-            made = write.emit(SAME[node.kind], node.inputs, outputs=len(node.outputs))
-        elif node.kind in _TABLE:
-            made = _TABLE[node.kind](write, node)
-        else:
-            raise UntranslatedError("its kind is not known")
+        made = _translate(write, node)
     except (UntranslatedError, RuntimeError, ValueError, LookupError, TypeError):  # OpenVINO's and ONNX's too
         del write.nodes[first:], write.constants[constants:]
         _write_unread(write, node)
         return
     write.call(made[: len(node.outputs)], node.outputs, first, node.name)
+
+
+def _translate(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+    if node.kind in _TABLE:
+        return _TABLE[node.kind](write, node)
+    if node.kind not in SAME:
+        raise UntranslatedError("its kind is not known")
+    return write.emit(SAME[node.kind], node.inputs, outputs=len(node.outputs))
 
 
 def _write_unread(write: OnnxWriter, node: OpenvinoNode) -> None:

@@ -84,7 +84,7 @@ class OnnxWriter:
         return name
 
     def call(self, made: Sequence[str], wanted: Sequence[str], first: int, name: str) -> None:
-        """Gives results their own names: those of nodes from `first` on are renamed, others passed on; the last node is `name`."""
+        """Gives results their names: those of nodes from `first` on are renamed, others passed on; the last node is `name`."""
         own = {output for node in self.nodes[first:] for output in node.output}
         called = {old: new for old, new in zip(made, wanted, strict=True) if old in own and made.count(old) == 1}
         for node in self.nodes[first:]:

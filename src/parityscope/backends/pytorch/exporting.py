@@ -9,26 +9,32 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends.pytorch.binding import feed_tensors, order_of_names
+from parityscope.backends.pytorch.binding import feed_tensors, input_order, order_of_names
 from parityscope.backends.pytorch.handing import handed_network
 from parityscope.backends.pytorch.loading import errors_of_exporting, load_network
 from parityscope.backends.targets import parse_target
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
 
     from parityscope.backends.pytorch.binding import Order
     from parityscope.backends.pytorch.loading import LoadedNetwork
+    from parityscope.case import Model
+    from parityscope.records import Target
 
     Arrays = Mapping[str, np.ndarray]
 
-__all__ = ["export_network", "input_names_of"]
+__all__ = ["export_network", "input_names_of", "write_network"]
+
+_OPSETS = (9, 20)  # that the exporter of TorchScript writes
 
 
 def input_names_of(network: Any, count: int) -> list[str]:
@@ -63,6 +69,44 @@ def export_network(network: Any, samples: Sequence[Arrays], path: Path) -> None:
                 _export_program(torch, loaded, order, feeds, varying, path)
             else:
                 _export_script(torch, loaded, order, feeds, varying, path)
+
+
+def write_network(model: Model, target: Target, samples: Sequence[Arrays], path: Path) -> None:
+    """Exports the network that `target` runs, in its mode and in FP32, with the inputs and outputs of the ONNX model.
+
+    Raises:
+        ParityError: it cannot be loaded or exported.
+    """
+    import torch
+
+    plain = replace(target, precision="", options=tuple(one for one in target.options if one[0] != "compile"))
+    loaded = load_network(torch, plain, torch.device("cpu"))
+    order = input_order(loaded, model, target.option("inputs"))
+    dynamo = importlib.util.find_spec("onnxscript") is not None and loaded.kind != "script"
+    with errors_of_exporting(loaded), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        feeds = feed_tensors(torch, loaded, {name: samples[0][name] for name in order.names}, "cpu")
+        positional, keyword = order.arranged(feeds)
+        made = loaded.network(*positional, **keyword)
+        names = [value.name for value in model.outputs]
+        named = list(made) if isinstance(made, Mapping) and {*names} <= {*made} else names
+        varying = _varying_axes(samples)
+        if dynamo:
+            _export_program(torch, loaded, order, feeds, varying, path)
+            return
+        _export_script(
+            torch,
+            loaded,
+            order,
+            feeds,
+            varying,
+            path,
+            output_names=named,
+            opset_version=min(max(model.opsets.get("", _OPSETS[1]), _OPSETS[0]), _OPSETS[1]),
+            training=torch.onnx.TrainingMode.EVAL
+            if target.option("mode", "eval") == "eval"
+            else torch.onnx.TrainingMode.PRESERVE,
+        )
 
 
 def _load_plainly(target: str) -> LoadedNetwork:
@@ -100,7 +144,13 @@ def _export_program(
 
 
 def _export_script(
-    torch: Any, loaded: LoadedNetwork, order: Order, feeds: Arrays, varying: Mapping[str, list[int]], path: Path
+    torch: Any,
+    loaded: LoadedNetwork,
+    order: Order,
+    feeds: Arrays,
+    varying: Mapping[str, list[int]],
+    path: Path,
+    **settings: Any,
 ) -> None:
     positional, keyword = order.arranged(feeds)
     # Tracing knows no keywords; a module around the network would be in all names of its nodes, so only where it must.
@@ -113,6 +163,7 @@ def _export_script(
         dynamic_axes={name: {axis: f"{name}_{axis}" for axis in axes} for name, axes in varying.items()},
         dynamo=False,
         verbose=False,
+        **settings,
     )
 
 

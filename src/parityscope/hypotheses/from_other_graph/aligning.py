@@ -388,11 +388,18 @@ class _AligningWork:
         return self._contents[id(array)][1]
 
     def join(self, step: ProgramStep, maker: ProgramStep) -> list[tuple[str, str]]:
-        """Pairs what two like steps read, so that what they give is compared; where that is paired, what they give."""
+        """Pairs what two like steps read, so that what they give is compared; where that is paired, what they give.
+
+        What is called as another value of the reference is paired with that: a fold keeps the name of its last step.
+        """
         found = [pair for pair in self._pair_inputs(step, maker) if self.pair(*pair)]
         if not found and have_same_operator(step, maker):
-            outputs = zip(step.outputs, maker.outputs, strict=False)
-            found = [(its, mine) for its, mine in outputs if its and mine and self.pair(its, mine)]
+            outputs = [
+                (its, its if its in self.reference.makers and its not in self.partner else mine)
+                for its, mine in zip(step.outputs, maker.outputs, strict=False)
+                if its and mine
+            ]
+            found = [pair for pair in outputs if self.pair(*pair)]
         if not found:
             self._tried.add((step.index, maker.index))
         return found

@@ -34,6 +34,7 @@ _ONNX = frozenset({"", "ai.onnx"})
 _EITHER_WAY = with_trait("commutes")
 # They pass their input on: another type shows in the result's.
 PASSING = with_trait("passes on")
+_USUAL = {"dilations": 1, "output_padding": 0, "pads": 0, "strides": 1}  # numbers that say nothing, where all are so
 _LETTERS = 2  # a name of so few ("W") says nothing
 
 
@@ -184,8 +185,16 @@ def _attribute_differences(
     for name in dict.fromkeys((*mine, *its)):
         before, after = mine.get(name), its.get(name)
         alike = step.op_type == maker.op_type and meaning_of(reference, maker) == meaning_of(candidate, step)
+        if None in (before, after) and _is_usual(name, before if after is None else after):
+            continue
         if before != after and (alike or (before is not None and after is not None)):
             yield name, _describe_value(before), _describe_value(after)
+
+
+def _is_usual(name: str, value: Any) -> bool:
+    """Whether an attribute says what its absence does: the weight's own shape, no padding, steps of one."""
+    usual = _USUAL.get(name)
+    return name == "kernel_shape" or (usual is not None and isinstance(value, tuple) and {*value} <= {usual})
 
 
 def _attribute_values(graph: ReadGraph, step: ProgramStep, called: Mapping[str, str]) -> dict[str, Any]:
