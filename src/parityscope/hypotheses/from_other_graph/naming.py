@@ -87,6 +87,11 @@ def _part_explains(alignment: Alignment, stretch: DifferingStretch, part: GraphD
     return False
 
 
+def _length_of(change: ConstantChange) -> tuple[bool, int]:
+    """How long a change is in words; one that only says how far things are apart is longer than any."""
+    return change.words.startswith(VAGUE), len(change.words)
+
+
 def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
     reference = fold_linear_step(alignment.reference, stretch.steps)
     candidate = fold_linear_step(alignment.candidate, stretch.its_steps)
@@ -98,7 +103,5 @@ def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
     found: list[tuple[str, ConstantChange]] = []
     for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
         if relative_distance(*together) > _FOLDED:
-            change = change_of(*alone)
-            vague = change.words.startswith(VAGUE)
-            found.append((what, change_of(*together) if vague else change))
+            found.append((what, min((change_of(*alone), change_of(*together)), key=_length_of)))
     return "; ".join(f"{what} {reference.name}, with what is folded into it: {change.words}" for what, change in found)
