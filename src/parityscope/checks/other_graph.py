@@ -234,7 +234,7 @@ _LEAKY = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,8] x) => (float[
 _NETWORK = """
 import torch
 
-class Net(torch.nn.Module):
+class Leaky(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.weight = torch.nn.Parameter(torch.linspace(-1, 1, 64).reshape(8, 8))
@@ -243,7 +243,7 @@ class Net(torch.nn.Module):
         return torch.nn.functional.leaky_relu(x @ self.weight, {slope})
 
 def make():
-    return Net()
+    return Leaky()
 """
 _V = {"w": np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)}
 _L = {"x": _RNG.normal(size=(2, 8)).astype(np.float32)}

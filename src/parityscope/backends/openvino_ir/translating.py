@@ -54,11 +54,11 @@ def translated_file(path: Path, opset: int) -> Path:
         except OSError:
             continue
         marks.append((str(one.absolute()), found.st_ino, found.st_size, found.st_mtime_ns))
-    return _translated(path, max(opset, _OLDEST), tuple(marks))
+    return _translate_once(path, max(opset, _OLDEST), tuple(marks))
 
 
 @functools.lru_cache(maxsize=8)
-def _translated(path: Path, opset: int, marks: tuple[Any, ...]) -> Path:
+def _translate_once(path: Path, opset: int, marks: tuple[Any, ...]) -> Path:
     try:
         import openvino as ov
     except ImportError as error:
@@ -84,12 +84,12 @@ def _write_model(model: Any, opset: int, path: Path) -> onnx.ModelProto:
     for node in model.get_ordered_ops():
         kind = node.get_type_name()
         if kind == "Parameter":
-            inputs.append(_declare(names.of(node.output(0)), node.output(0), path))
+            inputs.append(_declare_value(names.name_of(node.output(0)), node.output(0), path))
         elif kind == "Constant":
             array = _constant_of(node)
             held += 0 if array is None else array.nbytes
             if array is not None:
-                write.constant(array, names.of(node.output(0)))
+                write.add_constant(array, names.name_of(node.output(0)))
             else:
                 _write_unread(write, OpenvinoNode(node, names))
             if held > _LARGEST:
@@ -100,15 +100,15 @@ def _write_model(model: Any, opset: int, path: Path) -> onnx.ModelProto:
                 )
         elif kind != "Result":
             _write_operation(write, OpenvinoNode(node, names))
-    order = {names.of(one): place for place, one in enumerate(model.inputs)}
+    order = {names.name_of(one): place for place, one in enumerate(model.inputs)}
     inputs.sort(key=lambda value: order.get(value.name, len(order)))
     outputs = []
     for port in model.outputs:
-        source = names.of(port.get_node().input_value(0))
+        source = names.name_of(port.get_node().input_value(0))
         name = names.outputs[port.get_node().get_friendly_name()]
         if name != source:
             write.nodes.append(helper.make_node("Identity", [source], [name]))
-        outputs.append(_declare(name, port, path))
+        outputs.append(_declare_value(name, port, path))
     read = {name for node in write.nodes for name in node.input}
     constants = [one for one in write.constants if one.name in read]
     graph = helper.make_graph(write.nodes, path.stem, inputs, outputs, constants)
@@ -129,7 +129,7 @@ class _Names:
             node = port.get_node()
             source = node.input_value(0)
             name = min(port.get_names() or source.get_names() or {node.get_friendly_name()})
-            key = _key(source)
+            key = _key_of_port(source)
             while name in self.all:
                 name += "'"
             self.outputs[node.get_friendly_name()] = name
@@ -137,9 +137,9 @@ class _Names:
             if source.get_node().get_type_name() != "Parameter":
                 self._known.setdefault(key, name)
 
-    def of(self, port: Any) -> str:
+    def name_of(self, port: Any) -> str:
         """The name of a value."""
-        key = _key(port)
+        key = _key_of_port(port)
         if key not in self._known:
             name = min(port.get_names())
             while name in self.all:
@@ -149,7 +149,7 @@ class _Names:
         return self._known[key]
 
 
-def _key(port: Any) -> tuple[str, int]:
+def _key_of_port(port: Any) -> tuple[str, int]:
     return port.get_node().get_friendly_name(), port.get_index()
 
 
@@ -160,17 +160,17 @@ class OpenvinoNode:
         self._node = node
         self.kind: str = node.get_type_name()
         self.name: str = node.get_friendly_name()
-        self.inputs = [names.of(node.input_value(place)) for place in range(node.get_input_size())]
-        self.outputs = [names.of(port) for port in node.outputs()]
+        self.inputs = [names.name_of(node.input_value(place)) for place in range(node.get_input_size())]
+        self.outputs = [names.name_of(port) for port in node.outputs()]
         self._attributes = node.get_attributes()
 
-    def attribute(self, name: str, *default: Any) -> Any:
+    def get_attribute(self, name: str, *default: Any) -> Any:
         """An attribute, as OpenVINO gives it."""
         if name not in self._attributes and not default:
             raise UntranslatedError(f"it has no {name}")
         return self._attributes.get(name, *default)
 
-    def type(self, place: int) -> str:
+    def in_type(self, place: int) -> str:
         """The element type of an input, in OpenVINO's short words."""
         return str(self._node.input_value(place).get_element_type().get_type_name())
 
@@ -178,11 +178,11 @@ class OpenvinoNode:
         """The element type of a result."""
         return str(self._node.output(place).get_element_type().get_type_name())
 
-    def readers(self, place: int) -> int:
+    def count_readers(self, place: int) -> int:
         """How many inputs read the value that is read here."""
         return len(self._node.input_value(place).get_target_inputs())
 
-    def shape(self, place: int, *, known: bool = True) -> list[int]:
+    def in_shape(self, place: int, *, known: bool = True) -> list[int]:
         """The shape of an input, -1 for a size that is not known, which must not be if `known`."""
         shape = self._node.input_value(place).get_partial_shape()
         if shape.rank.is_dynamic:
@@ -202,18 +202,18 @@ class OpenvinoNode:
         wanted = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32}.get(kind)
         return found if found is None or wanted is None else found.astype(wanted)
 
-    def constant(self, place: int) -> np.ndarray:
+    def known_constant(self, place: int) -> np.ndarray:
         """The elements of an input that must be a constant."""
         found = self.maybe_constant(place)
         if found is None:
             raise UntranslatedError(f"its input {place} is computed")
         return found
 
-    def integers(self, place: int) -> tuple[np.ndarray, np.ndarray | None] | None:
+    def held_integers(self, place: int) -> tuple[np.ndarray, np.ndarray | None] | None:
         """Integers of eight bits or fewer that an input comes from, and what is subtracted from them; None for another input."""
         source, zero = self._node.input_value(place).get_node(), None
         if source.get_type_name() == "Subtract":
-            zero = OpenvinoNode.maybe_constant(_bare(source), 1)
+            zero = OpenvinoNode.maybe_constant(_node_of_constants(source), 1)
             source = source.input_value(0).get_node() if zero is not None else source
         if source.get_type_name() != "Convert":
             return None
@@ -224,7 +224,7 @@ class OpenvinoNode:
         return None if values is None else (values, zero)
 
 
-def _bare(node: Any) -> OpenvinoNode:
+def _node_of_constants(node: Any) -> OpenvinoNode:
     """A node of which only constants are asked."""
     found = object.__new__(OpenvinoNode)
     found._node = node
@@ -244,7 +244,7 @@ def _constant_of(node: Any) -> np.ndarray | None:
     return data.view(ml_dtypes.bfloat16) if kind == "bf16" else data
 
 
-def _declare(name: str, port: Any, path: Path) -> onnx.ValueInfoProto:
+def _declare_value(name: str, port: Any, path: Path) -> onnx.ValueInfoProto:
     kind = port.get_element_type().get_type_name()
     if kind not in ELEMENT_TYPES:
         raise ParityError(
@@ -258,15 +258,15 @@ def _declare(name: str, port: Any, path: Path) -> onnx.ValueInfoProto:
 def _write_operation(write: OnnxWriter, node: OpenvinoNode) -> None:
     first, constants, write.stem = len(write.nodes), len(write.constants), node.name
     try:
-        made = _translate(write, node)
+        made = _translate_node(write, node)
     except (UntranslatedError, RuntimeError, ValueError, LookupError, TypeError):  # OpenVINO's and ONNX's too
         del write.nodes[first:], write.constants[constants:]
         _write_unread(write, node)
         return
-    write.call(made[: len(node.outputs)], node.outputs, first, node.name)
+    write.name_results(made[: len(node.outputs)], node.outputs, first, node.name)
 
 
-def _translate(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
+def _translate_node(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     if node.kind in _TABLE:
         return _TABLE[node.kind](write, node)
     if node.kind not in SAME:

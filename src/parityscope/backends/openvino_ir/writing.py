@@ -55,27 +55,27 @@ class OnnxWriter:
                 attributes[name] = value.tolist() if isinstance(value, np.ndarray) else value
             elif name in places:
                 given += [""] * (places[name] + 1 - len(given))
-                given[places[name]] = value if isinstance(value, str) else self.constant(value)
+                given[places[name]] = value if isinstance(value, str) else self.add_constant(value)
             else:
                 raise UntranslatedError(f"{op_type} of opset {self.opset} has no {name}")
-        made = [self.fresh() for _ in range(outputs)]
+        made = [self.fresh_name() for _ in range(outputs)]
         self.nodes.append(helper.make_node(op_type, given, made, name=made[0], **attributes))
         return made
 
-    def one(self, op_type: str, *inputs: str, **parameters: Any) -> str:
+    def emit_one(self, op_type: str, *inputs: str, **parameters: Any) -> str:
         """The one result of a node."""
         return self.emit(op_type, inputs, **parameters)[0]
 
-    def constant(self, value: Any, name: str = "") -> str:
+    def add_constant(self, value: Any, name: str = "") -> str:
         """A constant; plain integers are int64 and plain numbers float32."""
         array = np.asarray(value)
         if not isinstance(value, np.ndarray | np.generic):
             array = array.astype(np.int64 if array.dtype.kind in "iu" else np.float32)
-        name = name or self.fresh()
+        name = name or self.fresh_name()
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
-    def fresh(self) -> str:
+    def fresh_name(self) -> str:
         """A name that no value has, after the operator that is being said."""
         count = 1
         while (name := f"{self.stem}/{count}") in self.taken:
@@ -83,7 +83,7 @@ class OnnxWriter:
         self.taken.add(name)
         return name
 
-    def call(self, made: Sequence[str], wanted: Sequence[str], first: int, name: str) -> None:
+    def name_results(self, made: Sequence[str], wanted: Sequence[str], first: int, name: str) -> None:
         """Gives results their names: those of nodes from `first` on are renamed, others passed on; the last node is `name`."""
         own = {output for node in self.nodes[first:] for output in node.output}
         called = {old: new for old, new in zip(made, wanted, strict=True) if old in own and made.count(old) == 1}
