@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of
 from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
@@ -103,5 +105,7 @@ def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
     found: list[tuple[str, ConstantChange]] = []
     for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
         if relative_distance(*together) > _FOLDED:
-            found.append((what, min((change_of(*alone), change_of(*together)), key=_length_of)))
+            # As the files round them: in float64 every element of a folded weight is another.
+            pairs = [[side.astype(np.float32) for side in pair] for pair in (alone, together)]
+            found.append((what, min((change_of(*pair) for pair in pairs), key=_length_of)))
     return "; ".join(f"{what} {reference.name}, with what is folded into it: {change.words}" for what, change in found)
