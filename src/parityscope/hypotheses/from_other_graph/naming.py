@@ -105,7 +105,8 @@ def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
     found: list[tuple[str, ConstantChange]] = []
     for what, alone, together in zip(("constant", "the bias of"), plain, whole, strict=True):
         if relative_distance(*together) > _FOLDED:
-            # As the files round them: in float64 every element of a folded weight is another.
-            pairs = [[side.astype(np.float32) for side in pair] for pair in (alone, together)]
+            # What folding rounded otherwise is no change.
+            same = np.isclose(*together, rtol=_FOLDED, atol=0.0)
+            pairs = [(np.where(same, other, one), other) for one, other in (alone, together)]
             found.append((what, min((change_of(*pair) for pair in pairs), key=_length_of)))
     return "; ".join(f"{what} {reference.name}, with what is folded into it: {change.words}" for what, change in found)
