@@ -8,6 +8,7 @@ are ours by owner, mode, name and marker, and whose marker nobody locks; links a
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import functools
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MARKER", "is_private", "open_lock", "open_marker", "scratch_folder", "sweep_scratch"]
+__all__ = ["MARKER", "is_private", "lasting_folder", "open_lock", "open_marker", "scratch_folder", "sweep_scratch"]
 
 MARKER = ".parityscope-scratch"
 _PREFIX = "parityscope-"
@@ -82,6 +83,14 @@ def scratch_folder(what: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(marker)
+
+
+@functools.cache
+def lasting_folder(what: str) -> Path:
+    """An empty folder as `scratch_folder`, the same for all that ask, which is gone when the process ends."""
+    held = contextlib.ExitStack()
+    atexit.register(held.close)
+    return held.enter_context(scratch_folder(what))
 
 
 def open_marker(folder: Path) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from parityscope.installed import Arithmetic, Machine
     from parityscope.records import ExecutedGraph, Skip, Target
 
+    Arrays = Mapping[str, np.ndarray]
+
 __all__ = [
     "Backend",
     "Capture",
@@ -163,10 +165,13 @@ class Backend:
     switched: Callable[[Target], Iterable[Target]] = _give_nothing
     #: writes the graph that a target makes of a model, as ONNX, to a path, or raises ParityError; None: it does not tell
     write_executed: Callable[[Model, Target, Path], None] | None = None
-    #: what writes a file of its own kind, which `model=` may name too, as ONNX of an opset, by the file's ending
-    translates: Mapping[str, Callable[[Path, int], Path]] = field(default_factory=lambda: MappingProxyType({}))
+    #: what writes a file of its own kind, which `model=` may name too, as ONNX beside a reference, by the file's ending; and what
+    #: of it that cannot hold
+    translates: Mapping[str, Callable[[Path, Model], tuple[Path, tuple[str, ...]]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     #: writes what a target is by itself, without a file of ONNX, as ONNX that takes these samples, or raises ParityError
-    write_graph: Callable[[Model, Target, Sequence[Mapping[str, np.ndarray]], Path], None] | None = None
+    write_graph: Callable[[Model, Target, Sequence[Arrays], Path], None] | None = None
     #: where a target is the network before its conversion: that in FP32, then in its other modes
     origins: Callable[[Target], Iterable[Target]] | None = None
     #: what a deployment writes to have an arithmetic, as code by the change ("f32", "tf32_off")

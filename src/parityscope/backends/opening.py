@@ -45,7 +45,8 @@ def model_of(model: Model, target: Target) -> Model:
     translate = next((one.translates[end] for one in makers for end in one.translates if path.endswith(end)), None)
     if translate is None:
         return load_model(path, in_part=runtime.recorded)
-    return replace(load_model(translate(Path(path), model.opsets.get("", 0))), source=Path(path))
+    written, unread = translate(Path(path), model)
+    return replace(load_model(written), source=Path(path), unread=unread)
 
 
 @contextlib.contextmanager

@@ -209,10 +209,10 @@ def executed_graph_of(compiled: Any, requested: str) -> ExecutedGraph:
     return ExecutedGraph(layers=tuple(layers), requested=requested, executed=executed)
 
 
-def _translate_file(path: Path, opset: int) -> Path:
+def _translate_file(path: Path, reference: Model) -> tuple[Path, tuple[str, ...]]:
     from parityscope.backends.openvino_ir.translating import translated_file
 
-    return translated_file(path, opset)
+    return translated_file(path, reference.opsets.get("", 0)), ()
 
 
 def _switched_targets(target: Target) -> Iterator[Target]:

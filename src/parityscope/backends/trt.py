@@ -197,6 +197,12 @@ def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:
         yield arithmetic_on_gpu(machine, "trt", "the graph's types where strongly typed", why)
 
 
+def _read_dump(path: Path, reference: Model) -> tuple[Path, tuple[str, ...]]:
+    from parityscope.backends.tensorrt.stated import stated_file
+
+    return stated_file(path, reference)
+
+
 BACKEND = Backend(
     name="trt",
     title="TensorRT and TensorRT-RTX",
@@ -246,6 +252,7 @@ BACKEND = Backend(
     ),
     words="TensorRT",
     package="tensorrt",
+    translates={".json": _read_dump},
     tensorrt="yes",
     arithmetic=_list_arithmetic,
 )

@@ -6,8 +6,6 @@ this process. What an operator cannot be said by is a node in `UNREAD`, with its
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import functools
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ from parityscope.backends.openvino_ir.recurrent import RECURRENT
 from parityscope.backends.openvino_ir.writing import OnnxWriter, UntranslatedError
 from parityscope.case.mending import UNREAD
 from parityscope.errors import ParityError
-from parityscope.private_folders import scratch_folder
+from parityscope.private_folders import lasting_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +35,6 @@ _IR_VERSION = 10
 _PACKED = {"i4": np.int8, "u4": np.uint8, "i2": np.int8, "u2": np.uint8, "u1": np.uint8}  # as one element a byte
 _INTEGERS = frozenset({"i8", "u8", *_PACKED})
 _TABLE: dict[str, Translator] = {**TRANSLATORS, **RECURRENT}
-_held = contextlib.ExitStack()
-atexit.register(_held.close)
 
 
 def translated_file(path: Path, opset: int) -> Path:
@@ -71,8 +67,7 @@ def _translate_once(path: Path, opset: int, marks: tuple[Any, ...]) -> Path:
         raise ParityError(f"there is no model at {path}", where=str(path), fix="give the .xml, with its .bin beside it")
     model = _write_model(read_openvino_file(ov.Core(), path), opset, path)
     name = hashlib.sha256(repr(marks).encode()).hexdigest()[:16]
-    folder = _held.enter_context(scratch_folder("translated"))
-    found = folder / f"{path.stem}-{name}.onnx"
+    found = lasting_folder("translated") / f"{path.stem}-{opset}-{name}.onnx"
     onnx.save(model, found)
     return found
 

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["engine_layers", "io_tensors", "read_layer_info", "read_profile"]
+__all__ = ["engine_layers", "io_tensors", "read_layer_info", "read_layer_items", "read_profile"]
 
+_DETAILED = "write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
 _NBYTES = 256 << 20  # of a file of the inspector (chosen): some hundred thousand layers with all details
 
 
@@ -36,12 +37,22 @@ def read_layer_info(path: Path) -> tuple[tuple[EngineLayer, ...], tuple[IOTensor
     Raises:
         ParityError: the file is no JSON of the engine inspector.
     """
-    fix = "write it with: trtexec --loadEngine=model.plan --profilingVerbosity=detailed --exportLayerInfo=layers.json"
-    held = _read_inspector_json(path, fix)
+    held = _read_inspector_json(path, _DETAILED)
     try:
         return engine_layers(held), io_tensors(held)
     except (LookupError, TypeError, AttributeError) as error:
-        raise ParityError(f"{path.name} has no layers of an engine", where=str(path), fix=fix) from error
+        raise ParityError(f"{path.name} has no layers of an engine", where=str(path), fix=_DETAILED) from error
+
+
+def read_layer_items(path: Path) -> list[tuple[EngineLayer, Mapping[str, Any]]]:
+    """The layers in such a file, each with all that stands there of it; nothing where only its name does.
+
+    Raises:
+        ParityError: as `read_layer_info`.
+    """
+    layers, _ = read_layer_info(path)
+    items = _read_inspector_json(path, _DETAILED)["Layers"]
+    return [(layer, {} if isinstance(item, str) else item) for layer, item in zip(layers, items, strict=True)]
 
 
 def read_profile(path: Path) -> dict[str, float]:

@@ -85,6 +85,8 @@ def _affine_of_step(
     graph: ReadGraph, step: ProgramStep, site: str, channels: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and offset that a step applies to each channel; None where it does something else."""
+    if step.op_type == "Neg":
+        return -np.ones(channels), np.zeros(channels)
     held = [graph.constants.get(name) for name in step.inputs if name != site]
     if any(array is None for array in held) or not held:
         return None
