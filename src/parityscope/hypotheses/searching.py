@@ -95,8 +95,7 @@ class _EditSearch:
     def attempt(self, kind: str, edit: StretchEdit, least: float = _WORTH_KEEPING) -> None:
         """Tries one edit, if it is to be paid for."""
         if self.left < self.cost:
-            self.untried += 1
-            self.tally.note_untried(kind)
+            self.note_untried(kind)
             return
         if self.banned and edit.form in self.banned:
             self.tally.note_untried(kind)
@@ -111,6 +110,11 @@ class _EditSearch:
         if share is not None and share > least:
             length = edit.bits + self.stretch.weight * math.log2(max(1 - share, 1e-9))
             self.kept.append((length, share, kind, edit))
+
+    def note_untried(self, kind: str) -> None:
+        """One was left for want of budget."""
+        self.untried += 1
+        self.tally.note_untried(kind)
 
     def surely(self) -> float:
         """The bits of the shortest edit that explains everything."""
@@ -200,6 +204,9 @@ def _try_patterns(
             _draw_edits(state, kind, (edit for edit in edits if pattern_of(kind, edit.words) in patterns))
 
 
+# Kinds that compute much before they say anything: not begun where nothing is left to try what they say with.
+_FITTING = frozenset({"mixtures", "moved", "neighbours", "fitted inputs", "grids", "fitted grids", "rows"})
+
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.
 _LEAST_BITS = {
     "values": 0.0,
@@ -273,6 +280,9 @@ def generated_kinds(
 
 def _draw_edits(state: _EditSearch, kind: str, edits: Iterator[StretchEdit]) -> None:
     """Tries what a generator yields; one that cannot go on for this stretch ends there."""
+    if kind in _FITTING and state.left < state.cost:
+        state.note_untried(kind)
+        return
     while True:
         try:
             edit = next(edits, None)

@@ -98,6 +98,7 @@ class ComputedStretch:
     crashed: dict[str, str] = field(default_factory=dict)
     measured: _Measures = field(init=False)
     _edited: dict[tuple[str, StretchEdit], ProgramStep] = field(default_factory=dict)
+    plain: dict[str, np.ndarray] = field(default_factory=dict)  # what each step gives on the first sample, unedited
 
     def __post_init__(self) -> None:
         """Computes the stretch as the model says, where that is not `given`."""
@@ -165,6 +166,7 @@ class ComputedStretch:
         known = worlds[sample]
         worlds[sample] = {**known, **{name: changed[name] for name in known if name in changed}}
         other.base = base = list(self.base)
+        other.plain = {}
         base[sample] = other.run(sample)
         other.replayed = _MadeOnce(len(base), lambda place: as_float64(base[place]))
         return other
@@ -244,8 +246,15 @@ class ComputedStretch:
         changed: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> dict[str, np.ndarray]:
         own: dict[str, np.ndarray] = {}
+        # What an edit does not reach is not computed for it again.
+        plain = self._plain_results() if len(self.steps) > 1 and edits and not sample and not changed else {}
+        reached: set[str] = set()
         for place, step in enumerate(self.steps):
             edit, edited, program = edits.get(place), step, self.program
+            if plain and edit is None and reached.isdisjoint(step.reads):
+                own.update((name, plain[name]) for name in step.outputs if name in plain)
+                continue
+            reached.update(step.outputs)
             arrays: Arrays = [self._take_input(sample, own, step, index, changed) for index in range(len(step.inputs))]
             if edit is not None:
                 arrays = arrays if edit.before is None else edit.before(arrays)
@@ -257,6 +266,10 @@ class ComputedStretch:
             for name, array in zip(step.outputs, results, strict=False):
                 own[name] = self._value_between(step, name, array)
         return own
+
+    def _plain_results(self) -> dict[str, np.ndarray]:
+        self.plain = self.plain or self._results(0, {})
+        return self.plain
 
     def run_in_order(self, sample: int, place: int, index: int) -> np.ndarray:
         """The result where the step at `place` is done before the one that gives its input `index`: f(g(x)) for g(f(x)).
