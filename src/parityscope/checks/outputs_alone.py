@@ -30,7 +30,7 @@ import numpy as np
 
 from parityscope.backends import backend_named
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent
+from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent, is_mostly_variation
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
@@ -61,6 +61,8 @@ _SHOWN = 3  # members of a class in a claim; the details hold more
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     if known.verdict != "beyond" or (known.localization is not None and not _may_be_stale(known)):
+        return
+    if is_mostly_variation(known):  # no change of the network makes what two runs differ by
         return
     yield Claim(
         words="one change of the network's graph gives the candidate's outputs",

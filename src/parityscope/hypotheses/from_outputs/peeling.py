@@ -21,7 +21,7 @@ from parityscope.hypotheses.from_outputs.beside import known_responses, redo_ste
 from parityscope.hypotheses.from_outputs.families import with_free_numbers
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.predicting import Predictor
-from parityscope.hypotheses.from_outputs.residual import residual_of
+from parityscope.hypotheses.from_outputs.residual import Share, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, Trials, TriedGuess, fit_amounts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
-    from parityscope.hypotheses.from_outputs.residual import Residual, Share
+    from parityscope.hypotheses.from_outputs.residual import Residual
     from parityscope.hypotheses.from_outputs.trying import Responses
 
 __all__ = ["GuessPair", "Peeling", "search_second_fault"]
@@ -52,6 +52,9 @@ _SECONDS = 3  # of each of these, what is fitted together with it
 _AROUND, _SHORTER = 6, 20  # steps around each of a pair, and shorter edits there that are held against it
 _SIMILAR = 0.3  # of the response: what differs by more alone does not do the same beside another
 _LEAST = 0.1  # of the error: what explains less of it alone is not put in
+# Beside what explains less only what is known is looked at: of two errors that are free of each other the larger one is half of
+# both. Of 44 drawn pairs that were found, three were not known; their firsts explained 0.996 and more alone.
+_LARGER = 0.5
 _NEAR = 0.5  # of the remainder: what explains less is not fitted together with the first
 
 
@@ -88,8 +91,24 @@ class Peeling:
 
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim, in the shortest words that do the same; None where none was found in the time."""
+    if _least_said(peeling) > _most_saved(peeling):
+        return None
     found = next((pair for pair in _pairs(peeling) if _is_claim(peeling, pair)), None)
     return None if found is None else _shortened(peeling, found)
+
+
+def _least_said(peeling: Peeling) -> float:
+    """The bits that a claim of two in the fewest words takes."""
+    edits = (*(one.edit for one in peeling.trials.tried), *(one.made() for one in peeling.plain))
+    return 2 * (min((edit.bits for edit in edits), default=0.0) + math.log2(max(2, peeling.sites))) + SURE_BITS
+
+
+def _most_saved(peeling: Peeling) -> float:
+    """The bits that are saved by what leaves nothing: of few numbers so little that no two edits are a claim."""
+    residual = peeling.trials.residual
+    count = sum(part.wrong for parts in residual.samples for part in parts)
+    whole = Share(pooled=1.0, least=1.0, left=0.0, whole=residual.whole, count=count)
+    return whole.bits(max(residual.noise, 1e-300))
 
 
 def _pairs(peeling: Peeling) -> Iterator[GuessPair]:
@@ -106,7 +125,8 @@ def _pairs(peeling: Peeling) -> Iterator[GuessPair]:
     for first, at in firsts:
         if peeling.is_spent:
             return
-        yield from _pairs_with_first(peeling, first, at)
+        if first.explained >= _LARGER:
+            yield from _pairs_with_first(peeling, first, at)
 
 
 def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:

@@ -39,6 +39,7 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # 30 s on a text detector of 330 nodes.
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
+_PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks drawn pairs took 1 to 9
 _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
@@ -190,7 +191,9 @@ def search_outputs(
                 noise=outputs.noise,
                 plain=plain,
                 sites=len(sites),
-                until=meter.share_of(until, _PEELED),
+                until=min(
+                    meter.share_of(until, _PEELED), meter.spent + _stage_budget(reference, _PAIR_S, outputs.scale)
+                ),
             )
         )
     if not trials.explains and found.pair is None:
