@@ -11,6 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 
+import parityscope
 from command_line import exit_status
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
@@ -18,6 +19,7 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _RNG = np.random.default_rng(8)
@@ -71,7 +73,7 @@ for file in given.glob("*.npz"):
         if np.array_equal(np.load(one)["x"], x):
             found = np.load(one)
     noise = np.random.default_rng().normal(size=found["y"].shape)
-    np.savez(wanted / file.name, y=({sign} * found["y"] + {size} * noise).astype(np.float32), z=found["z"])
+    np.savez(wanted / file.name, y=(0.001 * noise - found["y"]).astype(np.float32), z=found["z"])
 """
 
 
@@ -293,34 +295,30 @@ def test_an_output_of_another_shape_is_in_the_headline_and_no_matter_of_the_batc
     assert "batch" not in rest
 
 
-def _program(place: Path, size: float, sign: float) -> str:
-    for number, found in enumerate(_answers(place)):
-        x = np.load(place / "inputs" / f"{number:06d}.npz")["x"]
-        write_npz(place / "known" / f"{number:06d}.npz", {**found, "x": x})
-    program = place / "varies.py"
-    program.write_text(
-        _VARIES.format(recorded=str(place / "known"), size=size, sign=sign),
-        encoding="utf-8",
-    )
-    return f"command?run={sys.executable} {program}"
+def test_answers_that_vary_are_the_only_cause_if_they_explain_the_error(place: Path) -> None:
+    run, noise = open_session(load_model(place / "model.onnx").graph()), np.random.default_rng(9)
 
+    def vary(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = dict(run(arrays))
+        return {**found, "y": found["y"] + np.float32(0.05) * noise.normal(size=found["y"].shape).astype(np.float32)}
 
-def _two_samples(place: Path) -> tuple[str, ...]:
-    """Each run of a program on each sample is a process."""
-    return "--inputs", str(place / "inputs"), "--samples", "2"
-
-
-def test_answers_that_vary_are_the_only_cause_if_they_explain_the_error(
-    place: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert _diagnosed(place, _program(place, 0.05, 1.0), *_two_samples(place)) == 1
-    document = json.loads(capfd.readouterr().out)
+    document = parityscope.diagnose(place / "model.onnx", candidate=vary, inputs=place / "inputs", samples=2).document
     assert _causes(document) == ["RUN001"]
     assert document["candidate"]["spread"] > 0.01
 
 
+def _program(place: Path) -> str:
+    for number, found in enumerate(_answers(place)):
+        x = np.load(place / "inputs" / f"{number:06d}.npz")["x"]
+        write_npz(place / "known" / f"{number:06d}.npz", {**found, "x": x})
+    program = place / "varies.py"
+    program.write_text(_VARIES.format(recorded=str(place / "known")), encoding="utf-8")
+    return f"command?run={sys.executable} {program}"
+
+
 def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert _diagnosed(place, _program(place, 0.001, -1.0), *_two_samples(place)) == 1
+    words = ("--inputs", str(place / "inputs"), "--samples", "2")  # each run of a program on each sample is a process
+    assert _diagnosed(place, _program(place), *words) == 1
     document = json.loads(capfd.readouterr().out)
     # The output is negated; what varies explains next to nothing of that.
     assert "RUN001" in [one["code"] for one in document["findings"]]

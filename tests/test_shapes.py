@@ -10,12 +10,14 @@ import numpy as np
 import onnx
 import pytest
 
+import parityscope
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks.misreading.readings import misreadings_of
 from parityscope.checks.output_misread import explain_misreading
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[N,64] x) => (float[N,64] y, float[N,64] z) {
@@ -37,30 +39,41 @@ for file in sorted(source.glob("*.npz")):
 """
 
 
-def diagnosed(
-    body: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], rows: int = 4, more: tuple[str, ...] = ()
-) -> tuple[int, dict[str, Any]]:
-    """The diagnosis of a program that computes rightly but for `body`."""
-    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
-    (tmp_path / "in").mkdir()
+def _written(folder: Path, rows: int) -> list[dict[str, np.ndarray]]:
+    """The model in a folder, and samples of it."""
+    onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
     numbers = np.random.default_rng(2)
-    for place in range(2):
-        write_npz(tmp_path / "in" / f"{place}.npz", {"x": numbers.normal(size=(rows, 64)).astype(np.float32)})
-    program = tmp_path / "infer.py"
+    return [{"x": numbers.normal(size=(rows, 64)).astype(np.float32)} for _ in range(2)]
+
+
+def diagnosed(change: Callable[[np.ndarray], np.ndarray], folder: Path, rows: int = 4) -> dict[str, Any]:
+    """The study of a function that computes rightly but for what `change` makes of `y`."""
+    samples = _written(folder, rows)
+
+    def candidate(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"y": change(np.tanh(arrays["x"])), "z": np.sin(arrays["x"])}
+
+    found = parityscope.diagnose(folder / "m.onnx", candidate=candidate, inputs=samples).document
+    assert found["verdict"] == "beyond"
+    return found
+
+
+def program_diagnosed(body: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    """How the command line ends with a program that computes rightly but for `body`."""
+    for place, arrays in enumerate(_written(folder, 4)):
+        write_npz(folder / "in" / f"{place}.npz", arrays)
+    program = folder / "infer.py"
     program.write_text(PROGRAM.replace("BODY", body), encoding="utf-8")
-    line = ["diagnose", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"), "--study", str(tmp_path / "study")]
-    line += ["--candidate", f"command?run={sys.executable} {program}", "--format", "json", "--quiet", *more]
+    line = ["diagnose", str(folder / "m.onnx"), "--inputs", str(folder / "in"), "--study", str(folder / "study")]
+    line += ["--candidate", f"command?run={sys.executable} {program}", "--format", "json", "--quiet"]
     code = exit_status(*line)
     printed = capfd.readouterr()
     return code, json.loads(printed.out) if printed.out.startswith("{") else {"stderr": printed.err}
 
 
-def test_rows_behind_the_first_are_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_behind_the_first_are_wrong(tmp_path: Path) -> None:
     # Four equal rows get four answers, and each alone is right: the batch is the cause.
-    code, found = diagnosed(
-        "y = y * (1 + np.arange(len(y))[:, None] / 10).astype(np.float32); found = {'y': y, 'z': z}", tmp_path, capfd
-    )
-    assert code == 1
+    found = diagnosed(lambda y: y * (1 + np.arange(len(y))[:, None] / 10).astype(np.float32), tmp_path)
     assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("SHP001", "cause")
     assert found["findings"][0]["details"]["output"] == "y"
     # Row 3 is 1.3 times row 0: |0.3 y| / |y|.
@@ -68,31 +81,29 @@ def test_rows_behind_the_first_are_wrong(tmp_path: Path, capfd: pytest.CaptureFi
     assert found["findings"][0]["details"]["apart"] == pytest.approx(0.3, rel=1e-4)
 
 
-def test_rows_of_a_batch_that_cannot_be_taken_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_rows_of_a_batch_that_cannot_be_taken_apart(tmp_path: Path) -> None:
     # At place 0 or 1 each row has its right answer.
-    body = "assert len(y) == 4; y = y.copy(); y[2:] *= np.float32(0.9); found = {'y': y, 'z': z}"
-    code, found = diagnosed(body, tmp_path, capfd)
-    assert code == 1
+    def change(y: np.ndarray) -> np.ndarray:
+        assert len(y) == 4
+        return y * np.array([1, 1, 0.9, 0.9], np.float32)[:, None]
+
+    found = diagnosed(change, tmp_path)
     first = found["findings"][0]
     assert (first["code"], first["role"], first["share"]) == ("SHP001", "cause", pytest.approx(1.0))
     assert "with each row at place 0 the error falls" in first["claim"]
     assert "FUS014" not in {one["code"] for one in found["findings"]}
 
 
-def test_a_row_that_leaks_into_its_neighbours(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    body = "y = y + 0.1 * (y.mean(axis=0) - y); found = {'y': y.astype(np.float32), 'z': z}"
-    code, found = diagnosed(body, tmp_path, capfd)
-    assert code == 1
+def test_a_row_that_leaks_into_its_neighbours(tmp_path: Path) -> None:
+    found = diagnosed(lambda y: (y + 0.1 * (y.mean(axis=0) - y)).astype(np.float32), tmp_path)
     assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("SHP001", "cause")
     assert "neighbours" in found["findings"][0]["claim"]
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_batch_that_was_built_in(size: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_batch_that_was_built_in(size: int, tmp_path: Path) -> None:
     # Of both samples; from row `size` on each row has the answer of row r modulo `size`, and its own would be another.
-    body = f"found = {{'y': y[np.arange(len(y)) % {size}], 'z': z}}"
-    code, found = diagnosed(body, tmp_path, capfd)
-    assert code == 1
+    found = diagnosed(lambda y: y[np.arange(len(y)) % size], tmp_path)
     first = found["findings"][0]
     assert (first["code"], first["role"], first["share"]) == ("SHP001", "cause", pytest.approx(1.0))
     assert f"Every row from {size} on gets the first" in first["claim"]
@@ -100,12 +111,9 @@ def test_a_batch_that_was_built_in(size: int, tmp_path: Path, capfd: pytest.Capt
     assert first["details"]["row"] >= size
 
 
-def test_a_program_that_is_not_the_same_twice_is_told_so_first(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    body = "y = y + 0.1 * np.random.default_rng().normal(size=y.shape); found = {'y': y.astype(np.float32), 'z': z}"
-    code, found = diagnosed(body, tmp_path, capfd)
-    assert code == 1
+def test_a_candidate_that_is_not_the_same_twice_is_told_so_first(tmp_path: Path) -> None:
+    noise = np.random.default_rng(3)
+    found = diagnosed(lambda y: (y + 0.1 * noise.normal(size=y.shape)).astype(np.float32), tmp_path)
     assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("RUN001", "cause")
     assert [one["code"] for one in found["findings"] if one["role"] == "cause"] == ["RUN001"]
     # The noise is 0.1 of 64 values of root mean square near 0.6, twice: the spread is told in numbers.
@@ -126,7 +134,7 @@ def test_a_program_that_is_not_the_same_twice_is_told_so_first(
 def test_answers_that_are_not_whole_are_no_cause(
     body: str, code: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ended, found = diagnosed(body, tmp_path, capfd)
+    ended, found = program_diagnosed(body, tmp_path, capfd)
     assert ended == code
     text = found.get("stderr", json.dumps(found.get("skipped", [])))
     assert said in text
@@ -178,11 +186,8 @@ def test_pitches_that_leave_the_same_are_not_told_apart() -> None:
     ].tolist() == [[1] * 4, *[[0] * 4] * 4]
 
 
-def test_an_output_that_was_not_written_to_its_end_is_no_matter_of_the_batch(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_output_that_was_not_written_to_its_end_is_no_matter_of_the_batch(tmp_path: Path) -> None:
     # Equal rows get different answers then, and each row alone is right.
-    code, found = diagnosed("y = y.copy(); y.reshape(-1)[100:] = 0; found = {'y': y, 'z': z}", tmp_path, capfd)
-    assert code == 1
+    found = diagnosed(lambda y: np.where(np.arange(y.size).reshape(y.shape) < 100, y, np.float32(0)), tmp_path)
     assert (found["findings"][0]["code"], found["findings"][0]["role"]) == ("BND003", "cause")
     assert "SHP001" not in {one["code"] for one in found["findings"]}
