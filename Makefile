@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 CLUSTER := $(BIN)/python -m pytest -m cluster tests/test_workers_on_ray.py
-# A lock names all that is needed, so that nothing is left to resolve.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# A lock names all that is needed, so that nothing is left to resolve; byte code is made of what is imported, a small part of it.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Byte code is kept, of the tests too: hundreds of processes are started, and each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -27,7 +27,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $@
 
 $(DEVELOPED): $(READY) requirements-dev.lock requirements-scale.lock
-	$(INSTALL) --no-deps --no-compile --require-hashes -r requirements-dev.lock -r requirements-scale.lock
+	$(INSTALL) --no-deps --require-hashes -r requirements-dev.lock -r requirements-scale.lock
 	@touch $@
 
 demo: $(READY)
