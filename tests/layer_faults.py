@@ -52,6 +52,17 @@ def record_fault(model: onnx.ModelProto, samples: Sequence[Arrays], tensor: str,
     return f"saved?path={folder / 'recorded'}"
 
 
+def record_outputs(model: onnx.ModelProto, samples: Sequence[Arrays], tensor: str, fault: Fault, folder: Path) -> str:
+    """As `record_fault`, of the outputs alone."""
+    record_fault(model, samples, tensor, fault, folder)
+    outputs = {value.name for value in model.graph.output}
+    for path in sorted((folder / "recorded").glob("*.npz")):
+        with np.load(path) as held:
+            given = {name: held[name] for name in held if name in outputs}
+        write_npz(path, given)
+    return f"saved?path={folder / 'recorded'}"
+
+
 def causes_of(
     model: onnx.ModelProto, samples: Sequence[Arrays], tensor: str, fault: Fault, folder: Path
 ) -> list[dict[str, Any]]:

@@ -24,13 +24,14 @@ from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.from_outputs.families import filters_of, index_family
+from parityscope.hypotheses.from_outputs.families import filters_of, place_family
 from parityscope.hypotheses.from_outputs.reference import Redo, Reference, open_reference
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
+from parityscope.hypotheses.places import IndexPlace, run_along
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.records import Target
 from parityscope.report.as_text import render_first_screen
@@ -308,8 +309,9 @@ def test_an_index_of_a_result_is_scaled_or_shifted_and_nothing_beside_it(tmp_pat
     (site,) = (
         one for one in search_of(NETWORK.replace("LeakyRelu<alpha = 0.1>", "Relu"), tmp_path).sites if one.output == "s"
     )
+    place = IndexPlace(runs=(("", run_along(1, 3, 1, 0, site.result.shape)),), shape=site.result.shape)
     for scales, changed in ((True, lambda column: 1.25 * column), (False, lambda column: column + 0.25)):
-        edit = index_family(1, 3, site.result.shape, 1.0, scales=scales).make(0.25)
+        edit = place_family(site.stretch, place, 1.0, scales=scales).make(0.25)
         (given,) = site.results(0, edit) or ()
         expected = site.result.copy()
         expected[:, 3] = changed(expected[:, 3])

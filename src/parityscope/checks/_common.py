@@ -12,7 +12,7 @@ from parityscope.case.graph import constant_value, node_name
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Container, Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -30,6 +30,7 @@ __all__ = [
     "format_percent",
     "is_mostly_variation",
     "leading_suspects",
+    "say_equal",
 ]
 
 # A hypothesis that leaves less than a tenth of the introduced error (in squares) is taken to explain it: the bound of
@@ -37,6 +38,7 @@ __all__ = [
 EXPLAINED = 0.9
 # Of the confidence in a change that leaves more than rounding: it may stand in for another (chosen); and how that is told.
 STANDS_IN = 0.5
+_EQUAL = 2  # changes that are named beside one that is the same function
 HALVED = ", halved: what it leaves is more than rounding leaves"
 # What stands beside every repair of a loss of range.
 WIDER_RANGE = ("wider_range", "run the engine in BF16, whose range is FP32's")
@@ -98,6 +100,11 @@ def format_number(value: float) -> str:
     if math.isfinite(value) and value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.3g}"
+
+
+def say_equal(others: Sequence[str]) -> str:
+    """What stands behind a change's words where others, in these words, are the same function here."""
+    return f" (the same here: {'; '.join(others[:_EQUAL])})" if others else ""
 
 
 def format_percent(share: float) -> str:

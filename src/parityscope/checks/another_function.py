@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent
+from parityscope.checks._common import format_number, format_percent, say_equal
 from parityscope.checks._correcting import correct_layer
 from parityscope.explanation import Explained
+from parityscope.hypotheses.stretch import are_equal
 from parityscope.records import Budget
 
 if TYPE_CHECKING:
@@ -116,13 +117,20 @@ def _near_miss(suspect: Suspect, candidate: EditCandidate, seen: Shown) -> NearM
     return NearMiss(shown=replace(shown, correction=correction))
 
 
+def _is_equal(one: Explained, other: Explained) -> bool:
+    """Whether two generated changes are the same function of what the layer was given."""
+    return bool(one.generated and other.generated and are_equal(one.generated.predicted, other.generated.predicted))
+
+
 def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
-    also = f" It cannot be told from: {'; '.join(each.words for each in others)}." if others else ""
+    equal = [each.words for each in others if _is_equal(each, best)]
+    apart = [each.words for each in others if each.words not in equal]
+    also = f" It cannot be told from: {'; '.join(apart)}." if apart else ""
     return replace(
         seen,
-        sentence=f"{node} ({suspect.site.op_type}): {best.words}{within}: {seen.because}.{also}",
+        sentence=f"{node} ({suspect.site.op_type}): {best.words}{say_equal(equal)}{within}: {seen.because}.{also}",
         confidence=min(1.0, max(0.0, best.share or 0.0)),
         confidence_from="the share of the layer's introduced error that the change predicts",
         site=suspect.site,

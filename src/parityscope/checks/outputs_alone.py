@@ -30,7 +30,14 @@ import numpy as np
 
 from parityscope.backends import backend_named
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
-from parityscope.checks._common import HALVED, STANDS_IN, format_number, format_percent, is_mostly_variation
+from parityscope.checks._common import (
+    HALVED,
+    STANDS_IN,
+    format_number,
+    format_percent,
+    is_mostly_variation,
+    say_equal,
+)
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
@@ -217,7 +224,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         seen,
         role="cause" if told.exact else "contributing",
         sentence=(
-            f"{_describe_place(known, first)} ({first.op_type}): {first.words}: "
+            f"{_describe_place(known, first)} ({first.op_type}): {first.words}{say_equal(first.equal)}: "
             f"{seen.because}.{also}{_describe_next_record(told)}"
         ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else STANDS_IN),
@@ -232,6 +239,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
             "kind": first.kind,
             "fitted": dict(first.numbers),
             "alike": [f"{one.output}: {one.words}" for one in others],
+            "equal": list(first.equal),
             "record": list(told.record),
             "evaluations": told.evaluations,
             "run_s": round(told.run_s, 6),

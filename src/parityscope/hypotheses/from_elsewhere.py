@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["move_array", "moved_edits"]
+__all__ = ["FILLS", "edit_of_move", "move_array", "moved_edits"]
 
 _MOST = 1 << 20  # elements of a result whose moves are looked for; chosen
 _MOST_MIRRORED = 1 << 16  # of one that is looked at mirrored too; chosen
 _LEAST_ALIKE = 0.3  # correlation: what is moved by half of an axis and filled with zeros keeps more; chosen
-_FILLS = {"wrap": "wrapped around", "constant": "zeros put in", "edge": "the edge repeated"}
+_FILLED = {"wrap": "wrapped around", "constant": "zeros put in", "edge": "the edge repeated"}
+FILLS = tuple(_FILLED)  # as `numpy.pad` calls what comes in at the edge
 
 
 def moved_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -41,7 +42,8 @@ def moved_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     for mirrored in mirrors if known.size <= _MOST_MIRRORED else [()]:
         for moves in _likely_moves(np.flip(known, mirrored), found):
             if any(moves):
-                yield from _edits_of_move(known.shape, mirrored, moves)
+                moved = [(axis, by) for axis, by in enumerate(moves) if by]
+                yield from (edit_of_move(known.shape, mirrored, moved, mode) for mode in FILLS)
     for (by,) in _likely_moves(known.ravel(), found.ravel()) if len(axes) > 1 else ():
         if by:
             yield from _edits_in_memory(known.size, by)
@@ -69,21 +71,21 @@ def _likely_moves(known: np.ndarray, found: np.ndarray) -> list[tuple[int, ...]]
     return list(dict.fromkeys(moves))
 
 
-def _edits_of_move(shape: Sequence[int], mirrored: tuple[int, ...], moves: Sequence[int]) -> Iterator[StretchEdit]:
-    moved = [(axis, by) for axis, by in enumerate(moves) if by]
+def edit_of_move(
+    shape: Sequence[int], mirrored: tuple[int, ...], moved: Sequence[tuple[int, int]], mode: str
+) -> StretchEdit:
+    """The result mirrored along axes and moved along others, each by so many indices; one of `FILLS` comes in."""
     said = " and ".join(f"by {by} along axis {axis}" for axis, by in moved)
     first = f"the result mirrored along the axes {list(mirrored)} and" if mirrored else "the result"
-    bits = 6 + len(mirrored) + math.log2(len(_FILLS)) + sum(1 + math.log2(shape[axis]) for axis, _ in moved)
-    for mode, filled in _FILLS.items():
-        yield StretchEdit(
-            words=f"{first} moved {said}, {filled}",
-            bits=bits,
-            whole=lambda one, sample, m=mode: move_array(np.flip(one.base[sample], mirrored), moved, m),
-        )
+    return StretchEdit(
+        words=f"{first} moved {said}, {_FILLED[mode]}",
+        bits=6 + len(mirrored) + math.log2(len(FILLS)) + sum(1 + math.log2(shape[axis]) for axis, _ in moved),
+        whole=lambda one, sample: move_array(np.flip(one.base[sample], mirrored), moved, mode),
+    )
 
 
 def _edits_in_memory(size: int, by: int) -> Iterator[StretchEdit]:
-    for mode, filled in list(_FILLS.items())[:2]:
+    for mode, filled in list(_FILLED.items())[:2]:
         yield StretchEdit(
             words=f"the result moved by {by} elements in memory, {filled}",
             bits=8 + math.log2(size),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Behind
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["changed_place_edits", "place_edits"]
+__all__ = ["changed_place_edits", "edit_at_place", "line_edit_at", "place_edits"]
 
 _NOTHING = 1e-3  # of the typical squared error of what is wrong: less is the rounding of what is right; chosen
 _MOST_WRONG = 0.98  # of the elements: then it is no place; chosen
@@ -64,20 +64,20 @@ def _edits_in_place(stretch: ComputedStretch, place: IndexPlace) -> Iterator[Str
     middle = float(np.median(y))
     if (y == middle).all() or np.ptp(y) <= _ALIKE * max(abs(middle), stretch.size):
         value, bits = round_to_nice(middle)
-        yield from _line_edit_at(stretch, place, f"the result is {value:.6g}", bits, 0.0, value)
+        yield line_edit_at(stretch, place, f"the result is {value:.6g}", bits, 0.0, value)
         return
     finite = np.isfinite(x) & np.isfinite(y)
     if np.count_nonzero(finite) < 2:
         return
     x, y = x[finite], y[finite]
     factor, bits = round_to_nice(slope_through_origin(x, y))
-    yield from _line_edit_at(stretch, place, f"the result scaled by {factor:.6g}", bits, factor, 0.0)
+    yield line_edit_at(stretch, place, f"the result scaled by {factor:.6g}", bits, factor, 0.0)
     shift, bits = round_to_nice(float(np.median(y - x)))
-    yield from _line_edit_at(stretch, place, f"{shift:.6g} added to the result", bits, 1.0, shift)
+    yield line_edit_at(stretch, place, f"{shift:.6g} added to the result", bits, 1.0, shift)
     (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, fit_line(x, y))
     if gain != 1 and offset:  # else it was said
         said = f"the result times {gain:.6g} plus {offset:.6g}"
-        yield from _line_edit_at(stretch, place, said, 1 + gain_bits + offset_bits, gain, offset)
+        yield line_edit_at(stretch, place, said, 1 + gain_bits + offset_bits, gain, offset)
 
 
 def changed_place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -108,19 +108,19 @@ def _edit_at(place: IndexPlace, words: str, bits: float, of: Callable[[np.ndarra
     return edit_at_place(place, StretchEdit(words=words, bits=bits, whole=lambda one, sample: of(one.replayed[sample])))
 
 
-def _line_edit_at(
+def line_edit_at(
     stretch: ComputedStretch, place: IndexPlace, words: str, bits: float, factor: float, offset: float
-) -> Iterator[StretchEdit]:
+) -> StretchEdit:
     """A line of the result; where a table says the same on every sample, also as operators behind it."""
     made = _edit_at(place, words, 4 + bits, lambda array: factor * array + offset)
     if factor == 0:  # not times the result, which may be infinite
         made = _edit_at(place, words, 4 + bits, lambda array: np.full_like(array, offset))
-    shapes = {array.shape for array in stretch.base}
-    mask = place.mask(stretch.base[0].shape)
+    mask, *others = (place.mask(shape) for shape in {array.shape for array in stretch.base})
     behind: Behind = ()
-    if len(shapes) == 1 and math.prod(mask.shape) <= _MOST_TABLED and math.isfinite(offset):
+    alike = all(np.array_equal(mask, other) for other in others)
+    if alike and mask.size <= _MOST_TABLED and math.isfinite(offset):
         behind = ((("Mul", (np.where(mask, factor, 1.0),)),) if factor != 1 else ()) + (
             (("Add", (np.where(mask, offset, 0.0),)),) if offset else ()
         )
     numbers = {"factor": factor} if factor != 1 and not offset else {"offset": offset}
-    yield replace(made, behind=behind, numbers=numbers if factor != 0 else {"value": offset})
+    return replace(made, behind=behind, numbers=numbers if factor != 0 else {"value": offset})

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Coordinate", "IndexPlace", "Run", "find_place"]
+__all__ = ["Coordinate", "IndexPlace", "Run", "find_place", "run_along"]
 
 _MOST_RUNS = 8  # of a place; chosen
 _LONGEST_PERIOD = 64  # beside powers of two; chosen
@@ -98,6 +98,14 @@ class Run:
         values = self.coordinate.values(shape)
         return np.asarray((values - self.start) % (self.period or self.coordinate.length(shape)) < self.count)
 
+    def moved(self, start: int, count: int, shape: tuple[int, ...]) -> Run | None:
+        """With another start and as many values more or less; None where that is none or all, or goes around."""
+        size = self.period or self.coordinate.length(shape)
+        first, count = self.start % size + start, self.count + count
+        if not 0 < count < size or first < 0 or (not self.period and first + count > size):
+            return None
+        return _make_run(self.coordinate, first % size, count, self.period, shape)
+
     def words(self, shape: tuple[int, ...]) -> str:
         """Completes "at"."""
         of, count, start = self.coordinate.words, self.count, self.start
@@ -122,6 +130,24 @@ class Run:
         if start == -count:
             return f"the last index of {of}" if count == 1 else f"the last {count} indices of {of}"
         return f"index {start} of {of}" if count == 1 else f"indices {start} to {start + count - 1} of {of}"
+
+
+def run_along(axis: int, start: int, count: int, period: int, shape: tuple[int, ...]) -> Run:
+    """Neighbouring indices of an axis, or of its rest by a period."""
+    return _make_run(Coordinate(axes=(axis,)), start, count, period, shape)
+
+
+def _make_run(coordinate: Coordinate, start: int, count: int, period: int, shape: tuple[int, ...]) -> Run:
+    size = period or coordinate.length(shape)
+    told = _run_bits(np.array([start]), np.array([count]), np.array([size]), whole=not period)
+    at_end = not period and start and start + count >= size
+    return Run(
+        coordinate=coordinate,
+        start=start - size if at_end else start,
+        count=count,
+        period=period,
+        bits=math.log2(sum(1 for _ in _coordinates_of(shape)) or 1) + float(told[0]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +180,14 @@ class IndexPlace:
         """It and what its first one and first two runs say: what narrows it further may be right by chance."""
         counts = sorted({1, 2, len(self.runs)} & set(range(len(self.runs) + 1)))
         return [IndexPlace(runs=self.runs[:count], shape=self.shape) for count in counts]
+
+    def beside(self, by: int) -> Iterator[IndexPlace]:
+        """The places of which one end of one run is so many values further out or in."""
+        for place, (how, run) in enumerate(self.runs):
+            for start, count in ((-by, by), (by, -by), (0, by), (0, -by)):
+                moved = run.moved(start, count, self.shape)
+                if moved is not None:
+                    yield replace(self, runs=(*self.runs[:place], (how, moved), *self.runs[place + 1 :]))
 
     def mask(self, shape: tuple[int, ...]) -> np.ndarray:
         """Which elements of an array of this shape lie in it; bools that broadcast to the shape."""
@@ -248,13 +282,8 @@ def _best_run(wrong: np.ndarray, domain: np.ndarray, coordinates: list[Coordinat
             gains = _gains_of(folded, known, starts, counts, sizes) - bits
             place = int(gains.argmax())
             if gains[place] > best[0]:
-                start, count, size = int(starts[place]), int(counts[place]), int(sizes[place])
-                start -= size if not periods[0] and start and start + count >= size else 0
-                cost = float(bits[place])
-                best = (
-                    float(gains[place]),
-                    Run(coordinate=coordinate, start=start, count=count, period=periods[place], bits=cost),
-                )
+                found = coordinate, int(starts[place]), int(counts[place]), periods[place]
+                best = float(gains[place]), _make_run(*found, wrong.shape)
     return best[1]
 
 

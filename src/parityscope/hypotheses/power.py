@@ -35,7 +35,7 @@ _FUNCTION = "another function"
 _WORDS = {
     ARITHMETIC: "the arithmetic of another format",
     **dict.fromkeys(("values", "exchanged"), _MOVED),
-    **dict.fromkeys(("fits", "index of axis"), _FITTED),
+    "fits": _FITTED,
     **dict.fromkeys(("result scaled and shifted", "result scaled", "result shifted", "negative part scaled"), _MOVED),
     **dict.fromkeys(("both bounds", "upper bound", "lower bound"), _MOVED),
     "neighbours": "a step left out, done twice or in another order",

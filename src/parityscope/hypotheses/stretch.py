@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.edits import Arrays
 
-__all__ = ["ComputedStretch", "StretchContext", "as_float64", "squared_differences"]
+__all__ = ["ComputedStretch", "StretchContext", "are_equal", "as_float64", "squared_differences"]
 
 _PICKS = 20_000  # elements that a first look is about; chosen
 _ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
@@ -470,6 +470,19 @@ class _Measures:
 def as_float64(array: np.ndarray) -> np.ndarray:
     """Any array of numbers as float64."""
     return np.asarray(array, np.float64)
+
+
+def are_equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether what two edits give is one result, but for FP32's rounding; NaN and Inf in the same places."""
+    if one.shape != other.shape:
+        return False
+    with np.errstate(all="ignore"):
+        mine, its = as_float64(one), as_float64(other)
+        finite = np.isfinite(mine)
+        if not np.array_equal(mine[~finite], its[~finite], equal_nan=True):
+            return False
+        apart = float(np.linalg.norm(mine[finite] - its[finite]))
+        return apart <= _ROUNDING * float(np.linalg.norm(mine[finite]))
 
 
 def squared_differences(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray:

@@ -17,6 +17,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.hypotheses.from_places import line_edit_at
 from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, quantiles_of, starts_of
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
 from parityscope.operators import with_trait
@@ -28,19 +29,24 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_pointwise import PointwiseOperator
+    from parityscope.hypotheses.places import IndexPlace
     from parityscope.hypotheses.stretch import ComputedStretch
 
 __all__ = [
+    "CHANGED_PLACES",
+    "PLACES",
     "EditFamily",
     "bounds_of",
     "exchange_edit",
     "families_of",
     "filters_of",
-    "index_family",
     "operators_of",
+    "place_family",
     "with_free_numbers",
 ]
 
+PLACES = "places"  # the kind of families that are about a part of a result
+CHANGED_PLACES = "changed places"  # and of edits of any other kind there
 _POINTWISE = with_trait("pointwise")
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off
@@ -61,7 +67,8 @@ class EditFamily:
 
     With `grid` amounts (each as many as `make` takes) are no multiples of a direction: all are looked at. With several numbers
     `make` takes as many, `step` is that of each. `wider` is a family of more numbers, and where it starts from an amount of this
-    one; None where there is none. `anywhere` says that its edits have a meaning at every site, `count` how many numbers `make`
+    one; None where there is none. `place` is the part of a result that it is about, `elsewhere` the same about another part; None
+    where it is about no part. `anywhere` says that its edits have a meaning at every site, `count` how many numbers `make`
     takes.
     """
 
@@ -70,6 +77,8 @@ class EditFamily:
     step: float
     grid: tuple[float | tuple[float, ...], ...] = ()
     wider: Callable[[float], tuple[EditFamily, tuple[float, ...]]] | None = None
+    place: IndexPlace | None = None
+    elsewhere: Callable[[IndexPlace], EditFamily] | None = None
     anywhere: bool = False
     count: int = 1
 
@@ -223,34 +232,36 @@ def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     )
 
 
-def index_family(axis: int, index: int, shape: tuple[int, ...], size: float, *, scales: bool) -> EditFamily:
-    """One index of an axis of a result of that shape, scaled or shifted."""
-    length = shape[axis]
+def place_family(stretch: ComputedStretch, place: IndexPlace, size: float, *, scales: bool) -> EditFamily:
+    """A part of a result scaled or shifted; `size` is that of its elements."""
+    line = EditFamily(
+        kind=PLACES,
+        make=lambda factor, offset: _line_at(stretch, place, factor, offset),
+        step=_SMALL_STEP * min(size, 1.0),
+        count=2,
+        place=place,
+    )
+    return EditFamily(
+        kind=PLACES,
+        make=lambda by: _line_at(stretch, place, 1 + by, 0.0) if scales else _line_at(stretch, place, 1.0, by),
+        step=_SMALL_STEP * (1.0 if scales else size),
+        wider=lambda by: (line, (1 + by, 0.0) if scales else (1.0, by)),
+        place=place,
+        elsewhere=lambda other: place_family(stretch, other, size, scales=scales),
+    )
 
-    def make(by: float) -> StretchEdit:
-        amount, bits = round_to_nice(1 + by if scales else by)
-        word = f"times {amount:.6g}" if scales else f"plus {amount:.6g}"
 
-        def change(array: np.ndarray) -> np.ndarray:
-            changed = array.copy()
-            where = (slice(None),) * axis + (index,)
-            changed[where] = changed[where] * amount if scales else changed[where] + amount
-            return changed
-
-        return StretchEdit(
-            words=f"index {index} of axis {axis} of the result {word}",
-            bits=7 + math.log2(length) + bits,
-            whole=_edit_of_result(change),
-            behind=(
-                (
-                    "Mul" if scales else "Add",
-                    (_constant_at_index(axis, index, shape, amount, rest=1.0 if scales else 0.0),),
-                ),
-            ),
-            numbers={"factor" if scales else "offset": amount},
-        )
-
-    return EditFamily(kind=f"index of axis {axis}", make=make, step=_SMALL_STEP * (1.0 if scales else size))
+def _line_at(stretch: ComputedStretch, place: IndexPlace, factor: float, offset: float) -> StretchEdit:
+    """The result times a factor plus an offset in a place, in the words of what that is."""
+    (gain, gain_bits), (shift, shift_bits) = round_to_nice(factor), round_to_nice(offset)
+    if gain == 0:
+        return line_edit_at(stretch, place, f"the result is {shift:.6g}", shift_bits, gain, shift)
+    if not shift:
+        return line_edit_at(stretch, place, f"the result scaled by {gain:.6g}", gain_bits, gain, shift)
+    if gain == 1:
+        return line_edit_at(stretch, place, f"{shift:.6g} added to the result", shift_bits, gain, shift)
+    said = f"the result times {gain:.6g} plus {shift:.6g}"
+    return line_edit_at(stretch, place, said, 1 + gain_bits + shift_bits, gain, shift)
 
 
 def exchange_edit(site: EditSite, name: str, axis: int, one: int, other: int) -> StretchEdit:
@@ -322,13 +333,6 @@ def _make_filter(axes: tuple[int, ...]) -> Callable[..., StretchEdit]:
         )
 
     return make
-
-
-def _constant_at_index(axis: int, index: int, shape: tuple[int, ...], amount: float, *, rest: float) -> np.ndarray:
-    """A constant along an axis that is `rest` but for one index."""
-    made = np.full([shape[axis], *(1 for _ in shape[axis + 1 :])], rest, np.float32)
-    made[index] = amount
-    return made
 
 
 def _edit_of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[ComputedStretch, int], np.ndarray]:

@@ -16,14 +16,22 @@ from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.from_outputs.families import bounds_of, families_of, filters_of, operators_of
+from parityscope.hypotheses.from_outputs.families import (
+    CHANGED_PLACES,
+    PLACES,
+    bounds_of,
+    families_of,
+    filters_of,
+    operators_of,
+)
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, search_second_fault
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import PROMISING, Trials, TriedGuess
+from parityscope.hypotheses.from_places import edit_at_place
 from parityscope.hypotheses.power import find_least_share
 
 if TYPE_CHECKING:
@@ -49,6 +57,7 @@ _PLAIN_FIRST, _PLAIN = 0.15, 0.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
+_OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
 # Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
 _ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
 # Of what is left, at most, for every edit where it costs least: before the prediction in a large network, and behind it. Chosen.
@@ -249,8 +258,24 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
     for site in best:
         trials.run_plain(_guesses_unpredicted([site], (*PLAIN, "operators")))
     trials.until = found.reference.meter.share_of(until, _LONGER)
+    trials.run_plain(_guesses_in_part(trials))
     trials.run_plain(_guesses_unpredicted(best, EARLY))
     trials.until = until
+
+
+def _guesses_in_part(trials: Trials) -> list[Guess]:
+    """Whatever may be done to a whole result, in the parts that explain most where they are scaled or shifted."""
+    known = sorted((one for one in trials.tried if one.explained >= PROMISING), key=lambda one: -one.explained)
+    parts = [
+        (one.guess.site, one.guess.family.place)
+        for one in known
+        if one.guess.family is not None and one.guess.family.place is not None
+    ]
+    return [
+        Guess(site=site, kind=CHANGED_PLACES, edit=edit_at_place(place, edit))
+        for site, place in parts[:_NEAR_SITES]
+        for _, edit in site.edits(_OF_RESULT)
+    ]
 
 
 def _can_run_all(found: OutputsSearchResult, until: float) -> bool:
@@ -370,11 +395,12 @@ def _class_of(found: OutputsSearchResult) -> None:
     if best is None or not trials.is_claim(best):
         return
     trials.seconds = max(trials.seconds, _TRY_S[0])
-    near = [one for one in found.guesses if not trials.was_tried(one) and _is_near(one, best.guess)]
-    near.sort(key=lambda one: -(one.score or 0.0))
-    for guess in (*near[:_CLASS], *_shorter_above(found, best)[:_CLASS]):
-        if not trials.is_spent:
-            trials.attempt(guess)
+    _try_class(found, best.guess, _shorter_above(found, best)[:_CLASS])
+    known = [one.guess for one in trials.tried if one.guess.sketch is not None and trials.is_claim(one)]
+    if (
+        best.guess.sketch is None and known
+    ):  # what was run before it was predicted: another one at its place says where to look
+        _try_class(found, known[0])
     held = [one for one in trials.tried if trials.is_claim(one)]
     top = max(one.explained for one in held)
     left = 1 - top
@@ -383,6 +409,16 @@ def _class_of(found: OutputsSearchResult) -> None:
     alike.sort(key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
     # Fitted from two starts, one edit is found twice.
     found.alike = list({(one.guess.site.output, one.edit.words): one for one in reversed(alike)}.values())[::-1]
+
+
+def _try_class(found: OutputsSearchResult, best: Guess, more: Sequence[Guess] = ()) -> None:
+    """Tries what is predicted to do what a guess does, and some more."""
+    trials = found.trials
+    near = [one for one in found.guesses if not trials.was_tried(one) and _is_near(one, best)]
+    near.sort(key=lambda one: -(one.score or 0.0))
+    for guess in (*near[:_CLASS], *more):
+        if not trials.is_spent:
+            trials.attempt(guess)
 
 
 def _shorter_above(found: OutputsSearchResult, best: TriedGuess) -> list[Guess]:
@@ -411,5 +447,5 @@ def _is_near(guess: Guess, best: Guess) -> bool:
 def _expected_sketch(guess: Guess) -> np.ndarray:
     """The sketch at the amount that was found."""
     family, sketch = guess.family, np.asarray(guess.sketch)
-    is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and "index" not in guess.kind
+    is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
     return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch

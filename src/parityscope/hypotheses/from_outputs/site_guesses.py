@@ -14,10 +14,10 @@ from parityscope.hypotheses.from_outputs.families import (
     bounds_of,
     exchange_edit,
     families_of,
-    index_family,
     operators_of,
 )
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
+from parityscope.hypotheses.from_outputs.parts import PartTables
 from parityscope.hypotheses.from_outputs.sites import PLAIN
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, LOOKED_UP_S, PRODUCT_S
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SiteGuesses"]
 
-_SUMMED = 8.0  # products that one number takes in the sums over all indices: measured
-_LONGEST = 1024  # indices of an axis that are looked at one by one; chosen
 _LEAST_EACH = 12  # edits of a site that are run whatever they cost, beside those that are looked up; chosen
 _WRITTEN_S = (
     0.08  # what a site must have left for writing down and looking at all edits of values and constants; chosen
@@ -41,7 +39,6 @@ _WORTH = 0.2  # of a score on the worst sample: what has less is not looked at o
 _SLOPED = (
     3.0  # runs of a step that one direction of the derivative of its constants costs: measured (2 of convolutions)
 )
-_KEPT_INDICES = 6  # of an axis' indices
 _KEPT_PAIRS = 4  # of the pairs of indices of an axis that are exchanged
 _DIGITS = 4  # to which products of the same change agree
 _LOOKED_UP = frozenset(
@@ -53,20 +50,24 @@ _OF_CONSTANTS = frozenset({"constants", "grids", "changed constants", "input sca
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class SiteGuesses:
-    """What is looked at at one site: guesses, each with its sketch by sample, and the indices of its axes."""
+    """What is looked at at one site: guesses, each with its sketch by sample, and its parts."""
 
     site: EditSite
     samples: int
     edits: list[Guess] = field(default_factory=list)
     sketches: list[np.ndarray] = field(default_factory=list)
     odd: set[int] = field(default_factory=set)
-    indices: dict[tuple[int, bool], np.ndarray] = field(default_factory=dict)
+    parts: PartTables = field(init=False)
     pairs: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     predicted: bool = True
     fitted: bool = False
     until: float = math.inf
-    hurried: bool = False  # then indices and pairs are not looked at
+    hurried: bool = False  # then parts and pairs are not looked at
     looked_up: int = 0  # of the edits, the first ones
+
+    def __post_init__(self) -> None:
+        """Nothing is known of its parts yet."""
+        self.parts = PartTables(site=self.site, samples=self.samples)
 
     def draw(self, predictor: Predictor, kinds: Sequence[str], seconds: float, *, fitted: bool) -> float:
         """Takes edits, shortest first, as far as the budget goes; what is left of it."""
@@ -188,7 +189,7 @@ class SiteGuesses:
         if self.fitted and adjoint is not None and self.site.output in names:
             start = sum(values[name].size for name in names[: names.index(self.site.output)])
             array = values[self.site.output]
-            self._look_at_indices(place, array, adjoint[start : start + array.size], is_first=is_first)
+            self.parts.look(predictor, place, array, adjoint[start : start + array.size], self.until)
 
     def _are_worth(self, predictor: Predictor) -> np.ndarray:
         """Which edits are looked at on further samples: bools, (edits,)."""
@@ -240,22 +241,6 @@ class SiteGuesses:
                     )
                     held[:, :, place] = table
 
-    def _look_at_indices(self, place: int, array: np.ndarray, adjoint: np.ndarray, *, is_first: bool) -> None:
-        shaped = adjoint.reshape((*array.shape, -1))
-        self.site.reference.meter.charge(_SUMMED * PRODUCT_S * shaped.size)
-        for scales, source in ((True, array[..., None] * shaped), (False, shaped)):
-            rest = source
-            for axis in reversed(range(array.ndim)):
-                length = array.shape[axis]
-                if 1 < length <= _LONGEST:
-                    sums = rest.reshape(-1, length, rest.shape[-1]).sum(0, dtype=np.float64)
-                    key = axis, scales
-                    if key not in self.indices and is_first:  # indices are those of the first sample's axes
-                        self.indices[key] = np.full((length, self.samples, sums.shape[-1]), np.nan)
-                    if key in self.indices and self.indices[key].shape[0] == length:
-                        self.indices[key][:, place] = sums
-                rest = rest.sum(axis, dtype=np.float64)
-
     def guesses(self, predictor: Predictor) -> list[Guess]:
         """Everything with its score."""
         found = []
@@ -274,8 +259,7 @@ class SiteGuesses:
                     guess.score -= SIZE_COUNTS * abs(math.log10(max(abs(float(amounts[number])), 1e-12)))
                 found.append(guess)
         if self.predicted:
-            for (axis, scales), sketch in self.indices.items():
-                found += self._best_indices(predictor, axis, scales, sketch)
+            found += self.parts.guesses(predictor)
             for (name, axis), table in self.pairs.items():
                 found += self._best_exchanges(predictor, name, axis, table)
         return found
@@ -290,23 +274,6 @@ class SiteGuesses:
         for place in np.argsort(-scores)[:_KEPT_PAIRS]:
             edit = exchange_edit(self.site, name, axis, int(ones[place]), int(others[place]))
             yield Guess(site=self.site, kind="exchanged", edit=edit, score=float(scores[place]), sketch=sketch[place])
-
-    def _best_indices(self, predictor: Predictor, axis: int, scales: bool, sketch: np.ndarray) -> Iterator[Guess]:  # noqa: FBT001 - one of two ways
-        scores, amounts = predictor.judged(sketch)
-        array = predictor.reference.values[predictor.samples[0]][self.site.output]
-        size = math.sqrt(float(np.square(array, dtype=np.float64).mean())) or 1.0
-        for index in np.argsort(-np.abs(scores))[:_KEPT_INDICES]:
-            if not amounts[index]:
-                continue
-            family = index_family(axis, int(index), array.shape, size, scales=scales)
-            yield Guess(
-                site=self.site,
-                kind=family.kind,
-                family=family,
-                amounts=(float(amounts[index]),),
-                score=float(abs(scores[index])),
-                sketch=sketch[index] * amounts[index],
-            )
 
 
 def _is_looked_up(guess: Guess) -> bool:

@@ -12,6 +12,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.trying import PROMISING
 from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
+from parityscope.hypotheses.stretch import are_equal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +38,7 @@ class EquivalentEdit:
 
     `least` is that of the output and sample of which it explains least. What does the same in a graph
     is as in `worker.EditCandidate`. `also` are the same change of other steps, which goes with it. `inside` is the
-    control flow in whose body it is.
+    control flow in whose body it is, `equal` are the words of other edits that give the same result there on every sample.
     """
 
     words: str
@@ -54,6 +55,7 @@ class EquivalentEdit:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     also: tuple[EquivalentEdit, ...] = ()
     inside: str = ""
+    equal: tuple[str, ...] = ()
 
     @property
     def step(self) -> str:
@@ -96,7 +98,7 @@ class OutputsAnswer:
 def told_of(found: OutputsSearchResult) -> OutputsAnswer:
     """A search in words."""
     best = found.trials.best
-    members = tuple(_member_of(one) for one in found.alike[:_LISTED])
+    members = _join_equal(found.alike[:_LISTED])
     return OutputsAnswer(
         members=() if found.pair is not None else members,
         exact=found.is_exact,
@@ -137,6 +139,36 @@ def _rule_out_kinds(found: OutputsSearchResult) -> tuple[RuledOut, ...]:
 def _member_of(one: TriedGuess) -> EquivalentEdit:
     least = one.explained if one.share is None else one.share.least
     return _describe_edit(one.guess, one.edit, one.explained, least)
+
+
+def _join_equal(alike: Sequence[TriedGuess]) -> tuple[EquivalentEdit, ...]:
+    """A member for each that does something of its own: edits that give the same result are one, in the words of the first."""
+    told: list[tuple[EquivalentEdit, Sequence[np.ndarray] | None]] = []
+    for one in alike:
+        member, results = _member_of(one), _results_of(one)
+        for place, (other, known) in enumerate(told):
+            if results is None or known is None or member.output != other.output:
+                continue
+            if all(are_equal(mine, its) for mine, its in zip(results, known, strict=True)):
+                told[place] = replace(other, equal=(*other.equal, member.words)), known
+                break
+        else:
+            told.append((member, results))
+    return tuple(member for member, _ in told)
+
+
+def _results_of(one: TriedGuess) -> list[np.ndarray] | None:
+    """What the step that is changed gives, on every sample, all its outputs in one row; None where not that alone is changed."""
+    guess = one.guess
+    if guess.others or guess.rule:
+        return None
+    found = [guess.site.results(sample, one.edit) for sample in range(len(guess.site.reference.values))]
+    if any(given is None for given in found):
+        return None
+    return [
+        np.concatenate([array.ravel() for array in given or () if array is not None] or [np.zeros(0)])
+        for given in found
+    ]
 
 
 def _members_of_pair(pair: GuessPair) -> tuple[EquivalentEdit, ...]:

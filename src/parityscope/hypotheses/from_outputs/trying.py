@@ -51,6 +51,8 @@ _WIDER = 0.3  # of what one number leaves is what a further one must explain to 
 _SAME_SUM = 1e-9  # of the sum of all sizes: what sums in float64 in another order may differ by
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
 _CONVERGED = 1e-3  # of what is left
+_DECIMALS = 3  # of an amount that people choose; chosen
+_FARTHEST = 16  # indices by which the end of a place is moved at first, then by half of that; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,14 +341,52 @@ class Trials:
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
+        if PROMISING <= found[0] < _EXACT:
+            family, found = self._move_ends(guess, family, found)
         for wide, start, rule in (
             self._wider_families(guess, family, found[1]) if PROMISING <= found[0] < _EXACT else ()
         ):
             more = self._best_of(replace(guess, rule=rule), wide, start)
             if more is not None and more[0] > found[0] + _WIDER * (1 - found[0]):
                 family, found, guess.rule = wide, more, rule
+        found = self._round_amounts(guess, family, found)
         guess.family, guess.kind, guess.amounts = family, family.kind, found[1]
         return self._confirm_share(guess, guess.made(), found[2])
+
+    def _round_amounts(
+        self, guess: Guess, family: EditFamily, found: tuple[float, tuple[float, ...], Responses]
+    ) -> tuple[float, tuple[float, ...], Responses]:
+        """Amounts of fewer digits, where these save more bits than they lose: a fit ends beside the number that was meant."""
+        rounded = tuple(round(one, _DECIMALS) for one in found[1])
+        edit, shorter = (guess.of_family(family, amounts) for amounts in (found[1], rounded))
+        if shorter.bits >= edit.bits or found[0] < PROMISING:
+            return found
+        given = self.responses(guess, shorter, self.samples)
+        if given is None:
+            return found
+        floor = max(self.residual.noise, 1e-300)
+        new, old = self.residual.share(given), self.residual.share(found[2])
+        if new.bits(floor) - shorter.bits < old.bits(floor) - edit.bits:
+            return found
+        return new.pooled, rounded, given
+
+    def _move_ends(
+        self, guess: Guess, family: EditFamily, found: tuple[float, tuple[float, ...], Responses]
+    ) -> tuple[EditFamily, tuple[float, tuple[float, ...], Responses]]:
+        """The place near by that explains most: one end after the other further out or in, by as much as still helps."""
+        by = _FARTHEST
+        while by and family.place and family.elsewhere and found[0] < _EXACT and not self.is_spent:
+            best = found[0], family
+            for other in map(family.elsewhere, family.place.beside(by)):
+                given = self.responses(guess, guess.of_family(other, found[1]), self.samples)
+                share = -1.0 if given is None else self.residual.share(given).pooled
+                best = (share, other) if share > best[0] else best
+            more = None if best[1] is family else self._best_of(guess, best[1], found[1])
+            if more is None or more[0] <= found[0]:
+                by //= 2
+            else:
+                family, found = best[1], more
+        return family, found
 
     def _wider_families(
         self, guess: Guess, family: EditFamily, amounts: tuple[float, ...]
