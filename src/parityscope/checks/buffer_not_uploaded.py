@@ -52,7 +52,8 @@ from parityscope.checks._reproducing import (
     show_supported,
     wrong_samples,
 )
-from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, MOVED, ZERO, misreadings_of, states_left
+from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, MOVED, ZERO, misreadings_of
+from parityscope.hypotheses.states import states_left
 from parityscope.records import Site
 
 if TYPE_CHECKING:

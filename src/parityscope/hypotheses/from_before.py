@@ -1,4 +1,4 @@
-"""What a result has of the samples before: a stale buffer, one that is not cleared, a mean that moves, a state that is kept.
+"""What a result has of the samples before: a stale buffer, one that is not cleared, a mean that moves.
 
 Only what the model says of other samples is read, never what the candidate gave there: that holds the error itself. A sample
 whose predecessor was not observed says nothing, and an edit that needs it cannot be run.
@@ -6,29 +6,23 @@ whose predecessor was not observed says nothing, and an edit that needs it canno
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice, slope_through_origin
-from parityscope.hypotheses.schemas import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import onnx
-
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["before_edits", "kept_state_edits", "mixed_before_edits"]
+__all__ = ["before_edits", "mixed_before_edits"]
 
 _KINDS_BITS = 6.0  # as many bits as saying that another tensor stands in a result's place
 _APART = 1e-5  # of a number between 0 and 1 that is fitted
 _ELEMENTS = 4096  # that a mean that moves is fitted to; chosen
-# As the standard calls the first state that an operator is given, and the last that it gives.
-_INITIAL, _LAST = "initial_", "Y_"
 
 
 def before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -55,17 +49,9 @@ def _result_before(stretch: ComputedStretch, sample: int) -> np.ndarray:
     return stretch.base[(sample, *stretch.samples_before(sample, 1))[-1]]
 
 
-def _is_known(stretch: ComputedStretch, most: int | None = None) -> bool:
-    """Whether there are samples before the first one that is looked at, and all of them (the last of them) were observed."""
-    try:
-        return bool(stretch.samples_before(0, most))
-    except KeyError:
-        return False
-
-
 def mixed_before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     """A part of the sample before, or a mean that moves: each by one number."""
-    if len(stretch.base) < 2 or stretch.base[0].dtype.kind != "f" or not _is_known(stretch, 1):
+    if len(stretch.base) < 2 or stretch.base[0].dtype.kind != "f" or not stretch.knows_before(0, 1):
         return
     known, found = stretch.replayed[0], stretch.found[0]
     before = np.asarray(_result_before(stretch, 0), np.float64)
@@ -83,7 +69,7 @@ def mixed_before_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
         whole=lambda one, sample: one.replayed[sample] + part * (_result_before(one, sample) - one.replayed[sample]),
         numbers={"part": part},
     )
-    if not _is_known(stretch):
+    if not stretch.knows_before(0):
         return
     chain = [stretch.replayed[place].ravel()[chosen] for place in (*stretch.samples_before(0), 0)]
     kept, bits = round_to_nice(_fit_unit_number(lambda by: _moving_mean(chain, by) - found.ravel()[chosen]))
@@ -112,33 +98,3 @@ def _fit_unit_number(left: Callable[[float], np.ndarray]) -> float:
         lambda by: float(np.square(left(by)).sum()), bounds=(0, 1), method="bounded", options={"xatol": _APART}
     )
     return float(found.x)
-
-
-def kept_state_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
-    """A recurrent step that begins with the state in which the sample before left it."""
-    schema = schema_of(node, stretch.context.opsets)
-    if schema is None or len(stretch.base) < 2 or len(stretch.steps) > 1 or not _is_known(stretch):
-        return
-    given = [one.name for one in schema.outputs]
-    states = {
-        index: given.index(_LAST + one.name.removeprefix(_INITIAL))
-        for index, one in enumerate(schema.inputs)
-        if one.name.startswith(_INITIAL) and _LAST + one.name.removeprefix(_INITIAL) in given
-    }
-    if not states:
-        return
-    count = max(len(node.input), *(index + 1 for index in states))
-
-    def whole(one: ComputedStretch, sample: int) -> np.ndarray:
-        step = one.steps[place]
-        names = [name or f"::{index}" for index, name in enumerate((*step.outputs, *[""] * len(given))[: len(given)])]
-        step = replace(step, outputs=tuple(names), kind=step.kind + b"all states")
-        kept: dict[int, np.ndarray] = {}
-        for position in (*one.samples_before(sample), sample):
-            arrays = [*one.read(position, step), *[None] * count][:count]
-            arrays = [kept.get(index, array) for index, array in enumerate(arrays)]
-            results = one.compute_all(step, arrays)
-            kept = {index: results[output] for index, output in states.items()}
-        return results[names.index(one.context.output)]
-
-    yield StretchEdit(words=f"the state of {node.op_type} kept from the sample before (not reset)", bits=6, whole=whole)

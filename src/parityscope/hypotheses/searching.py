@@ -17,7 +17,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
-from parityscope.hypotheses.from_before import before_edits, kept_state_edits, mixed_before_edits
+from parityscope.hypotheses.from_before import before_edits, mixed_before_edits
 from parityscope.hypotheses.from_elsewhere import moved_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_grids import fitted_grid_edits, grid_edits
@@ -37,6 +37,7 @@ from parityscope.hypotheses.from_places import changed_place_edits, place_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.power import KindTally
+from parityscope.hypotheses.states import kept_state_edits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

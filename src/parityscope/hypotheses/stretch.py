@@ -187,6 +187,13 @@ class ComputedStretch:
         first = 0 if most is None else max(0, order[sample] - most)
         return tuple(places[number] for number in range(first, order[sample]))
 
+    def knows_before(self, sample: int, most: int | None = None) -> bool:
+        """Whether there are samples before one, and all of them (the last of them) were observed."""
+        try:
+            return bool(self.samples_before(sample, most))
+        except KeyError:
+            return False
+
     def value(self, sample: int, name: str) -> np.ndarray | None:
         """The candidate's array, or a constant, by the reference's name; None where it is not known."""
         world = self.worlds[sample]

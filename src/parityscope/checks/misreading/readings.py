@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-__all__ = ["BEFORE", "CARRIED", "FAMILIES", "MOVED", "ZERO", "Reading", "misreadings_of", "states_left"]
+__all__ = ["BEFORE", "CARRIED", "FAMILIES", "MOVED", "ZERO", "Reading", "misreadings_of"]
 
 # One changed array, in words behind the input's name.
 Reading = tuple[str, np.ndarray]
@@ -52,22 +52,6 @@ def misreadings_of(family: str, array: np.ndarray, previous: np.ndarray | None) 
     for words, changed in _MAKERS[family](array, previous):
         if changed.shape == array.shape and changed.tobytes() != array.tobytes():
             yield words, changed
-
-
-def states_left(arrays: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What inputs hold that were not reset after a call gave `given`: of one shape and type, the first of each is one state."""
-    groups: dict[tuple[tuple[int, ...], np.dtype], tuple[list[str], list[str]]] = {}
-    for side, held in enumerate((arrays, given)):
-        for name, array in held.items():
-            groups.setdefault((array.shape, array.dtype), ([], []))[side].append(name)
-    alike = (
-        pair for takes, gives in groups.values() if len(takes) == len(gives) for pair in zip(takes, gives, strict=True)
-    )
-    return {
-        name: given[state]
-        for name, state in alike
-        if given[state].size and not np.array_equal(arrays[name], given[state])
-    }
 
 
 def _read_never_uploaded(array: np.ndarray, previous: np.ndarray | None) -> Iterator[Reading]:

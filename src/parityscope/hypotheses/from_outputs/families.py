@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGED_PLACES",
+    "MOVED",
+    "OF_PARTS",
     "PLACES",
     "EditFamily",
     "bounds_of",
@@ -47,6 +49,8 @@ __all__ = [
 
 PLACES = "places"  # the kind of families that are about a part of a result
 CHANGED_PLACES = "changed places"  # and of edits of any other kind there
+MOVED = "moved"
+OF_PARTS = frozenset({PLACES, CHANGED_PLACES, MOVED})
 _POINTWISE = with_trait("pointwise")
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off

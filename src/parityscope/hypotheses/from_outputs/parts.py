@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.from_elsewhere import FILLS, edit_of_move
-from parityscope.hypotheses.from_outputs.families import place_family
+from parityscope.hypotheses.from_outputs.families import MOVED, place_family
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
 from parityscope.hypotheses.from_outputs.spending import PRODUCT_S
 from parityscope.hypotheses.places import IndexPlace, run_along
@@ -129,7 +129,7 @@ class PartTables:
             for number in np.argsort(-scores)[:_ASKED_MOVES]:
                 mirrored, by, mode = kinds[number]
                 edit = edit_of_move(self.shape, (axis,) if mirrored else (), [(axis, by)], mode)
-                yield Guess(site=self.site, kind="moved", edit=edit, score=float(scores[number]), sketch=alone[number])
+                yield Guess(site=self.site, kind=MOVED, edit=edit, score=float(scores[number]), sketch=alone[number])
 
     def _guess_part(
         self, predictor: Predictor, runs: tuple[tuple[str, Run], ...], sketch: np.ndarray, size: float, *, scales: bool

@@ -18,7 +18,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.beside import known_responses, redo_steps, run_beside
-from parityscope.hypotheses.from_outputs.families import with_free_numbers
+from parityscope.hypotheses.from_outputs.families import OF_PARTS, with_free_numbers
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
 from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import Share, residual_of
@@ -88,6 +88,11 @@ class Peeling:
         """Whether all that it may spend is spent."""
         return self.trials.reference.meter.spent > self.until
 
+    @property
+    def tried(self) -> list[TriedGuess]:
+        """What was tried alone of whole results: of a part so much can be said that it would crowd out the right pair."""
+        return [one for one in self.trials.tried if one.guess.kind not in OF_PARTS]
+
 
 def search_second_fault(peeling: Peeling) -> GuessPair | None:
     """The first pair that is a claim, in the shortest words that do the same; None where none was found in the time."""
@@ -120,7 +125,7 @@ def _pairs(peeling: Peeling) -> Iterator[GuessPair]:
         if meter.spent > fitted:
             break
         yield from _fitted_together(peeling, first, second)
-    firsts = _first_candidates(peeling.trials, run)
+    firsts = _first_candidates(peeling, run)
     yield from _known_beside(peeling, firsts)
     for first, at in firsts:
         if peeling.is_spent:
@@ -135,7 +140,7 @@ def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
     meter = trials.reference.meter
     until = meter.share_of(peeling.until, _ADDED)
     found = []
-    for first, second, _ in rank_pairs(trials.tried, trials.wanted_sketch(), _RUN_PAIRS):
+    for first, second, _ in rank_pairs(peeling.tried, trials.wanted_sketch(), _RUN_PAIRS):
         if meter.spent > until:
             break
         made = ((first.guess, first.edit), (second.guess, second.edit))
@@ -146,7 +151,7 @@ def _run_pairs(peeling: Peeling) -> list[tuple[TriedGuess, TriedGuess, float]]:
 
 
 def _first_candidates(
-    trials: Trials, run: Sequence[tuple[TriedGuess, TriedGuess, float]]
+    peeling: Peeling, run: Sequence[tuple[TriedGuess, TriedGuess, float]]
 ) -> list[tuple[TriedGuess, int | None]]:
     """What is put in, with the index of the only step that is changed beside it: None for all but its own.
 
@@ -156,7 +161,7 @@ def _first_candidates(
     """
     chosen: list[list[TriedGuess]] = []
     members = [max(pair[:2], key=lambda one: one.explained) for pair in run[:_FIRSTS] if pair[2] > _NEAR]
-    alone = sorted((one for one in trials.tried if one.explained >= _LEAST), key=lambda one: -one.explained)
+    alone = sorted((one for one in peeling.tried if one.explained >= _LEAST), key=lambda one: -one.explained)
     short = [one for one in alone if one.edit.bits <= PLAIN_BITS]
     turns = (one for pair in itertools.zip_longest(alone, short) for one in pair if one is not None)
     for one in (*members[: _FIRSTS // 4], *turns):
@@ -180,7 +185,7 @@ def _known_beside(peeling: Peeling, firsts: Sequence[tuple[TriedGuess, int | Non
     trials = peeling.trials
     meter = trials.reference.meter
     plain = [one for one in peeling.plain if not trials.was_tried(one) and not trials.is_idle(one)]
-    known = known_responses(trials.tried, plain, len(trials.wanted_sketch()))
+    known = known_responses(peeling.tried, plain, len(trials.wanted_sketch()))
     until = meter.share_of(peeling.until, _KNOWN)
     for first, at in firsts:
         own = meter.share_of(until, _EACH_KNOWN)
@@ -232,6 +237,7 @@ def _pairs_with_first(peeling: Peeling, first: TriedGuess, at: int | None = None
         trying=trials.trying,
         banned=trials.banned,
         until=guessed,
+        parts=False,
         refused=peeling.predictor.refused,
     )
     guesses = predictor.guess(sites, EARLY, guessed - meter.spent, fitted=True)

@@ -41,7 +41,10 @@ _ABOUT_ONE = re.compile(
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Predictor:
-    """Sweeps over some samples. `refused` says which operators have no derivative, `until` where the meter ends it."""
+    """Sweeps over some samples. `refused` says which operators have no derivative, `until` where the meter ends it.
+
+    `parts` says whether edits of a part of a result are looked for.
+    """
 
     reference: Reference
     residual: Residual
@@ -53,6 +56,7 @@ class Predictor:
     generated: int = 0
     left_out: int = 0
     directions: int = DIRECTIONS
+    parts: bool = True
     _sizes: np.ndarray = field(default_factory=lambda: np.zeros(0))
     _to_sweep: float = 0.0  # estimated seconds of the sweeps that are left, over all samples
     _signs: dict[int, np.ndarray] = field(default_factory=dict)

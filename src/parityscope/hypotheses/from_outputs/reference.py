@@ -68,7 +68,7 @@ class Reference:
     `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
     each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone` are steps that are computed
     otherwise than the model says, by index: `values` are then what comes of that. `meter` is charged for all that is computed.
-    `suffixes` are the places from which on it is run at once.
+    `suffixes` are the places from which on it is run at once, `order` the samples' numbers among all.
     """
 
     program: Program
@@ -81,6 +81,7 @@ class Reference:
     feeds: Sequence[Mapping[str, np.ndarray]] = ()
     meter: WorkMeter = field(default_factory=WorkMeter)
     suffixes: Suffixes | None = None
+    order: Sequence[int] = ()
 
     def value(self, sample: int, site: str) -> np.ndarray | None:
         """A tensor of the reference, or a constant."""

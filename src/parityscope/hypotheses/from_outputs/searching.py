@@ -84,7 +84,7 @@ class KnownOutputs:
     """What is known: a model, and what both sides gave on some samples, by the reference's names.
 
     `noise` is the relative L2 error that rounding may leave of each output; `scale` multiplies all budgets. `begun` is how
-    often it was searched before and an edit ended that.
+    often it was searched before and an edit ended that. `order` are the samples' numbers among all, where they are not the first.
     """
 
     model: Path
@@ -93,6 +93,7 @@ class KnownOutputs:
     noise: Mapping[str, float]
     scale: float = 1.0
     begun: int = 0
+    order: Sequence[int] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -133,6 +134,7 @@ def search_outputs(
     read_first(model.graph)
     program = compile_program(model)
     reference = open_reference(program, outputs.feeds, _NBYTES)
+    reference.order = outputs.order
     names = [name for name in program.outputs if name in reference.values[0] and _is_number(reference.values[0][name])]
     residual = residual_of(reference.values, outputs.candidate, outputs.noise, names)
     if residual.whole <= residual.noise and not residual.is_broken:
@@ -265,7 +267,10 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
 
 def _guesses_in_part(trials: Trials) -> list[Guess]:
     """Whatever may be done to a whole result, in the parts that explain most where they are scaled or shifted."""
-    known = sorted((one for one in trials.tried if one.explained >= PROMISING), key=lambda one: -one.explained)
+    known = sorted(
+        (one for one in trials.tried if one.explained >= PROMISING and trials.comes_near(one.explained)),
+        key=lambda one: -one.explained,
+    )
     parts = [
         (one.guess.site, one.guess.family.place)
         for one in known

@@ -186,7 +186,7 @@ class SiteGuesses:
             return
         if self.fitted and slopes is not None:
             self._look_at_pairs(place, slopes)
-        if self.fitted and adjoint is not None and self.site.output in names:
+        if self.fitted and predictor.parts and adjoint is not None and self.site.output in names:
             start = sum(values[name].size for name in names[: names.index(self.site.output)])
             array = values[self.site.output]
             self.parts.look(predictor, place, array, adjoint[start : start + array.size], self.until)

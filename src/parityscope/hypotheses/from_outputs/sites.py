@@ -32,10 +32,10 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
-PLAIN = ("neighbours", "before", "inputs", "attributes", "operands", "relatives")
+PLAIN = ("neighbours", "before", "states", "inputs", "attributes", "operands", "relatives")
 EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
-_OF_RESULT = "values"
+_OF_RESULT, _OF_STATES = "values", "states"
 _MOVES = operators_that_move("in order", "permuted", "picked", "repeated")
 UNCHANGED = StretchEdit(words="", bits=0)
 _BEFORE, _BEHIND = 24, 6  # steps around whose tensors and constants are looked at; chosen
@@ -118,11 +118,17 @@ class EditSite:
 
     def edits(self, kinds: Sequence[str]) -> Iterator[tuple[str, StretchEdit]]:
         """What is generated of some kinds, with the kind; a generator that cannot go on ends alone."""
-        for kind in kinds if self.whole_step else (one for one in kinds if one == _OF_RESULT):
+        for kind in (one for one in kinds if self._may_have(one)):
             if kind not in self._edits:
                 self._edits[kind] = list(self._generated(kind))
                 self.reference.meter.charge(MADE_S * len(self._edits[kind]))
             yield from ((kind, edit) for edit in self._edits[kind])
+
+    def _may_have(self, kind: str) -> bool:
+        """Whether edits of a kind are asked here: of control flow as a whole those of its states, of a further output its own."""
+        if self.inner is None and self.step.bodies:
+            return kind in {_OF_RESULT, _OF_STATES}
+        return self.whole_step or kind == _OF_RESULT
 
     def count_edits(self) -> dict[str, int]:
         """How many edits were generated so far, by kind."""
@@ -205,12 +211,16 @@ def sites_of(reference: Reference, still: frozenset[str]) -> list[EditSite]:
     """The sites of the live steps, those inside of bodies too; what reaches an output that stands still is none."""
     found = []
     for step in reference.live:
-        given = [name for name in step.outputs if name in reference.values[0]]
-        free = [name for name in given if _tensors_reached(reference, step, name).isdisjoint(still)]
+        reached = {
+            name: _tensors_reached(reference, step, name) for name in step.outputs if name in reference.values[0]
+        }
+        given = [name for name, those in reached.items() if not those.isdisjoint(reference.program.outputs)]
+        free = [name for name in given if reached[name].isdisjoint(still)]
         if step.bodies:
             inside = reference.inside(step) if len(free) == len(given) else ()
             found += [EditSite(reference=reference, step=step, output=one.step.key, inner=one) for one in inside]
-            continue
+            if step.captured:  # what a body reads beside its inputs is not known to a step alone
+                continue
         for name in free:
             whole_step = name == free[0] and len(free) == len(given)
             found.append(EditSite(reference=reference, step=step, output=name, whole_step=whole_step))
@@ -265,6 +275,7 @@ def _context_of(site: EditSite) -> StretchContext:
         behind=frozenset(behind - {site.output}),
         opsets=dict(reference.program.opsets),
         ir_version=reference.program.ir_version,
+        order=reference.order,
     )
 
 

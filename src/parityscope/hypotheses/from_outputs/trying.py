@@ -52,6 +52,7 @@ _SAME_SUM = 1e-9  # of the sum of all sizes: what sums in float64 in another ord
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
 _CONVERGED = 1e-3  # of what is left
 _DECIMALS = 3  # of an amount that people choose; chosen
+_BEHIND = 0.1  # of the error less than the best explains: the ends of such a place are moved; chosen
 _FARTHEST = 16  # indices by which the end of a place is moved at first, then by half of that; chosen
 
 
@@ -321,6 +322,10 @@ class Trials:
         fitted = self._fit_family(guess.with_family(*free))
         return fitted if fitted is not None and 1 - fitted.explained < (1 - _WIDER) * (1 - one.explained) else None
 
+    def comes_near(self, explained: float) -> bool:
+        """Whether so much is about as much as the best explains."""
+        return self.best is None or explained >= self.best.explained - _BEHIND
+
     def _least_share(self) -> float:
         """What is worth asking all samples: nearly as much as the best."""
         best = self.best
@@ -341,7 +346,7 @@ class Trials:
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
-        if PROMISING <= found[0] < _EXACT:
+        if PROMISING <= found[0] < _EXACT and self.comes_near(found[0]):
             family, found = self._move_ends(guess, family, found)
         for wide, start, rule in (
             self._wider_families(guess, family, found[1]) if PROMISING <= found[0] < _EXACT else ()
