@@ -38,7 +38,8 @@ __all__ = [
 EXPLAINED = 0.9
 # Of the confidence in a change that leaves more than rounding: it may stand in for another (chosen); and how that is told.
 STANDS_IN = 0.5
-_EQUAL = 2  # changes that are named beside one that is the same function
+# Changes that are named beside one that is the same function: so many, of so many characters. Chosen.
+_EQUAL, _SHORT = 2, 60
 HALVED = ", halved: what it leaves is more than rounding leaves"
 # What stands beside every repair of a loss of range.
 WIDER_RANGE = ("wider_range", "run the engine in BF16, whose range is FP32's")
@@ -104,7 +105,8 @@ def format_number(value: float) -> str:
 
 def say_equal(others: Sequence[str]) -> str:
     """What stands behind a change's words where others, in these words, are the same function here."""
-    return f" (the same here: {'; '.join(others[:_EQUAL])})" if others else ""
+    told = [one for one in others if len(one) <= _SHORT][:_EQUAL]
+    return f" (the same here: {'; '.join(told)})" if told else ""
 
 
 def format_percent(share: float) -> str:

@@ -32,7 +32,6 @@ from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Show
 from parityscope.checks._common import format_number, format_percent, say_equal
 from parityscope.checks._correcting import correct_layer
 from parityscope.explanation import Explained
-from parityscope.hypotheses.stretch import are_equal
 from parityscope.records import Budget
 
 if TYPE_CHECKING:
@@ -117,15 +116,10 @@ def _near_miss(suspect: Suspect, candidate: EditCandidate, seen: Shown) -> NearM
     return NearMiss(shown=replace(shown, correction=correction))
 
 
-def _is_equal(one: Explained, other: Explained) -> bool:
-    """Whether two generated changes are the same function of what the layer was given."""
-    return bool(one.generated and other.generated and are_equal(one.generated.predicted, other.generated.predicted))
-
-
 def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explained, seen: Shown) -> Shown:
     node = best.node or suspect.site.node
     within = f" (in {best.on_top_of} arithmetic)" if best.on_top_of else ""
-    equal = [each.words for each in others if _is_equal(each, best)]
+    equal = [each.words for each in others if best.generated and each.words in best.generated.equal]
     apart = [each.words for each in others if each.words not in equal]
     also = f" It cannot be told from: {'; '.join(apart)}." if apart else ""
     return replace(

@@ -371,7 +371,7 @@ class ComputedStretch:
     def share(self, edit: StretchEdit) -> float | None:
         """The share of the first sample's squared error that an edit explains, on some elements; None if it cannot be run."""
         self.tried += 1
-        predicted = self._predict_sample(edit, 0)
+        predicted = self.predict_sample(edit, 0)
         if predicted is None:
             self.failed += 1
             return None
@@ -383,7 +383,7 @@ class ComputedStretch:
         left = whole = count = 0.0
         judged = [sample for sample in self.measured.shown_on if sample] or [0]
         for sample in judged:
-            predicted = self._predict_sample(edit, sample)
+            predicted = self.predict_sample(edit, sample)
             if predicted is None:
                 return None
             chosen = ~self.fitted_on if sample == 0 and not self.fitted_on.all() else np.ones(predicted.shape, bool)
@@ -396,7 +396,8 @@ class ComputedStretch:
         length = edit.bits + self.weight * math.log2(max(left, floor) / max(whole, floor))
         return 1 - left / max(whole, 1e-300), length
 
-    def _predict_sample(self, edit: StretchEdit, sample: int) -> np.ndarray | None:
+    def predict_sample(self, edit: StretchEdit, sample: int) -> np.ndarray | None:
+        """What an edit says that the candidate gave on a sample, float64; None if it cannot be run, or is of another shape."""
         try:
             with np.errstate(all="ignore"):
                 predicted = self.stored(np.asarray(self.run(sample, edit)))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
     from parityscope.hypotheses.searching import EditPattern, Ranked
-    from parityscope.hypotheses.stretch import StretchContext
+    from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
     from parityscope.records import RuledOut
 
 __all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker", "skips_of_search"]
@@ -81,7 +81,8 @@ class EditCandidate:
     """What a search says of one edit, with what it predicts on the first sample.
 
     `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `behind` (as in `StretchEdit`) and
-    `constants` are what does the same in a copy of the model, where something does.
+    `constants` are what does the same in a copy of the model, where something does. `equal` are the words of others that give the
+    same on every sample.
     """
 
     words: str
@@ -97,6 +98,7 @@ class EditCandidate:
     reads: tuple[int | None, ...] | None
     behind: Behind
     constants: dict[str, np.ndarray]
+    equal: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -281,6 +283,19 @@ def _choose_told(ranked: Sequence[Ranked]) -> list[Ranked]:
     return told
 
 
+def _equal_edits(stretch: ComputedStretch, told: Sequence[Ranked]) -> list[list[int]]:
+    """By edit, the places of others that give the same on every sample."""
+    from parityscope.hypotheses.stretch import are_equal
+
+    given = [[stretch.predict_sample(one.edit, sample) for sample in range(len(stretch.base))] for one in told]
+
+    def same(one: int, other: int) -> bool:
+        pairs = zip(given[one], given[other], strict=True)
+        return one != other and all(a is not None and b is not None and are_equal(a, b) for a, b in pairs)
+
+    return [[other for other in range(len(told)) if same(one, other)] for one in range(len(told))]
+
+
 def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
     from parityscope.hypotheses.arithmetic.named import variant_of
     from parityscope.hypotheses.searching import search_edits
@@ -294,6 +309,8 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
         return StretchAnswer(problem=error.problem)
     except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
         return StretchAnswer(problem=f"{type(error).__name__}: {error}")
+    told = _choose_told(edits.ranked)
+    equal = _equal_edits(stretch, told)
     found = tuple(
         EditCandidate(
             words=one.edit.words,
@@ -309,8 +326,9 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             reads=one.edit.reads,
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),
+            equal=frozenset(told[other].edit.words for other in equal[place]),
         )
-        for one in _choose_told(edits.ranked)
+        for place, one in enumerate(told)
     )
     return StretchAnswer(
         candidates=found,
