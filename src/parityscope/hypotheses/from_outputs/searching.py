@@ -30,7 +30,7 @@ from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
-from parityscope.hypotheses.from_outputs.trying import PROMISING, Trials, TriedGuess
+from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
 from parityscope.hypotheses.power import find_least_share
 
@@ -268,7 +268,7 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
 def _guesses_in_part(trials: Trials) -> list[Guess]:
     """Whatever may be done to a whole result, in the parts that explain most where they are scaled or shifted."""
     known = sorted(
-        (one for one in trials.tried if one.explained >= PROMISING and trials.comes_near(one.explained)),
+        (one for one in trials.tried if trials.comes_near(one.explained, one.edit.bits)),
         key=lambda one: -one.explained,
     )
     parts = [

@@ -20,7 +20,7 @@ from parityscope.hypotheses.from_outputs.ordering import PART_OF_TIME, GuessQueu
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
-from parityscope.hypotheses.power import SURE_BITS
+from parityscope.hypotheses.power import SURE_BITS, find_least_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -322,9 +322,11 @@ class Trials:
         fitted = self._fit_family(guess.with_family(*free))
         return fitted if fitted is not None and 1 - fitted.explained < (1 - _WIDER) * (1 - one.explained) else None
 
-    def comes_near(self, explained: float) -> bool:
-        """Whether so much is about as much as the best explains."""
-        return self.best is None or explained >= self.best.explained - _BEHIND
+    def comes_near(self, explained: float, bits: float) -> bool:
+        """Whether so much is about as much as the best explains, and more than so many bits explain by chance."""
+        numbers = sum(map(self.residual.numbers, self.samples))
+        least = max(PROMISING, find_least_share(bits, numbers))
+        return explained >= least and (self.best is None or explained >= self.best.explained - _BEHIND)
 
     def _least_share(self) -> float:
         """What is worth asking all samples: nearly as much as the best."""
@@ -346,7 +348,7 @@ class Trials:
         found = self._best_of(guess, family, guess.amounts)
         if found is None:
             return None
-        if PROMISING <= found[0] < _EXACT and self.comes_near(found[0]):
+        if PROMISING <= found[0] < _EXACT and self.comes_near(found[0], edit.bits):
             family, found = self._move_ends(guess, family, found)
         for wide, start, rule in (
             self._wider_families(guess, family, found[1]) if PROMISING <= found[0] < _EXACT else ()
