@@ -198,7 +198,7 @@ def main() -> None:
                     print(f"    {error.problem}", flush=True)
                     continue
                 for unit, share in decision.causes[:2]:
-                    print(f"    {share:.3f} {unit.differences[0].words[:160]}", flush=True)
+                    print(f"    {share:.3f} {unit.differences[0].words[:400]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -323,7 +323,10 @@ def test_the_module_at_which_network_and_file_part_is_named(exported: Path) -> N
     parted = diagnosed("--candidate", network)
     assert parted["suspects"][0]["site"]["scope"] == "body/body.1"
     cause = parted["findings"][0]
-    assert (cause["code"], cause["role"], cause["site"]["scope"]) == ("EXP001", "cause", "body/body.1")
+    assert (cause["code"], cause["role"], cause["site"]["scope"]) == ("EXP005", "cause", "body/body.1")
+    assert "constant body.1.weight of Conv" in cause["claim"]
+    assert "times 0.66" in cause["claim"]
+    assert "EXP001" not in {finding["code"] for finding in parted["findings"]}
     placed = diagnosed("--reference", network, "--candidate", "ort?optimization=disabled")
     assert placed["findings"][0]["code"] == "EXP001"
     assert "EXP002" not in {finding["code"] for finding in placed["findings"]}

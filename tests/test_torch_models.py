@@ -13,7 +13,7 @@ import pytest
 import parityscope as ps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 torch = pytest.importorskip("torch")
@@ -73,6 +73,45 @@ def hide(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda wanted, *rest: None if wanted == name else real(wanted, *rest)
     )
+
+
+def exchange_rows(network: Any) -> None:
+    with torch.no_grad():
+        network.second.weight[[1, 2]] = network.second.weight[[2, 1]]
+
+
+def replace_bias(network: Any) -> None:
+    with torch.no_grad():
+        network.first.bias += 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(exchange_rows, "exchanged"), (replace_bias, "plus 0.5"), (None, "")],
+    ids=["a channel", "a bias", "nothing"],
+)
+def test_what_a_network_has_otherwise_than_its_file_is_named_first(
+    net: Any, exporter: str, tmp_path: Path, change: Callable[[Any], None] | None, words: str
+) -> None:
+    path = tmp_path / f"{exporter}.onnx"
+    torch.onnx.export(
+        net.eval(),
+        (torch.from_numpy(X[0]),),
+        str(path),
+        input_names=["x"],
+        output_names=["y"],
+        dynamo=exporter == "onnxscript",
+    )
+    if change is not None:
+        change(net)
+    study = ps.diagnose(path, candidate=net, inputs=[{"x": x} for x in X])
+    causes = [one for one in study.document["findings"] if one["role"] == "cause"]
+    if change is None:
+        assert not causes
+        return
+    assert causes[0]["code"] == "EXP005"
+    assert words in causes[0]["claim"]
+    assert "put_back" not in {one["repair"] for one in causes[0]["repairs"]}
 
 
 def streamed() -> Iterator[dict[str, Any]]:
