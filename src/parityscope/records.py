@@ -17,12 +17,14 @@ __all__ = [
     "ROLES",
     "SCHEMA",
     "Budget",
+    "DecisionRule",
     "Diagnosis",
     "Evidence",
     "ExecutedGraph",
     "ExecutedLayer",
     "Experiment",
     "Finding",
+    "Flip",
     "Grade",
     "Localization",
     "Measurement",
@@ -131,18 +133,61 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRule:
+    """What an output decides, as its graph or its user says; the values show it where `kind` is "".
+
+    "best": the largest along `axis`, and the order of the `top` largest; with `blank` the best of each step spell a text, that
+    class and repeats left out (CTC). "threshold": which numbers are above `at`. "order": the places of the largest along
+    `axis`, as TopK gives them. `scores` is the tensor that is decided on, where the output holds the choice and no scores.
+    """
+
+    kind: Literal["", "none", "best", "threshold", "order"] = ""
+    axis: int = -1
+    at: float = 0.5
+    top: int = 5
+    blank: int | None = None
+    scores: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flip:
+    """A decision that is another in the candidate: on which sample, at which index, at which `rank` (0: the best).
+
+    `was` and `became` are classes, or 1 and 0 on which side of the threshold `at`. The reference was for what it `was` by `gap`,
+    and the declared arithmetic explains `allowed` of that.
+    """
+
+    kind: str
+    sample: int
+    index: tuple[int, ...]
+    rank: int
+    was: int
+    became: int
+    gap: float
+    allowed: float
+    at: float = 0.5
+
+    @property
+    def explained(self) -> bool:
+        """Whether the arithmetic's own error may have made it."""
+        return self.gap <= self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What counts as within: the declared arithmetic (graded by prediction), or explicit budgets.
 
     `declared` is the format that the candidate says it computes in ("f32", "tf32", "f16", "bf16"); with `budgets`,
     the outputs they name are judged by them instead of by grade. `matched` are outputs whose rows have no order of
-    their own (of TopK, say): they are paired, all together, before they are compared (`comparison.rows`).
+    their own (of TopK, say): they are paired, all together, before they are compared (`comparison.rows`). `decides` says of
+    outputs what is decided by them, in the words of `--decide`.
     """
 
     declared: str = "f32"
     declared_reason: str = "nothing was declared: FP32 without TF32"
     budgets: tuple[Budget, ...] = ()
     matched: tuple[str, ...] = ()
+    decides: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +211,8 @@ class Pair:
 
     `statistics` is the plain-data form of `comparison.Statistics` that reports draw histograms from. `apart` says which part of
     it (sample, channel, row) is beyond what is expected there, or which decisions are, where the whole is not.
-    `usual_changes` are, of how many decisions, how many the declared arithmetic changes by itself; None where nobody asked.
+    `usual_changes` are, of how many decisions, how many the declared arithmetic changes by itself, and `flip` is the one that
+    it explains least; None where nobody asked.
     """
 
     site: Site
@@ -188,6 +234,7 @@ class Pair:
     statistics: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     apart: str = ""
     usual_changes: tuple[float, int] | None = None
+    flip: Flip | None = None
 
     def value(self, metric: str) -> float:
         """The value of one metric; NaN when it does not apply to this tensor."""

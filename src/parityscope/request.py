@@ -56,9 +56,9 @@ class Request:
     """A model, two targets in the grammar of targets, DATA and how to read it, what counts as within, and how far to go.
 
     `declared`, `budgets` and `samples` take the place of what the policy says about the same; a policy is a file or a
-    record. `match` names outputs whose rows have no order, `images` is the folder of the images that samples were made
-    from, `candidate_inputs` the recorded inputs of the deployment's own model. `mapping` renames tensors (reference ->
-    candidate). `memory` is in bytes, `seconds` the time for experiments.
+    record. `match` names outputs whose rows have no order, `decide` says what outputs decide ({"scores": 0.3}), `images` is the
+    folder of the images that samples were made from, `candidate_inputs` the recorded inputs of the deployment's own model.
+    `mapping` renames tensors (reference -> candidate). `memory` is in bytes, `seconds` the time for experiments.
 
     `peer` is another target of the candidate's precision to hold it against ("": the simulation of that precision). `real` is
     DATA of real samples that the inputs are held against, read as `inputs` are. `states` are fed back (input -> output,
@@ -83,6 +83,7 @@ class Request:
     budgets: tuple[Budget, ...] = ()
     policy: str | Path | Policy | None = None
     match: tuple[str, ...] = ()
+    decide: Mapping[str, str | float] = field(default_factory=lambda: MappingProxyType({}))
     images: str | Path | None = None
     candidate_inputs: str | Path | None = None
     mapping: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

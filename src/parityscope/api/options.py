@@ -34,15 +34,17 @@ class RequestOptions(DataOptions, total=False):
 
     `declared` is f32, tf32, f16, bf16 or int8, by default what the policy or the candidate's target says; `policy` a policy
     file or a `records.Policy`; `mapping` names tensors of the reference -> those of the candidate; `match` the outputs whose
-    rows have no order; `images` the folder of images that the samples were made from; `candidate_inputs` the recorded inputs
-    of the deployment's own model; `allow_skipped` the share of samples that may be damaged or hold NaN; `until_sure` draws
-    samples until it is so sure (0.95) whether they keep their budgets; `workers` share the samples ("8 processes").
+    rows have no order; `decide` what outputs decide ({"scores": 0.3}, or "classes", "top3", "ctc", "none"); `images` the folder
+    of images that the samples were made from; `candidate_inputs` the recorded inputs of the deployment's own model;
+    `allow_skipped` the share of samples that may be damaged or hold NaN; `until_sure` draws samples until it is so sure (0.95)
+    whether they keep their budgets; `workers` share the samples ("8 processes").
     """
 
     declared: str
     policy: str | Path | Policy | None
     mapping: Mapping[str, str]
     match: tuple[str, ...]
+    decide: Mapping[str, str | float]
     images: str | Path
     candidate_inputs: str | Path
     allow_skipped: float

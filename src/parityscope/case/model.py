@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.case.deciding import rules_of_graph
 from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from parityscope.records import Site, ValueInfo
+    from parityscope.records import DecisionRule, Site, ValueInfo
 
 __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
@@ -48,7 +49,8 @@ class Model:
     `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
     `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
     value that these compute, in topological order. `unread` says what of the file is broken and left out. `source` is the file
-    that a runtime reads, where that is of its own kind and `path` says the same in ONNX.
+    that a runtime reads, where that is of its own kind and `path` says the same in ONNX. `decides` is what outputs decide, as
+    far as the graph says it.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class Model:
     nodes: int
     formats: tuple[str, ...]
     sites: Mapping[str, Site] = field(repr=False, compare=False)
+    decides: Mapping[str, DecisionRule] = field(repr=False, compare=False)
     unread: tuple[str, ...] = ()
     source: Path | None = None
 
@@ -142,18 +145,20 @@ def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
     for external, end in outside.items():
         nbytes += _add_file_to_digest(external, digest, end)
     initializers = {tensor.name for tensor in graph.initializer}
+    opsets = {entry.domain: entry.version for entry in message.opset_import}
     model = Model(
         path=path,
         sha256=digest.hexdigest(),
         nbytes=nbytes,
         inputs=tuple(declared_value(value, path) for value in graph.input if value.name not in initializers),
         outputs=tuple(declared_value(value, path) for value in graph.output),
-        opsets={entry.domain: entry.version for entry in message.opset_import},
+        opsets=opsets,
         ir_version=int(message.ir_version),
         producer=" ".join(part for part in (message.producer_name, message.producer_version) if part),
         nodes=sum(node.op_type != "Constant" for node in graph.node),
         formats=held_formats(message),
         sites=MappingProxyType(sites_of_values(read_graph(path, in_part=bool(unread))) if places is None else places),
+        decides=MappingProxyType(rules_of_graph(graph, opsets.get("", 1))),
         unread=unread,
     )
     return model, tuple(outside)

@@ -10,6 +10,7 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from parityscope.case.deciding import stated_rule
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 
@@ -72,7 +73,9 @@ def override_policy(
     kept = (one for one in file.budgets if not any(_replaces_budget(given, one) for given in budgets))
     chosen = (*kept, *budgets)
     if declared or not file.declared:
-        return replace(declared_policy(declared, candidate, chosen, formats), matched=file.matched)
+        return replace(
+            declared_policy(declared, candidate, chosen, formats), matched=file.matched, decides=file.decides
+        )
     return replace(file, budgets=chosen)
 
 
@@ -85,6 +88,7 @@ def merge_policies(general: Policy, own: Policy) -> Policy:
         declared_reason=by.declared_reason,
         budgets=(*kept, *own.budgets),
         matched=own.matched or general.matched,
+        decides=own.decides or general.decides,
     )
 
 
@@ -96,7 +100,7 @@ def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:
 
 
 def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
-    """Checks that every budget names an output of the model, and so does every output to match.
+    """Checks that every budget names an output of the model, and so does every output to match or that decides something.
 
     Raises:
         ParityError: one does not.
@@ -106,6 +110,12 @@ def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
             close = difflib.get_close_matches(budget.output, list(outputs), n=1)
             fix = f"write {close[0]}" if close else f"use one of: {', '.join(outputs)}"
             raise ParityError(f"a budget is for {budget.output!r}, and the model has no such output", fix=fix)
+    for name, words in policy.decides:
+        if name not in outputs:
+            close = difflib.get_close_matches(name, list(outputs), n=1)
+            fix = f"write {close[0]}" if close else f"use one of: {', '.join(outputs)}"
+            raise ParityError(f"something is decided by {name!r}, and the model has no such output", fix=fix)
+        stated_rule(words)
     for name in policy.matched:
         if name not in outputs:
             close = difflib.get_close_matches(name, list(outputs), n=1)

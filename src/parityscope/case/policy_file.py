@@ -6,6 +6,7 @@ The report repeats every reason:
     declared_reason = "built with --fp16"
     samples = 200                        # at most so many
     match = ["logits", "boxes"]          # outputs whose rows have no order: they are paired before they are compared
+    decide = {scores = 0.3}              # what outputs decide, where their graph does not say it
 
     [[budget]]                           # for every output that the metric applies to
     metric = "rel_l2"
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["POLICY_KEYS", "PolicyFile", "check_keys", "policy_of_table", "read_policy", "read_text"]
 
-POLICY_KEYS = ("declared", "declared_reason", "samples", "match", "budget")
+POLICY_KEYS = ("declared", "declared_reason", "samples", "match", "decide", "budget")
 _CHECK_KEYS = ("check", "baseline", "matrix")  # for `parityscope check` and `parityscope matrix`
 _METRIC_KEYS = ("output", "metric", "limit", "reason")
 _TOLERANCE_KEYS = ("output", "atol", "rtol", "reason")
@@ -90,7 +91,13 @@ def policy_of_table(found: Mapping[str, Any], metrics: Mapping[str, str], path: 
     matched = found.get("match", [])
     if not isinstance(matched, list) or not all(isinstance(name, str) for name in matched):
         raise ParityError("match is not a list of outputs", where=where, fix='write match = ["logits", "boxes"]')
-    policy = Policy(declared=declared, declared_reason=because, budgets=budgets, matched=tuple(matched))
+    policy = Policy(
+        declared=declared,
+        declared_reason=because,
+        budgets=budgets,
+        matched=tuple(matched),
+        decides=_read_decisions(found, where),
+    )
     return PolicyFile(policy=policy, samples=_read_samples(found, where))
 
 
@@ -187,6 +194,18 @@ def _read_number(table: dict[str, Any], key: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ParityError(f"{key} = {value!r} is not a finite number", where=where, fix=_ADVICE[key])
     return float(value)
+
+
+def _read_decisions(found: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
+    """What a `[decide]` table says that outputs decide: a number, or words."""
+    table = found.get("decide", {})
+    fix = "write\n[decide]\nscores = 0.3"
+    if not isinstance(table, dict):
+        raise ParityError("decide is not a table of outputs", where=where, fix=fix)
+    for name, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ParityError(f"decide says {value!r} of {name!r}", where=where, fix=fix)
+    return tuple((name, str(value)) for name, value in table.items())
 
 
 def _read_samples(found: Mapping[str, Any], where: str) -> int | None:

@@ -74,6 +74,9 @@ StepsOption = Annotated[int, typer.Option(help="Calls with --state [samples, at 
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no summary line.")]
 KeepOption = Annotated[bool, typer.Option("--keep-tensors", help="Keep the captured tensors in the study.")]
 MatchOption = Annotated[str, typer.Option(help="Outputs whose rows have no order, e.g. boxes,logits: paired first.")]
+DecideOption = Annotated[
+    list[str] | None, typer.Option(help="OUTPUT=0.3, classes, top3, ctc or none: what it decides; repeatable.")
+]
 ImagesOption = Annotated[Path | None, typer.Option(help="The images that the samples were made from.")]
 OwnOption = Annotated[Path | None, typer.Option(help="Recorded inputs of the deployment's own model.")]
 RedactOption = Annotated[bool, typer.Option("--redact", help="Leave paths, host and weights out of the study.")]
@@ -191,6 +194,17 @@ def mapping_of(items: list[str] | None) -> dict[str, str]:
         if not (old and equals and new):
             raise ParityError(f"--map {item!r} is not old=new", fix="write --map reference_name=candidate_name")
         found[old] = new
+    return found
+
+
+def decisions_of(items: list[str] | None) -> dict[str, str]:
+    """`OUTPUT=WHAT` items as a mapping; a name may hold an equals sign."""
+    found = {}
+    for item in items or []:
+        output, _, what = item.rpartition("=")
+        if not output or not what:
+            raise ParityError(f"--decide {item!r} is not OUTPUT=WHAT", fix="write --decide scores=0.3")
+        found[output] = what
     return found
 
 

@@ -1,32 +1,65 @@
-"""What an output decides for whoever uses it, as far as its shape and values show that, and how many decisions changed.
+"""What an output decides for whoever uses it, how many decisions changed, and how clear each changed one was in the reference.
+
+The graph says it, or the user (`DecisionRule`, read in `case/deciding.py`); else shape and values of the reference may show it:
 
 - classes: rows (rank 1 or 2) of probabilities or their logarithms, or as many scores as a published set has classes. Counted are
-  rows whose best class is another.
-- positions: rank 3, not square, the last axis holds such rows (letters of a text, queries of a detector). Counted likewise.
+  rows whose best class is another, and those whose best five stand in another order.
+- positions: rank 3, not square, the last axis holds such rows (letters of a text, queries of a detector). Counted likewise, and
+  the sequences of which any is another. Where the first or the last class is the best of a third of all positions it is taken for
+  the blank of CTC: then a sequence is another if what it spells is.
 - segments: rank 4, probabilities along axis 1. Counted are pixels whose best class is another.
 - mask: rank 4 with one channel of values in [0, 1], nearly all near 0 or 1. Counted are pixels over 0.5, and those on one side.
+- sides: numbers that are above a threshold on one side alone.
+- order: places of the largest, as TopK gives them. Counted are those that are others.
 - boxes: rank 3 with a long axis of places and a short one: four numbers in pixels, then scores in [0, 1]. Counted are places
   that score over 0.25 in the reference, and on one side alone.
 - embedding: rank 2, rows of length one with at least 16 numbers. Told is the smallest cosine.
 
-The reference alone says which kind it is, and its name where that says "logits". What fits none is told in numbers: rows of a
-regression, of hidden states or of a detector that are called classes would tell a change that nobody sees.
+What fits none is told in numbers: rows of a regression, of hidden states or of a detector that are called classes would tell a
+change that nobody sees.
+
+Each changed decision is a flip: where, what it was and became, and by how much the reference was for what it was (`gap`). What
+arithmetic explains of it is judged elsewhere (`study/changed_decisions.py`), by how far other runs lean there (`lean_of`).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from parityscope.comparison._layout import kind_of
 from parityscope.comparison._scores import SCORE_AXIS, sum_tolerance
+from parityscope.records import DecisionRule
 
-__all__ = ["NOTICED", "Decided", "measure_decisions", "merge_decisions"]
+__all__ = [
+    "BECAME",
+    "GAP",
+    "NORM",
+    "NOTICED",
+    "PLACE",
+    "RANK",
+    "SAMPLE",
+    "WAS",
+    "Decided",
+    "DecisionKind",
+    "lean_of",
+    "measure_decisions",
+    "merge_decisions",
+]
 
-DecisionKind = Literal["classes", "positions", "segments", "mask", "boxes", "embedding"]
+DecisionKind = Literal["classes", "positions", "segments", "mask", "sides", "order", "boxes", "embedding"]
+# Columns of flips: the sample, the flat place among the decisions, the rank that is decided (0: the best), what it was and became
+# (classes; 1 and 0 on which side of a threshold), by how much the reference was for that, and the L2 norm of that sample.
+SAMPLE, PLACE, RANK, WAS, BECAME, GAP, NORM = range(7)
+_NO_FLIPS = np.zeros((0, 7))
+_BY_VALUES = DecisionRule()
+_FLIPS = 64  # of an output that are kept, those that were clearest; chosen
+_CHOICES = 1 << 16  # the same where the output holds choices alone: all are asked about, and not more; chosen
+_TOP = 5  # places whose order counts, as of a page of results; chosen
+_BLANK = 1 / 3  # of all positions: more often than any letter is the best; chosen
 # Classes of ImageNet-1k without and with a background class (TensorFlow's models), and of ImageNet-21k in its two
 # editions: widths that no embedding and no regression has.
 _PUBLISHED = frozenset({1000, 1001, 21_841, 21_843})
@@ -48,7 +81,9 @@ class Decided:
     """`count` decisions of a kind, of which `changed` are others in the candidate.
 
     Of boxes `changed` are lost and `new` appear in the candidate alone; of a mask `count` are the pixels inside on either
-    side. `least` is the smallest cosine of an embedding, 1 for other kinds.
+    side. `least` is the smallest cosine of an embedding, 1 for other kinds. Of rows of classes `reordered` have the same best
+    class and others behind it; of positions `sequences_changed` of all `sequences` are others. `flips` are float64 (changed
+    ones that are kept, columns as above), `axis` and `at` the class axis and the threshold that they are of.
     """
 
     kind: DecisionKind
@@ -56,6 +91,12 @@ class Decided:
     changed: int
     new: int = 0
     least: float = 1.0
+    reordered: int = 0
+    sequences: int = 0
+    sequences_changed: int = 0
+    flips: np.ndarray = field(default_factory=lambda: _NO_FLIPS, compare=False, repr=False)
+    axis: int = field(default=-1, compare=False)
+    at: float = field(default=0.5, compare=False)
 
     @property
     def others(self) -> int:
@@ -63,11 +104,101 @@ class Decided:
         return self.changed + self.new
 
 
-def measure_decisions(reference: np.ndarray, candidate: np.ndarray, name: str = "") -> Decided | None:
+def measure_decisions(
+    reference: np.ndarray, candidate: np.ndarray, name: str = "", rule: DecisionRule = _BY_VALUES, sample: int = 0
+) -> Decided | None:
     """The decisions of two tensors of one shape and any dtype; None where nothing shows what they decide."""
-    rank = reference.ndim
-    if not reference.size or kind_of(reference.dtype) != "float" or not np.isfinite(reference).all():
+    if not reference.size or rule.kind == "none":
         return None
+    if rule.scores:
+        return _compare_choices(reference, candidate, rule, sample)
+    if kind_of(reference.dtype) != "float" or not np.isfinite(reference).all():
+        return None
+    found = _by_rule(reference, candidate, rule) if rule.kind else _by_values(reference, candidate, name)
+    if found is None or not len(found.flips):
+        return found
+    flips = found.flips.copy()
+    flips[:, SAMPLE], flips[:, NORM] = sample, np.linalg.norm(reference.astype(np.float64).ravel())
+    return replace(found, flips=flips)
+
+
+def lean_of(kind: DecisionKind, axis: int, at: float, flips: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """How far a tensor of scores leans to what each of its flips was: negative where it decides as that became."""
+    places, was, became = (flips[:, column].astype(np.intp) for column in (PLACE, WAS, BECAME))
+    if kind in {"mask", "sides"}:
+        values = array.reshape(-1)[places].astype(np.float64)
+        return np.asarray((values - at) * (2.0 * was - 1.0))
+    if kind == "boxes":
+        last = array.shape[2] < array.shape[1]
+        rows = np.swapaxes(array, 1, 2) if last else array
+        return np.asarray((_score_places(rows[:, _BOX:], last=last).ravel()[places] - at) * (2.0 * was - 1.0))
+    return _lead(array, axis, places, was, became)
+
+
+def merge_decisions(first: Decided | None, second: Decided | None) -> Decided | None:
+    """Of both; None where one has none or they are of two kinds: then the kind was not sure."""
+    if first is None or second is None or first.kind != second.kind:
+        return None
+    return replace(
+        first,
+        count=first.count + second.count,
+        changed=first.changed + second.changed,
+        new=first.new + second.new,
+        least=min(first.least, second.least),
+        reordered=first.reordered + second.reordered,
+        sequences=first.sequences + second.sequences,
+        sequences_changed=first.sequences_changed + second.sequences_changed,
+        flips=_clearest(np.concatenate([first.flips, second.flips])),
+    )
+
+
+def _clearest(flips: np.ndarray) -> np.ndarray:
+    """As many as are kept, the clearest ones, in their order; where no gap is known yet, the first."""
+    return np.asarray(flips[_choose_clearest(flips[:, GAP])])
+
+
+def _choose_clearest(gaps: np.ndarray) -> np.ndarray:
+    most = _CHOICES if np.isnan(gaps).any() else _FLIPS
+    return np.arange(len(gaps)) if len(gaps) <= most else np.sort(np.argsort(-gaps, kind="stable")[:most])
+
+
+def _flips_at(
+    places: np.ndarray, was: np.ndarray, became: np.ndarray, gaps: np.ndarray, ranks: np.ndarray | None = None
+) -> np.ndarray:
+    """The clearest of flips at these places."""
+    kept = _choose_clearest(gaps)
+    flips = np.zeros((len(kept), 7))
+    held = (
+        (PLACE, places),
+        (WAS, was),
+        (BECAME, became),
+        (GAP, gaps),
+        (RANK, np.zeros(len(gaps)) if ranks is None else ranks),
+    )
+    for column, values in held:
+        flips[:, column] = values[kept]
+    return flips
+
+
+def _lead(array: np.ndarray, axis: int, places: np.ndarray, was: np.ndarray, became: np.ndarray) -> np.ndarray:
+    """By how much one class along `axis` scores more than another, at places among the rows; float64."""
+    by_row = np.moveaxis(array, axis, -1)
+    rows = np.unravel_index(places, by_row.shape[:-1])
+    return np.asarray(by_row[(*rows, was)].astype(np.float64) - by_row[(*rows, became)])
+
+
+def _by_rule(reference: np.ndarray, candidate: np.ndarray, rule: DecisionRule) -> Decided | None:
+    rank = reference.ndim
+    if rule.kind == "threshold":
+        return _count_sides(reference, candidate, rule.at)
+    if not rank or not -rank <= rule.axis < rank or reference.shape[rule.axis] < 2:
+        return None
+    kind: DecisionKind = "classes" if rank <= _ROWS else "positions" if rank == _SEQUENCE else "segments"
+    return _count_changes(kind, reference, candidate, rule.axis, top=rule.top, blank=rule.blank)
+
+
+def _by_values(reference: np.ndarray, candidate: np.ndarray, name: str) -> Decided | None:
+    rank = reference.ndim
     told = _LOGITS in re.split(r"[^a-z]+", name.lower())
     if rank == _MAP:
         return _measure_map(reference, candidate, told=told)
@@ -84,34 +215,99 @@ def measure_decisions(reference: np.ndarray, candidate: np.ndarray, name: str = 
     return _count_changes("positions" if rank == _SEQUENCE else "classes", reference, candidate, -1)
 
 
-def merge_decisions(first: Decided | None, second: Decided | None) -> Decided | None:
-    """Of both; None where one has none or they are of two kinds: then the kind was not sure."""
-    if first is None or second is None or first.kind != second.kind:
-        return None
-    return replace(
-        first,
-        count=first.count + second.count,
-        changed=first.changed + second.changed,
-        new=first.new + second.new,
-        least=min(first.least, second.least),
-    )
-
-
-def _count_changes(kind: DecisionKind, reference: np.ndarray, candidate: np.ndarray, axis: int) -> Decided:
+def _count_changes(
+    kind: DecisionKind,
+    reference: np.ndarray,
+    candidate: np.ndarray,
+    axis: int,
+    *,
+    top: int = _TOP,
+    blank: int | None = None,
+) -> Decided:
     """Best classes along `axis` that are others; one among NaN is another."""
     lost = np.isnan(candidate).any(axis=axis)
-    changed = lost | (reference.argmax(axis=axis) != candidate.argmax(axis=axis))
-    return Decided(kind=kind, count=changed.size, changed=int(changed.sum()))
+    best, others = reference.argmax(axis=axis), candidate.argmax(axis=axis)
+    changed = lost | (best != others)
+    found = Decided(kind=kind, count=changed.size, changed=int(changed.sum()), axis=axis)
+    if kind == "positions":
+        was, became = best.reshape(len(best), -1), np.where(lost, -1, others).reshape(len(best), -1)
+        texts = [_spell(one, _blank_of(was, reference.shape[axis], blank)) for one in (was, became)]
+        found = replace(found, sequences=len(was), sequences_changed=sum(a != b for a, b in zip(*texts, strict=True)))
+    places = np.flatnonzero(changed & ~lost)
+    was, became = (np.asarray(one).reshape(-1)[places] for one in (best, others))
+    flips = _flips_at(places, was, became, _lead(reference, axis, places, was, became))
+    if kind != "classes":
+        return replace(found, flips=flips)
+    moved = _find_reordered(reference, candidate, axis, top)
+    behind = set(moved[:, PLACE].tolist()) - set(np.flatnonzero(changed).tolist())
+    return replace(found, reordered=len(behind), flips=_clearest(np.concatenate([flips, moved])))
+
+
+def _find_reordered(reference: np.ndarray, candidate: np.ndarray, axis: int, top: int) -> np.ndarray:
+    """Of each row, the places behind the best among the `top` that another class of less score has taken."""
+    ours, theirs = (np.moveaxis(one, axis, -1).reshape(-1, one.shape[axis]) for one in (reference, candidate))
+    ranks = range(1, min(top, ours.shape[1]))
+    first, second = (np.argsort(-one, axis=1, kind="stable")[:, 1 : len(ranks) + 1] for one in (ours, theirs))
+    rows, at = np.nonzero((first != second) & ~np.isnan(theirs).any(axis=1)[:, None])
+    was, became = first[rows, at], second[rows, at]
+    gaps = ours[rows, was].astype(np.float64) - ours[rows, became]
+    less = gaps > 0
+    return _flips_at(rows[less], was[less], became[less], gaps[less], at[less] + 1)
+
+
+def _blank_of(best: np.ndarray, classes: int, stated: int | None) -> int | None:
+    """The class that stands for nothing in a text; None where there is none."""
+    usual = next((one for one in (0, classes - 1) if (best == one).mean() >= _BLANK), None)
+    return usual if stated is None else stated
+
+
+def _spell(best: np.ndarray, blank: int | None) -> list[list[int]]:
+    """The classes of each sequence (sequences, steps); with a blank without it and without repeats, as CTC reads them."""
+    if blank is None:
+        return [row.tolist() for row in best]
+    return [
+        [one for at, one in enumerate(row) if one != blank and (not at or row[at - 1] != one)] for row in best.tolist()
+    ]
+
+
+def _compare_choices(reference: np.ndarray, candidate: np.ndarray, rule: DecisionRule, sample: int) -> Decided | None:
+    """Choices that the output holds itself; by how much the scores were for them is not known here."""
+    if kind_of(reference.dtype) != "exact":
+        return None
+    changed = reference != candidate
+    kind: DecisionKind = "order" if rule.kind == "order" else "classes"
+    ours, theirs = reference, candidate
+    if kind == "order" and reference.ndim:
+        ours, theirs, changed = (np.moveaxis(one, rule.axis, -1) for one in (reference, candidate, changed))
+    places = np.flatnonzero(changed)
+    width = ours.shape[-1] if kind == "order" and ours.ndim else 1
+    flips = _flips_at(
+        places // width, ours.ravel()[places], theirs.ravel()[places], np.full(len(places), np.nan), places % width
+    )
+    flips[:, SAMPLE] = sample
+    return Decided(kind=kind, count=reference.size, changed=int(changed.sum()), flips=flips, axis=rule.axis)
+
+
+def _count_sides(
+    reference: np.ndarray, candidate: np.ndarray, at: float, kind: DecisionKind = "sides"
+) -> Decided | None:
+    """Numbers above `at` on one side alone; of a mask the count is of those inside on either side."""
+    if kind == "sides" and reference.ndim == _MAP and 1 in {reference.shape[1], reference.shape[3]}:
+        kind = "mask"
+    ours, theirs = reference > at, candidate > at
+    changed = (ours != theirs) | np.isnan(candidate)
+    places = np.flatnonzero(changed & ~np.isnan(candidate))
+    gaps = np.abs(reference.reshape(-1)[places].astype(np.float64) - at)
+    flips = _flips_at(places, ours.ravel()[places], theirs.ravel()[places], gaps)
+    count = int((ours | theirs).sum()) if kind == "mask" else changed.size
+    return Decided(kind=kind, count=count, changed=int(changed.sum()), flips=flips, at=at)
 
 
 def _measure_map(reference: np.ndarray, candidate: np.ndarray, *, told: bool) -> Decided | None:
     """A segments (batch, classes, height, width), or a mask with its one channel first or last."""
     channels = reference.shape[1]
     if 1 in {channels, reference.shape[3]}:
-        if not _is_mask(reference):
-            return None
-        ours, theirs = reference > _INSIDE, candidate > _INSIDE
-        return Decided(kind="mask", count=int((ours | theirs).sum()), changed=int((ours ^ theirs).sum()))
+        return _count_sides(reference, candidate, _INSIDE, "mask") if _is_mask(reference) else None
     return _count_changes("segments", reference, candidate, 1) if told or _are_distributions(reference, 1) else None
 
 
@@ -133,9 +329,17 @@ def _measure_boxes(reference: np.ndarray, candidate: np.ndarray) -> Decided | No
     boxes, scores = ours[:, :_BOX], ours[:, _BOX:]
     if not (boxes.max(axis=(0, 2)) > 1).all() or scores.min() < 0 or scores.max() > 1:
         return None
-    held, found = (_score_places(each[:, _BOX:], last=last) > _SCORING for each in (ours, theirs))
+    scored = _score_places(scores, last=last).astype(np.float64)
+    held, found = scored > _SCORING, _score_places(theirs[:, _BOX:], last=last) > _SCORING
+    places = np.flatnonzero(held != found)
+    flips = _flips_at(places, held.ravel()[places], found.ravel()[places], np.abs(scored.ravel()[places] - _SCORING))
     return Decided(
-        kind="boxes", count=int(held.sum()), changed=int((held & ~found).sum()), new=int((found & ~held).sum())
+        kind="boxes",
+        count=int(held.sum()),
+        changed=int((held & ~found).sum()),
+        new=int((found & ~held).sum()),
+        flips=flips,
+        at=_SCORING,
     )
 
 

@@ -41,6 +41,7 @@ _CHANGED = {
     "classes": "top-1 of '{}' changed in {} of {} rows",
     "positions": "top-1 of '{}' changed at {} of {} positions",
     "segments": "the class of '{}' changed at {} of {} pixels",
+    "order": "the order of '{}' changed at {} of {} places",
 }
 # Where no decision changes.
 _SAME = {
@@ -49,6 +50,8 @@ _SAME = {
     "segments": "the class of '{}' is the same at all {} pixels",
     "boxes": "all {1} boxes of '{0}' are kept",
     "mask": "the mask of '{}' is the same",
+    "sides": "all {1} numbers of '{0}' are on the same side of the threshold",
+    "order": "the order of '{}' is the same",
 }
 _TOP = frozenset({"classes", "positions"})
 _SHAPE = re.compile(r"\[[\d, ]*\]")
@@ -71,7 +74,10 @@ def describe_usability(document: Mapping[str, Any]) -> str:
     verdict = document.get("verdict")
     decided = _most_changed(outputs)
     alike = next((same for one in outputs if (same := _describe_same_decisions(one))), "")
-    said = f"{_describe_decisions(decided)}{_describe_usual_changes(decided, document)}" if decided else alike
+    said = alike
+    if decided:
+        beside = _describe_usual_changes(decided, document)
+        said = f"{_describe_decisions(decided)}{_describe_flip(decided, document) or beside}"
     told = [*([said] if said else []), _describe_difference(worst, document)]
     if verdict == "beyond":
         told.insert(0, _UNUSABLE if decided or _is_far_off(worst, document) else "differs more than it should")
@@ -177,14 +183,56 @@ def _describe_decisions(output: Mapping[str, Any]) -> str:
         alike = least is None or 1 - least <= _SAME_DIRECTION
         return "" if alike else f"the cosine of '{name}' falls to {format_figure(least)}"
     if not changed and not new:
-        return ""
+        moved = int(found.get("reordered") or 0)
+        return f"the order of the best of '{name}' changed in {_of(moved, count)} rows" if moved else ""
+    if kind == "sides":
+        at = as_number(found.get("at"))
+        return f"{_of(changed, count)} numbers of '{name}' are on the other side of {format_figure(0.5 if at is None else at)}"
     if kind == "boxes":
         return f"{format_count(changed)} of {format_count(count)} boxes of '{name}' are lost and {format_count(new)} are new"
     if kind == "mask":
         return f"the mask of '{name}' has an IoU of {format_percent(1 - changed / max(count, 1))}"
     if count == 1:
         return f"top-1 of '{name}' changed" if kind in _TOP else f"the class of '{name}' changed"
-    return _CHANGED[kind].format(name, format_count(changed), format_count(count))
+    texts = int(found.get("sequences_changed") or 0) if kind == "positions" else 0
+    told = f", in {_of(texts, int(found['sequences']))} sequences" if texts else ""
+    return _CHANGED[kind].format(name, format_count(changed), format_count(count)) + told
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{format_count(part)} of {format_count(whole)}"
+
+
+def _describe_flip(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    """The decision that the arithmetic explains least: which it is and how clear it was, or that all are explained."""
+    flip = output["decisions"].get("flip")
+    if not flip:
+        return ""
+    grade = _grade_of(document)
+    if flip["explained"]:
+        return f" (rounding in {grade} explains it)"
+    gap, allowed = (format_figure(as_number(flip[key]) or 0.0) for key in ("gap", "allowed"))
+    return f" ({_place_of_flip(flip)}, clear by {gap}, where {grade} explains {allowed})"
+
+
+def _place_of_flip(flip: Mapping[str, Any]) -> str:
+    """Which decision it is, and what it became."""
+    kind, index = flip.get("kind"), [int(one) for one in flip.get("index", ())]
+    place = f"sample {flip['sample']}"
+    if kind == "positions" and index:
+        place += f": step {index[-1]}"
+    elif any(index):
+        place += f": index {', '.join(map(str, index))}"
+    if kind in {"sides", "mask", "boxes"}:
+        return f"{place}, {'above' if flip['was'] else 'not above'} the threshold in the reference alone"
+    rank = f" at place {int(flip.get('rank') or 0) + 1}" if flip.get("rank") else ""
+    what = "" if kind == "order" else "class "
+    return f"{place}, {what}{flip['became']} instead of {flip['was']}{rank}"
+
+
+def _grade_of(document: Mapping[str, Any]) -> str:
+    declared = str((document.get("policy") or {}).get("declared") or "")
+    return GRADES.get(declared, clean(declared))
 
 
 def _describe_usual_changes(output: Mapping[str, Any], document: Mapping[str, Any]) -> str:

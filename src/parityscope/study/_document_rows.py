@@ -31,11 +31,19 @@ def output_row(pair: Pair, reason: str) -> dict[str, Any]:
     }
 
 
-def decisions_row(decided: Decided | None, usual: tuple[float, int] | None) -> dict[str, Any] | None:
-    """What an output decides, with what its declared arithmetic changes by itself (`usual`, of how many) where that is known."""
+_COUNTED = ("kind", "count", "changed", "new", "least", "reordered", "sequences", "sequences_changed")
+
+
+def decisions_row(decided: Decided | None, pair: Pair | None = None) -> dict[str, Any] | None:
+    """What an output decides, with what its declared arithmetic changes by itself and explains, where that is known."""
     if decided is None:
         return None
-    return {**asdict(decided), **({"usual_changed": usual[0], "usual_count": usual[1]} if usual else {})}
+    found = {name: getattr(decided, name) for name in _COUNTED} | {"at": decided.at}
+    if pair is not None and pair.usual_changes is not None:
+        found |= {"usual_changed": pair.usual_changes[0], "usual_count": pair.usual_changes[1]}
+    if pair is not None and pair.flip is not None:
+        found["flip"] = {**asdict(pair.flip), "index": list(pair.flip.index), "explained": pair.flip.explained}
+    return found
 
 
 def tensor_rows(tensors: Mapping[str, Pair], suspects: tuple[Suspect, ...]) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from parityscope.evaluation.sessions import Sessions
     from parityscope.examination import Examination, Layers, OutputRun
     from parityscope.records import Pair, Verdict
+    from parityscope.study.changed_decisions import HonestChanges
+    from parityscope.study.output_parts import Deviation
 
 __all__ = [
     "expect_errors",
@@ -236,21 +238,36 @@ def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
             is_output=True,
         )
         pairs.append(replace(pair, verdict=judge_pair(pair, statistics, case.policy)))
-    asked = [pair.site.tensor for pair in pairs if pair.verdict == "within" and not has_budget(pair, case.policy)]
+    judged = [pair for pair in pairs if not has_budget(pair, case.policy)]
+    asked = [pair.site.tensor for pair in judged if pair.verdict == "within"]
     align = make_aligner(case.policy.matched)
     apart = find_deviations(examination, asked, align)
-    declared = case.policy.declared
-    words = {name: found.words(declared) for name, found in apart.items()}
-    counted = count_honest_changes(examination, [name for name in asked if name not in apart], align)
-    words |= {name: found.words(declared) for name, found in counted.items() if found.beyond}
-    usual = {name: (found.usual, found.count) for name, found in counted.items()}
-    pairs = [replace(pair, usual_changes=usual.get(pair.site.tensor)) for pair in pairs]
-    return tuple(
-        replace(pair, verdict="beyond", grade="beyond", apart=words[pair.site.tensor])
-        if pair.site.tensor in words
-        else pair
-        for pair in pairs
-    )
+    # Choices that differ are beyond by their number alone; whether they are by their scores is asked here.
+    chosen = [
+        pair.site.tensor
+        for pair in judged
+        if pair.verdict == "beyond" and not run.statistics[pair.site.tensor].is_float
+    ]
+    counted = count_honest_changes(examination, [*(name for name in asked if name not in apart), *chosen], align)
+    return tuple(_judge_decisions(pair, apart, counted, case.policy.declared) for pair in pairs)
+
+
+def _judge_decisions(
+    pair: Pair, apart: Mapping[str, Deviation], counted: Mapping[str, HonestChanges], declared: str
+) -> Pair:
+    """An output judged as a whole, with what its parts and its decisions say."""
+    name = pair.site.tensor
+    found = counted.get(name)
+    if found is not None:
+        usual = (found.usual, found.count) if found.count else None
+        pair = replace(pair, usual_changes=usual, flip=found.flip)
+    if name in apart:
+        return replace(pair, verdict="beyond", grade="beyond", apart=apart[name].words(declared))
+    if found is not None and found.beyond:
+        return replace(pair, verdict="beyond", grade="beyond", apart=found.words(declared))
+    if found is not None and found.whole and pair.verdict == "beyond":
+        return replace(pair, verdict="within", grade=grade_of(0.0, {declared: 0.0}), apart=found.excuse(declared))
+    return pair
 
 
 def verdict_of(examination: Examination) -> Verdict:

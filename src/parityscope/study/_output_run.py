@@ -11,6 +11,7 @@ from parityscope.backends import Capture
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import shapes_for
 from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.case.deciding import rules_of_outputs
 from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
@@ -51,6 +52,7 @@ def asking_of(examination: Examination, *, partly: bool) -> Asking:
         policy=examination.case.policy,
         partly=partly,
         kept=frozenset(examination.case.inputs.indices[:FIRST_SAMPLES]),
+        rules=rules_of_outputs(examination.case.model.outputs, examination.case.model.decides, examination.case.policy),
         judged=examination.request.until_sure > 0,
     )
 

@@ -34,6 +34,7 @@ _LEFT_OUT = frozenset(
         "policy",
         "declared",
         "match",
+        "decide",
         "memory",
         "seconds",
         "peer",
@@ -117,6 +118,7 @@ def _policy_of(plain: Mapping[str, Any]) -> Policy:
         declared_reason=str(plain["declared_reason"]),
         budgets=tuple(map(_budget_of, plain["budgets"])),
         matched=tuple(map(str, plain["matched"])),
+        decides=tuple((str(output), str(words)) for output, words in plain.get("decides", ())),
     )
 
 

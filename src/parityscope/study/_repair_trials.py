@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.typed import HALF
@@ -21,6 +21,7 @@ from parityscope.errors import ParityError
 from parityscope.records import Skip, Trial
 from parityscope.repairs import known_repairs
 from parityscope.repairs.keeping import KEEP, keep_around
+from parityscope.study._document_rows import decisions_row
 from parityscope.study._verdicts import judge_pair, pair_of
 from parityscope.study.outputs import run_outputs
 
@@ -191,7 +192,7 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
             )
             verdicts.add(judge_pair(again, statistics, examination.case.policy))
     verdict: Verdict = "beyond" if "beyond" in verdicts else "incomplete" if "incomplete" in verdicts else "within"
-    decided = {name: None if held is None else asdict(held) for name, held in run.decisions.items()}
+    decided = {name: decisions_row(held) for name, held in run.decisions.items()}
     return Trial(before=before, after=after, verdict=verdict, output=output, note=note, decisions=decided)
 
 

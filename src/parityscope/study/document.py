@@ -79,7 +79,7 @@ def document_of(known: Examination) -> dict[str, Any]:
                 {
                     **output_row(pair, reason_for(pair, case.policy)),
                     **errors[pair.site.tensor],
-                    "decisions": decisions_row(run.decisions.get(pair.site.tensor), pair.usual_changes),
+                    "decisions": decisions_row(run.decisions.get(pair.site.tensor), pair),
                     "triangle": _plain_triangle(known, pair.site.tensor),
                 }
                 for pair in known.outputs

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.decisions import Decided
     from parityscope.comparison.parts import LargestParts, Parts
     from parityscope.comparison.tolerance import OutsideTolerance
-    from parityscope.records import ExecutedGraph, Policy, Skip
+    from parityscope.records import DecisionRule, ExecutedGraph, Policy, Skip
     from parityscope.study.answering import Failure
 
 __all__ = [
@@ -70,7 +70,7 @@ class Asking:
     """How outputs are compared: `outputs` by the reference's names, `names` from these to the candidate's.
 
     With `partly` the candidate may fail on some samples. Of the samples `kept` the reference's outputs are kept. `judged`: each
-    sample by itself is held against the budgets.
+    sample by itself is held against the budgets. `rules` say what each output decides.
     """
 
     outputs: tuple[str, ...]
@@ -78,6 +78,7 @@ class Asking:
     policy: Policy
     partly: bool
     kept: frozenset[int]
+    rules: Mapping[str, DecisionRule]
     judged: bool = False
 
 
@@ -334,7 +335,7 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
             found.misses.setdefault(name, []).append(sample.sample)
         if found.decisions.get(name, True) is not None:
-            found.add_decisions(name, decided := measure_decisions(*pair, name))
+            found.add_decisions(name, decided := measure_decisions(*pair, name, asking.rules[name], sample.sample))
             if decided is not None and decided.others:
                 found.changed.setdefault(name, {})[sample.sample] = decided.others
         if sample.sample in looked_at and (parts := measure_parts(*pair)) is not None:

@@ -18,7 +18,7 @@ _GROUPS: Mapping[str, frozenset[str]] = {
         | {"allow_skipped", "state", "steps", "loop", "until_sure"}
     ),
     "What counts as the same": frozenset(
-        {"declared", "budgets", "budget", "policy", "mapping", "match", "floor", "metric", "metrics", "peer"}
+        {"declared", "budgets", "budget", "policy", "mapping", "match", "decide", "floor", "metric", "metrics", "peer"}
     ),
     "What is written": frozenset(
         {"study", "format_name", "output", "whole", "ladder", "keep_tensors", "redact", "quiet", "kept", "write_plan"}
