@@ -76,8 +76,9 @@ def describe_usability(document: Mapping[str, Any]) -> str:
     alike = next((same for one in outputs if (same := _describe_same_decisions(one))), "")
     said = alike
     if decided:
-        beside = _describe_usual_changes(decided, document)
-        said = f"{_describe_decisions(decided)}{_describe_flip(decided, document) or beside}"
+        flip, usual = _describe_flip(decided, document), _describe_usual_changes(decided, document)
+        clear = not (decided["decisions"].get("flip") or {}).get("explained", True)
+        said = f"{_describe_decisions(decided)}{flip if clear else usual or flip}"
     told = [*([said] if said else []), _describe_difference(worst, document)]
     if verdict == "beyond":
         told.insert(0, _UNUSABLE if decided or _is_far_off(worst, document) else "differs more than it should")

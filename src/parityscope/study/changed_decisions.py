@@ -67,21 +67,26 @@ _CHANCE = 1e-3  # as of parts (`output_parts`)
 class HonestChanges:
     """Of `count` decisions of an output, how many the candidate changes and how many, on average, honest draws do (`usual`).
 
-    Of 0 nobody counted any. `beyond` says that no honest execution changes as many as the candidate does, or that `flip`, the
-    least explained one, is not explained. `whole`: every decision that changed was asked about. `kind` as in `Decided`.
+    Of 0 nobody counted any. `many` says that no honest execution changes as many as the candidate does; `flip` is the least
+    explained one. `whole`: every decision that changed was asked about. `kind` as in `Decided`.
     """
 
     kind: str
     count: int = 0
     changed: int = 0
     usual: float = 0.0
-    beyond: bool = False
+    many: bool = False
     flip: Flip | None = None
     whole: bool = False
 
+    @property
+    def beyond(self) -> bool:
+        """Whether the declared arithmetic does not explain what changed."""
+        return self.many or (self.flip is not None and not self.flip.explained)
+
     def words(self, declared: str) -> str:
         """Why the output is beyond."""
-        if self.flip is not None and not self.flip.explained:
+        if not self.many and self.flip is not None:
             return describe_flip(self.flip, declared)
         return (
             f"{self.changed} of {self.count} decisions ({self.kind}) are others; {declared} rounding alone changes "
@@ -121,7 +126,7 @@ def count_honest_changes(examination: Examination, outputs: Sequence[str], align
     if declared in QUANTIZED:
         by_size = {name: judge_by_size(examination, one) for name, one in flips.items()}
         return sure | {
-            name: HonestChanges(kind=decided[name].kind, flip=flip, beyond=not flip.explained)
+            name: HonestChanges(kind=decided[name].kind, flip=flip)
             for name, flip in by_size.items()
             if flip is not None
         }
@@ -149,7 +154,6 @@ def _judge_output(
         kind=decided.kind,
         changed=decided.others,
         flip=flip,
-        beyond=flip is not None and not flip.explained,
         whole=flips is not None and flips.drawn == decided.others,
     )
     if tally is None or not tally.count:
@@ -159,7 +163,7 @@ def _judge_output(
         count=tally.count,
         changed=tally.changed,
         usual=float(np.mean(tally.usual)),
-        beyond=found.beyond or (decided.kind in _JUDGED and tally.is_beyond(level)),
+        many=decided.kind in _JUDGED and tally.is_beyond(level),
     )
 
 
