@@ -263,10 +263,12 @@ def _judge_decisions(
         pair = replace(pair, usual_changes=usual, flip=found.flip)
     if name in apart:
         return replace(pair, verdict="beyond", grade="beyond", apart=apart[name].words(declared))
-    if found is not None and found.beyond:
+    if found is not None and found.is_beyond:
         return replace(pair, verdict="beyond", grade="beyond", apart=found.words(declared))
     if found is not None and found.whole and pair.verdict == "beyond":
-        return replace(pair, verdict="within", grade=grade_of(0.0, {declared: 0.0}), apart=found.excuse(declared))
+        return replace(
+            pair, verdict="within", grade=grade_of(0.0, {declared: 0.0}), apart=found.words_of_excuse(declared)
+        )
     return pair
 
 

@@ -80,7 +80,7 @@ class HonestChanges:
     whole: bool = False
 
     @property
-    def beyond(self) -> bool:
+    def is_beyond(self) -> bool:
         """Whether the declared arithmetic does not explain what changed."""
         return self.many or (self.flip is not None and not self.flip.explained)
 
@@ -93,7 +93,7 @@ class HonestChanges:
             f"{self.usual:.0f} of these"
         )
 
-    def excuse(self, declared: str) -> str:
+    def words_of_excuse(self, declared: str) -> str:
         """Why nothing is wrong with an output whose choices differ."""
         least = f"; the least even one: {describe_flip(self.flip, declared)}" if self.flip is not None else ""
         return f"{self.changed} choices are others, between scores that {declared} rounding does not tell apart{least}"
@@ -134,7 +134,7 @@ def count_honest_changes(examination: Examination, outputs: Sequence[str], align
         return sure
     tallies = {name: _tally_of(examination, name, decided[name].kind) for name in told}
     try:
-        _draw(examination, tallies, flips, align)
+        _add_draws(examination, tallies, flips, align)
     except ParityError:
         return sure
     level = _CHANCE / max(1, len(tallies))
@@ -149,12 +149,12 @@ def count_honest_changes(examination: Examination, outputs: Sequence[str], align
 def _judge_output(
     decided: Decided, tally: _DecisionTally | None, flips: Flips | None, known: Flip | None, level: float
 ) -> HonestChanges:
-    flip = known if flips is None else flips.worst(_CHANCE / max(1, decided.count))
+    flip = known if flips is None else flips.find_worst(_CHANCE / max(1, decided.count))
     found = HonestChanges(
         kind=decided.kind,
         changed=decided.others,
         flip=flip,
-        whole=flips is not None and flips.drawn == decided.others,
+        whole=flips is not None and flips.count_drawn == decided.others,
     )
     if tally is None or not tally.count:
         return found
@@ -189,7 +189,7 @@ def _floor_of(examination: Examination, name: str) -> float:
     return floors.get(name, FLOAT32_ROUNDING)
 
 
-def _draw(
+def _add_draws(
     examination: Examination, tallies: Mapping[str, _DecisionTally], flips: Mapping[str, Flips], align: Align
 ) -> None:
     """Adds draws, as many as there is a question about.
@@ -201,7 +201,7 @@ def _draw(
 
     case, declared = examination.case, examination.case.policy.declared
     samples = {index for tally in tallies.values() for index in tally.samples}
-    samples |= {index for found in flips.values() for index in found.samples}
+    samples |= {index for found in flips.values() for index in found.asked_samples}
     drawn = drawn_outputs(
         case.model,
         case.inputs,
@@ -283,8 +283,8 @@ def _add_draw(
             if name in both and sample in tally.samples:
                 tally.add(expected[name], given[name])
         for one in flips.values():
-            if one.tensor in both and sample in one.samples:
-                one.add(sample, expected[one.tensor], given[one.tensor])
+            if one.tensor in both and sample in one.asked_samples:
+                one.add_sample(sample, expected[one.tensor], given[one.tensor])
 
 
 def _spread_evenly(indices: Sequence[int]) -> list[int]:

@@ -55,12 +55,12 @@ class Flips:
         self.gaps = self.flips[:, GAP].copy()
 
     @property
-    def samples(self) -> set[int]:
+    def asked_samples(self) -> set[int]:
         """The samples that they are on."""
         return {int(one) for one in self.flips[:, SAMPLE]}
 
     @property
-    def drawn(self) -> int:
+    def count_drawn(self) -> int:
         """How many of them draws said something about."""
         return int(np.isfinite(self.leans[-1]).sum()) if self.leans else 0
 
@@ -68,7 +68,7 @@ class Flips:
         """The next draw says nothing yet."""
         self.leans.append(np.full(len(self.flips), np.nan))
 
-    def add(self, sample: int, expected: np.ndarray, given: np.ndarray) -> None:
+    def add_sample(self, sample: int, expected: np.ndarray, given: np.ndarray) -> None:
         """Adds a sample to the last draw."""
         here = np.flatnonzero(self.flips[:, SAMPLE] == sample)
         wide, away = part_scaled(expected, given, self.error)
@@ -83,7 +83,7 @@ class Flips:
         """Whether each is explained already without a quantile."""
         return len(self.leans) >= _SURE and bool((self.gaps <= self._scatter() * self.margin).all())
 
-    def worst(self, level: float) -> Flip | None:
+    def find_worst(self, level: float) -> Flip | None:
         """The flip that draws explain least, at a chance of `level`; None where they say nothing of any."""
         from scipy.special import stdtrit
 
