@@ -190,7 +190,7 @@ CASES: Mapping[str, FirstCase] = {
         title="A convolution and a Clip whose upper bound is lost",
         prepare=_recorded("case-conv-clip.md", "parityscope run"),
         command="parityscope diagnose clip.onnx --inputs clip-x.npz --candidate clip-recording",
-        cause="FUS012",
+        cause="FUS014",
         truth="wrong; the Clip behind the convolution lost its upper bound 0.5, at output y; TF32 is not it",
     ),
     "old-optimizer": FirstCase(

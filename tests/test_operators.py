@@ -32,6 +32,9 @@ OWN = {
     "arithmetic/fusion/tensorrt.py": (2, "TensorRT's profile"),
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
     "backends/openvino.py": (1, "OpenVINO's own names of layers"),
+    "backends/openvino_ir/operators.py": (5, "OpenVINO's own names, and what each is in ONNX"),
+    "backends/openvino_ir/recurrent.py": (1, "the three recurrences, as OpenVINO writes them"),
+    "case/deciding.py": (1, "what reads a choice out of scores"),
     "backends/onnxruntime_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
     "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),

@@ -80,11 +80,11 @@ def test_a_lost_bound_behind_exchanged_inputs_is_found_from_outputs_alone(
     line = [*planted(recorded, tmp_path), "--study", str(tmp_path / "study")]
     assert exit_status("diagnose", *line, "--quiet", "--format", "json") == 1
     document = json.loads(capfd.readouterr().out)
-    assert {one["code"] for one in document["findings"] if one["role"] == "cause"} == {"BND001", "FUS012"}
+    assert {one["code"] for one in document["findings"] if one["role"] == "cause"} == {"BND001", "FUS014"}
     sequence = document["sequence"]
     assert [(step["code"], sequence["verdict"]) for step in sequence["steps"]] == [
         ("BND001", "within"),
-        ("FUS012", "within"),
+        ("FUS014", "within"),
     ]
 
 

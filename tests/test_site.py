@@ -63,7 +63,7 @@ def test_each_code_has_a_picture_of_its_own_example(site: Path, language: str) -
         assert "".join(drawn.find("figcaption").itertext()).strip(), code
 
 
-@pytest.mark.parametrize("code", ["RNG003", "PRE001", "BND001", "BND003", "FUS012"])
+@pytest.mark.parametrize("code", ["RNG003", "PRE001", "BND001", "BND003", "FUS014"])
 def test_the_picture_of_a_check_shows_what_its_example_computes(site: Path, code: str, tmp_path: Path) -> None:
     """The finding's own sentence, its place, and the values that the model gives when its example is run again."""
     example = known_checks()[code].holds[0]
@@ -102,7 +102,7 @@ def figure_of(site: Path, code: str) -> str:
 @pytest.mark.skipif(
     AXE is None or BROWSER is None, reason="no axe-core or no Chromium: make develop, apt-get install chromium"
 )
-@pytest.mark.parametrize("place", ["codes/RNG003.html", "zh/codes/FUS012.html", "index.html", "zh/door-nan.html"])
+@pytest.mark.parametrize("place", ["codes/RNG003.html", "zh/codes/FUS014.html", "index.html", "zh/door-nan.html"])
 def test_axe_finds_nothing_on_pages_of_the_site(place: str, site: Path) -> None:
     with open_browser() as browser, open_window(browser) as page:
         for dark in (False, True):

@@ -110,7 +110,7 @@ def test_a_lost_bound_from_the_box_and_back(tmp_path: Path, capfd: pytest.Captur
     recording = recorded(scene, path, tmp_path / "samples", "plain")
     found = diagnosed(path, recording, "f32", capfd)
     first = found["findings"][0]
-    assert (found["verdict"], first["code"], first["site"]["node"]) == ("beyond", "FUS012", "Clip#1")
+    assert (found["verdict"], first["code"], first["site"]["node"]) == ("beyond", "FUS014", "Clip#1")
     assert all(not refusals(line, VERSION) for line in lines_of(found))
     # Looked into by name, the engine is another one, and that is said: nothing of the inside is taken for the deployment's.
     watched = recorded(scene, path, tmp_path / "samples", "watched", "--watch", "debug")
@@ -119,7 +119,7 @@ def test_a_lost_bound_from_the_box_and_back(tmp_path: Path, capfd: pytest.Captur
     again = diagnosed(path, watched, "f32", capfd)
     assert again["candidate"]["disturbance"] > 0.1
     told = {one["code"]: one["role"] for one in again["findings"]}
-    assert (told["FUS012"], told["RUN002"]) == ("cause", "information")
+    assert (told["FUS014"], told["RUN002"]) == ("cause", "information")
 
 
 @pytest.mark.parametrize(

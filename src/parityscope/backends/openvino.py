@@ -10,8 +10,8 @@ the last tensor of each executed layer is marked, which leaves the fused layers 
 the layer writes it (reading it in float32 would change the layer's precision); `observe=all` marks every tensor that
 was asked for. What marking changes at the outputs is measured by whoever captures.
 
-**A file of its own** may be ONNX or an IR (`model=model.xml`, with its `.bin` beside it). The IR runs as it is, and is compared as
-ONNX that computes the same (`openvino_ir/`).
+**A file of its own** may be ONNX or an IR (`model=model.xml`, with its `.bin` beside it). The IR runs as it is, and is compared
+as ONNX that computes the same (`openvino_ir/`).
 
 Names: OpenVINO's ONNX reader keeps value names as tensor names and node names as friendly names; a layer lists the
 friendly names fused into it in `originalLayersNames`.

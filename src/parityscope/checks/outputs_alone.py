@@ -23,6 +23,7 @@ Sources: docs/outputs-alone.md; description length: J. Rissanen, Automatica 14, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +41,12 @@ from parityscope.checks._common import (
 )
 from parityscope.checks._correcting import correct_layers
 from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
+from parityscope.checks.barriers import offer_barrier
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker, skips_of_search
 from parityscope.records import Site
@@ -63,11 +66,16 @@ _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
 _MEND = "take that step out of the deployment's preprocessing"
+# Kinds of edits that a fusion makes: what one node computes, and not what it holds.
+_OF_FUSIONS = {"attributes", "inputs", "operators", "operator fitted", "upper bound", "lower bound", "both bounds"}
+_BARRIERS = 8  # in one command; chosen
+_ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so much is another program
 _SHOWN = 3  # members of a class in a claim; the details hold more
 
 
 def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
-    if known.verdict != "beyond" or (known.localization is not None and not _may_be_stale(known)):
+    stands_aside = known.localization is not None and not (_may_be_stale(known) or _is_of_another_program(known))
+    if known.verdict != "beyond" or stands_aside:
         return
     if is_mostly_variation(known):  # no change of the network makes what two runs differ by
         return
@@ -83,6 +91,12 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
         runs="reference",
         test=lambda: _test_claim(known, bench),
     )
+
+
+def _is_of_another_program(known: Examination) -> bool:
+    """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
+    errors = [pair.value("rel_l2") for pair in known.outputs]
+    return known.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
 
 def _may_be_stale(known: Examination) -> bool:
@@ -177,7 +191,7 @@ def _show_pair(known: Examination, told: OutputsAnswer) -> Shown:
             confidence_from="the share of the error that both explain of the output and sample of which they explain least",
             site=known.places.get(one.output),
             share=max(0.0, one.share),
-            repairs=_offer_repairs(told),
+            repairs=_offer_repairs(known, told, one),
             details={
                 "parameter": f"{one.output}:{one.words}",
                 "jointly": True,
@@ -233,11 +247,12 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
         + ("" if told.exact else HALVED),
         site=Site(tensor=entered, node="", op_type="Input", index=-1) if entered else known.places.get(first.output),
         share=max(0.0, first.share),
-        repairs=repairs_of(mapped, (), _MEND) if entered else _offer_repairs(told),
+        repairs=repairs_of(mapped, (), _MEND) if entered else _offer_repairs(known, told, first),
         details={
             **mapped,
             "parameter": f"{first.output}:{first.words}",
             "kind": first.kind,
+            "places": [one.output for one in (first, *first.also)],
             "fitted": dict(first.numbers),
             "alike": [f"{one.output}: {one.words}" for one in others],
             "equal": list(first.equal),
@@ -262,13 +277,23 @@ def _describe_next_record(told: OutputsAnswer) -> str:
     return f" Recorded next, {', '.join(map(repr, told.record))} would decide." if told.record else ""
 
 
-def _offer_repairs(told: OutputsAnswer) -> tuple[Offer, ...]:
-    found = [
+def _offer_repairs(known: Examination, told: OutputsAnswer, member: EquivalentEdit) -> tuple[Offer, ...]:
+    reads = _list_read_results(known, member) if member.kind.removesuffix(EVERYWHERE) in _OF_FUSIONS else []
+    found: list[Offer] = [offer_barrier(known, reads)] if 0 < len(reads) <= _BARRIERS else []
+    found.append(
         ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
-    ]
+    )
     if told.record:
         found.append(("record", _say_record(told)))
     return tuple(found)
+
+
+def _list_read_results(known: Examination, member: EquivalentEdit) -> list[str]:
+    """What the changed nodes read first of other nodes: made outputs, nothing is fused over these."""
+    makers = {str(value.name): node for node in known.model.graph().graph for value in node.outputs}
+    nodes = [makers[one] for one in (member.output, *(other.output for other in member.also)) if one in makers]
+    read = [str(node.inputs[0].name) for node in nodes if node.inputs and node.inputs[0] is not None]
+    return [name for name in dict.fromkeys(read) if name in makers]
 
 
 def _say_record(told: OutputsAnswer) -> str:

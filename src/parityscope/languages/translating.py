@@ -31,6 +31,8 @@ _END = re.compile(r"(?s)(.*?)([.:]?)(\s*)")
 _ENDS = {".": "。", ":": "："}
 # What stands before a text and is no word of it: a mark, the code of a check or an experiment, the number of an item.
 _LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|-|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
+# What stands behind a finding's sentence: its code and its role.
+_TAIL = re.compile(r"(?P<told>.*\S) \[(?P<code>[A-Z]{3}\d{3}), (?P<role>[^][]+)\]")
 _FEW_WORDS = 3  # what may fill a light pattern; chosen
 _MARK = re.compile(r"[.;:] ")
 _ENGLISH = re.compile(r"(?<![\w'/._-])[a-z]{2,}(?![\w'/._-])")
@@ -63,6 +65,8 @@ def _translate_held(text: str, held: Catalogue, code: str) -> str | None:
         return whole.removesuffix("。")
     if text.endswith(".") and (whole := held.whole.get(text[:-1])) is not None:
         return f"{whole}。"
+    if tail := _TAIL.fullmatch(text):
+        return f"{translate(tail['told'], code)} [{tail['code']}，{translate(tail['role'], code)}]"
     said = _best_told(text, held, code)
     if (said is None or _ENGLISH.search(said)) and text[-1:] not in ".:":
         # A sentence that is told without its full stop.

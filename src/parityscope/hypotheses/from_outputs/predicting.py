@@ -9,15 +9,14 @@ predicted, and what stands there is tried by its length.
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.evaluation.backward import Sweep
-from parityscope.hypotheses.from_outputs.guess import RULE_BITS, SIZE_COUNTS, Guess
-from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
+from parityscope.hypotheses.from_outputs.rules import find_alike, join_alike
 from parityscope.hypotheses.from_outputs.site_guesses import SiteGuesses
 from parityscope.hypotheses.from_outputs.spending import DERIVATIVE_S, SWEPT
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from parityscope.evaluation.program import ProgramStep
-    from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual
     from parityscope.hypotheses.from_outputs.sites import EditSite
@@ -34,9 +32,6 @@ __all__ = ["DIRECTIONS", "Predictor"]
 
 # Random directions; with four the worst rank of the truth was ten times larger (measured). So few numbers need no chance.
 DIRECTIONS = 8
-_ABOUT_ONE = re.compile(
-    r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
-)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -111,38 +106,14 @@ class Predictor:
 
     def _guess_together(self, guesses: Sequence[Guess]) -> list[Guess]:
         """The same edit at every site of an operator at once: what they do is to first order the sum of what each does."""
-        alike: dict[tuple[str, str, str], dict[str, tuple[Guess, StretchEdit]]] = {}
-        for guess in guesses:
-            # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
-            read = guess.site.output.endswith(READ)
-            if guess.sketch is None or guess.edit is None or guess.site.inner is not None or read:
-                continue
-            for edit in (guess.edit, *guess.names):
-                rule = _ABOUT_ONE.sub("", edit.words)
-                alike.setdefault((guess.site.changed_step.op_type, guess.kind, rule), {})[guess.site.output] = (
-                    guess,
-                    edit,
-                )
+        known = [one for one in guesses if one.sketch is not None and one.edit is not None]
         found = []
-        for (op_type, kind, rule), by_site in alike.items():
-            members = sorted(by_site.values(), key=lambda one: one[0].site.step.index)
-            steps = {one.site.step.index for one, _ in members}
-            if not 1 < len(steps) == len(members):
-                continue
-            sketch = np.sum([one.sketch for one, _ in members if one.sketch is not None], axis=0)
-            score, amount = (float(one[0]) for one in self.judged(sketch[None]))
-            first, edit = members[0]
-            words = f"at each of {len(members)} {op_type}: {' '.join(rule.replace('( taken)', '').split())}"
-            found.append(
-                Guess(
-                    site=first.site,
-                    kind=f"{kind}, everywhere",
-                    edit=replace(edit, words=words, bits=edit.bits + RULE_BITS),
-                    others=tuple((one.site, other) for one, other in members[1:]),
-                    score=score - SIZE_COUNTS * abs(math.log10(max(abs(amount), 1e-12))),
-                    sketch=sketch,
-                )
-            )
+        for members in find_alike((one, edit) for one in known for edit in (one.made(), *one.names)):
+            guess = join_alike(members)
+            guess.sketch = np.sum([one.sketch for one, _ in members if one.sketch is not None], axis=0)
+            score, amount = (float(one[0]) for one in self.judged(guess.sketch[None]))
+            guess.score = score - SIZE_COUNTS * abs(math.log10(max(abs(amount), 1e-12)))
+            found.append(guess)
         return found
 
     def _sweep_backwards(

@@ -29,6 +29,7 @@ from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, sear
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
+from parityscope.hypotheses.from_outputs.rules import list_rules
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
@@ -55,6 +56,7 @@ _NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is expla
 # Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
 _PLAIN_FIRST, _PLAIN = 0.15, 0.5
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
+_RULES = 0.15  # of what is left then, at most, for the same at several places; chosen
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
@@ -164,6 +166,8 @@ def search_outputs(
     plain = [one for one in _guesses_unpredicted(sites, PLAIN) if _is_plain(one)]
     trials.until = meter.share_of(until, _PLAIN_FIRST)
     trials.run_plain(plain)
+    trials.until = meter.share_of(until, _RULES)
+    trials.run_rules(list_rules(plain))
     if not trials.explains:
         trials.until = meter.share_of(until, _ENTRY)
         _try_entries(found)

@@ -177,6 +177,13 @@ class Trials:
         scored = sorted((one for one in order if one.score is not None), key=lambda one: -(one.score or 0.0))
         self._run_each(one for pair in itertools.zip_longest(scored, order) for one in pair if one is not None)
 
+    def run_rules(self, guesses: Sequence[Guess]) -> None:
+        """Evaluates edits of several places, until one explains all: those in the fewest words first."""
+        for guess in shortest_first(guesses, self.reference):
+            if self.explains or self.is_spent:
+                return
+            self.attempt(guess)
+
     def run_moves(self, guesses: Sequence[Guess]) -> None:
         """Evaluates the edits that put the same values elsewhere, until one explains all: those in the shortest words first."""
         self._run_each(sorted(guesses, key=lambda one: len(one.made().words)), moves=True)

@@ -1,0 +1,99 @@
+"""The same edit at several places at once: at every step of an operator, or at each that reads the result of another operator.
+
+What a converter, an opset or a fusion does wrong it does wherever it applies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
+from parityscope.hypotheses.from_outputs.reference import READ
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.sites import EditSite
+
+    Members = Sequence[tuple[Guess, StretchEdit]]
+
+__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_rules"]
+
+EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
+_ABOUT_ONE = re.compile(
+    r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
+)
+
+
+def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
+    """Each edit of `guesses` that can be made at all places of its kind, and at all of these that stand behind one operator."""
+    sites = {(*_kind_of(one.site), _operator_in_front(one.site), one.site.step.index) for one in guesses}
+    places = Counter(kind for *kind_parts, front, _ in sites for kind in ((*kind_parts,), (*kind_parts, front)))
+    rules = []
+    for members in find_alike((one, one.made()) for one in guesses):
+        kind = _kind_of(members[0][0].site)
+        if len(members) == places[kind]:
+            rules.append(join_alike(members))
+        behind: dict[str, list[tuple[Guess, StretchEdit]]] = {}
+        for guess, edit in members:
+            behind.setdefault(_operator_in_front(guess.site), []).append((guess, edit))
+        rules += [
+            join_alike(some, front)
+            for front, some in behind.items()
+            if front and 1 < len(some) == places[(*kind, front)] < places[kind]
+        ]
+    return rules
+
+
+def find_alike(edits: Iterable[tuple[Guess, StretchEdit]]) -> Iterator[Members]:
+    """The places at which the same can be said of the same operator, two or more, in the order of the network's steps."""
+    alike: dict[tuple[str, str, str], dict[str, tuple[Guess, StretchEdit]]] = {}
+    for guess, edit in edits:
+        # Inputs are no operator: what is done to all of them at once is for the checks of bindings to say.
+        if guess.site.inner is None and not guess.site.output.endswith(READ):
+            key = guess.site.changed_step.op_type, guess.kind, _words_of_rule(edit)
+            alike.setdefault(key, {})[guess.site.output] = guess, edit
+    for by_site in alike.values():
+        members = sorted(by_site.values(), key=lambda one: one[0].site.step.index)
+        if 1 < len({one.site.step.index for one, _ in members}) == len(members):
+            yield members
+
+
+def join_alike(members: Members, behind: str = "") -> Guess:
+    """One guess that makes all of these edits; nothing is expected of it yet."""
+    first, edit = members[0]
+    op_type = first.site.changed_step.op_type
+    there = sum(step.op_type == op_type for step in first.site.reference.live)
+    rule = _words_of_rule(edit)
+    if behind:
+        words = f"at each of {len(members)} {op_type} behind {behind}: {rule}"
+    elif len(members) == there:
+        words = f"at each of {len(members)} {op_type}: {rule}"
+    else:
+        words = f"at {len(members)} of {there} {op_type}: {rule}"
+    return Guess(
+        site=first.site,
+        kind=f"{first.kind}{EVERYWHERE}",
+        edit=replace(edit, words=words, bits=edit.bits + RULE_BITS * (2 if behind else 1)),
+        others=tuple((one.site, other) for one, other in members[1:]),
+    )
+
+
+def _words_of_rule(edit: StretchEdit) -> str:
+    """What is said of one place, without what is said of that place alone."""
+    return " ".join(_ABOUT_ONE.sub("", edit.words).replace("( taken)", "").split())
+
+
+def _kind_of(site: EditSite) -> tuple[str, int]:
+    """What a rule is about: an operator, with as many inputs."""
+    return site.changed_step.op_type, sum(map(bool, site.changed_step.inputs))
+
+
+def _operator_in_front(site: EditSite) -> str:
+    """The operator whose result a step reads first; "" where that is an input or a constant."""
+    step, made = site.changed_step, site.reference.program.steps_of
+    return made[step.inputs[0]].op_type if step.inputs and step.inputs[0] in made else ""
