@@ -9,6 +9,8 @@ that error's vector.
 How we test for it: every hypothesis about the layer is computed on the candidate's own inputs and regressed; none was
 accepted. What is left is described by where in the tensor it lies. The hypothesis that comes nearest is told in the claim
 where it explains nine tenths of the error; below that it says nothing about the cause and stands with the experiment alone.
+Where what the layer gives is a curve of what it should give, or of an input, that curve is told and drawn: it describes the
+error and is no cause.
 
 What it is confused with: an arithmetic that is not in the list, such as a fast approximation of exp or Winograd's
 convolution in reduced precision: their errors are small, near the floor, and spread evenly; data that was changed
@@ -23,7 +25,7 @@ Sources: residual regression, docs/explanations.md.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from parityscope.examination import Examination
     from parityscope.explanation import Explanation
+    from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import Suspect
 
 __all__ = ["CHECK"]
@@ -80,11 +83,14 @@ def _make_claim(suspect: Suspect, explanation: Explanation, record: list[str]) -
             Shown(because=told + left, before=0.0, after=best, ruled_out=explanation.ruled_out),
             best,
             record,
+            explanation.curve,
         ),
     )
 
 
-def _show_finding(suspect: Suspect, told: str, seen: Shown, best: float, record: list[str]) -> Shown:
+def _show_finding(
+    suspect: Suspect, told: str, seen: Shown, best: float, record: list[str], described: EditCandidate | None
+) -> Shown:
     # Of a region nobody knows yet which of its nodes it is: that comes before a report.
     where = f"{suspect.site.node} ({suspect.site.op_type})"
     region = f"{where}, or one of the {len(suspect.region) - 1} nodes that lead to it," if record else where
@@ -97,14 +103,29 @@ def _show_finding(suspect: Suspect, told: str, seen: Shown, best: float, record:
         seen,
         # It says that something is wrong here and not what, so that a check that knows more stands before it.
         role="contributing",
-        sentence=f"{region} computes something else than the model says: {told}.",
+        sentence=f"{region} computes something else than the model says: {told}.{_say_curve(described)}",
         confidence=max(0.0, min(1.0, 1.0 - best)),
         confidence_from="one minus the best share that any hypothesis explains",
         site=suspect.site,
         share=suspect.share,
         repairs=(follow,),
-        details={"parameter": suspect.site.tensor, "best_share": best, "record": record},
+        details={"parameter": suspect.site.tensor, "best_share": best, "record": record, **_draw_on(described)},
     )
+
+
+def _say_curve(described: EditCandidate | None) -> str:
+    if described is None:
+        return ""
+    return f" A description, no cause: {described.words} ({format_percent(described.share)} of its error)."
+
+
+def _draw_on(described: EditCandidate | None) -> dict[str, Any]:
+    """The numbers that a curve is drawn from."""
+    if described is None or described.curve is None:
+        return {}
+    curve = described.curve
+    knots = np.stack([curve.knots, curve.model, curve.values], 1).tolist()
+    return {"curve": {"of": curve.source, "share": described.share, "knots": knots, "points": curve.points.tolist()}}
 
 
 _MODEL = """<ir_version: 8, opset_import: ["" : 17]> g (float[8,16] x) => (float[8,4] y) {

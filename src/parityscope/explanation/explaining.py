@@ -15,7 +15,7 @@ from parityscope.explanation.judging import first_of_each_hypothesis, is_accepte
 from parityscope.explanation.magnitude import expected_by_size
 from parityscope.explanation.records import Explained, Explanation, ExplanationOptions
 from parityscope.explanation.weighed import Weighed, weigh_arithmetic
-from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, KindTally
+from parityscope.hypotheses.power import ARITHMETIC, MOST_NUMBERS, SURE_BITS, KindTally
 from parityscope.hypotheses.worker import Worker
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from parityscope.explanation.claims import ClaimOutcome
     from parityscope.explanation.generating import Surroundings
     from parityscope.hypotheses.arithmetic import Variant
+    from parityscope.hypotheses.worker import EditCandidate
     from parityscope.records import RuledOut, Skip
 
 __all__ = ["decide_explanation", "explain_region"]
@@ -160,12 +161,17 @@ def _explain_by_function(
         status="unexplained",
         rejected=_nearest_rejected(weighed, tried, others),
         nearest=tuple((one.words, one.share) for one in generated.nearest[:_SHOWN]),
-        described=next((one for one in generated.nearest[:1] if one.share >= NEARLY_ALL), None),
+        described=next((one for one in generated.nearest if one.curve is None and one.share >= NEARLY_ALL), None),
+        curve=next((one for one in generated.nearest if one.curve is not None and _is_described(one)), None),
         ruled_out=(*_rule_out_arithmetic(weighed), *generated.ruled_out),
         left=left_over(scene),
         elements=scene.candidate.size,
         skipped=skipped,
     )
+
+
+def _is_described(one: EditCandidate) -> bool:
+    return one.share >= NEARLY_ALL and one.length <= -SURE_BITS
 
 
 def _rule_out_arithmetic(weighed: Weighed) -> tuple[RuledOut, ...]:

@@ -162,7 +162,12 @@ def _outcome_of_candidate(
 
 def _is_cause(outcome: ClaimOutcome, candidate: EditCandidate) -> bool:
     """Whether a candidate is a cause: it explains everything, or nearly so in few words; more words describe anything."""
-    if outcome.mismatched or candidate.share < NEARLY_ALL or candidate.length > -SURE_BITS:
+    if (
+        candidate.curve is not None
+        or outcome.mismatched
+        or candidate.share < NEARLY_ALL
+        or candidate.length > -SURE_BITS
+    ):
         return False
     return candidate.share >= _EXACTLY or is_accepted(outcome, np.zeros(0)) or candidate.bits <= _FEW_BITS
 

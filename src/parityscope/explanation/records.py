@@ -54,7 +54,8 @@ class Explanation:
     where the error lies) or "not testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what
     separates the members of `by`, or that nothing does. `nearest` are generated descriptions that explain some of it, with their
     shares: no causes. `described` is the first of them where it explains nearly everything, in more words than chance excludes:
-    a cause if the outputs come back with it. `ruled_out` are the kinds of what was tried in vain.
+    a cause if the outputs come back with it. `curve` is a curve that describes nearly everything, and no cause.
+    `ruled_out` are the kinds of what was tried in vain.
     """
 
     tensor: str
@@ -65,6 +66,7 @@ class Explanation:
     left: str = ""
     nearest: tuple[tuple[str, float], ...] = ()
     described: EditCandidate | None = None
+    curve: EditCandidate | None = None
     ruled_out: tuple[RuledOut, ...] = ()
     elements: int = 0
     skipped: tuple[Skip, ...] = ()

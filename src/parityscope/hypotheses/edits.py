@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+    from parityscope.hypotheses.from_curves import FittedCurve
     from parityscope.hypotheses.stretch import ComputedStretch
 
 __all__ = ["Arrays", "Behind", "StretchEdit", "form_of"]
@@ -44,6 +45,7 @@ class StretchEdit:
         numbers: What was fitted, by name.
         pointwise: A tensor that the stretch reads (the result itself where it has no name), and the function of its elements that
             the result becomes: what `whole` says, where it is no more than that and smooth.
+        curve: What `whole` says, where that is a curve: it describes, and is no cause.
     """
 
     words: str
@@ -58,6 +60,7 @@ class StretchEdit:
     behind: Behind = ()
     numbers: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     pointwise: tuple[str, Callable[[np.ndarray], np.ndarray]] | None = None
+    curve: FittedCurve | None = None
 
     @property
     def form(self) -> str:

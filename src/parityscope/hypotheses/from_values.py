@@ -120,7 +120,7 @@ def _known_value(stretch: ComputedStretch, sample: int, name: str) -> np.ndarray
 
 
 def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
-    """Scales, offsets, bounds, grids and curves of the result, of each index of its axes, and of what lies near by."""
+    """Scales, offsets, bounds and grids of the result, of each index of its axes, and of what lies near by."""
     known, found = stretch.replayed[0], stretch.found[0]
     chosen = stretch.fitted_on & np.isfinite(known) & np.isfinite(found)
     if not stretch.same_shape or known.ndim == 0 or np.count_nonzero(chosen) < 2:
@@ -130,7 +130,6 @@ def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
     yield from _bound_edits(x, y)
     yield from _polynomial_edits(stretch, x, y)
     yield from _grid_edits(stretch, x, y)
-    yield from _curve_edits(stretch, chosen, y)
     for axis, length in enumerate(known.shape):
         if 1 < length <= _MOST_INDICES and all(array.shape[axis : axis + 1] == (length,) for array in stretch.replayed):
             yield from edits_by_index(stretch, chosen, axis, length)
@@ -253,30 +252,6 @@ def _grid_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Itera
             whole=lambda one, sample: np.round((one.replayed[sample] - zero) / step) * step + zero,
             numbers={"step": step, "offset": zero},
         )
-
-
-def _curve_edits(stretch: ComputedStretch, chosen: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
-    """Any function of one variable, by its mean in bins of equal count."""
-    sources: list[tuple[str, Get]] = [("the result", lambda one, sample: one.replayed[sample])]
-    sources += [
-        (repr(tensor), lambda one, sample, t=tensor: as_float64(_known_value(one, sample, t)))
-        for tensor in _alike_inputs(stretch)[:2]
-    ]
-    for words, get in sources:
-        x = get(stretch, 0)[chosen]
-        for bins in (16, 256):
-            edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)))
-            if edges.size < 4 or x.size < 4 * bins:
-                continue
-            which = np.clip(np.searchsorted(edges, x) - 1, 0, edges.size - 2)
-            count = np.maximum(np.bincount(which, minlength=edges.size - 1), 1)
-            points = [np.bincount(which, of, edges.size - 1) / count for of in (x, y)]
-            shown = ", ".join(f"{a:.3g} to {b:.3g}" for a, b in list(zip(*points, strict=True))[:: max(1, bins // 5)])
-            yield StretchEdit(
-                words=f"a curve of {words} ({shown})",
-                bits=16.0 * bins,
-                whole=lambda one, sample, g=get, p=points: np.interp(g(one, sample), *p),
-            )
 
 
 def _edits_with_others(

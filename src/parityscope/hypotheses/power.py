@@ -36,6 +36,7 @@ _WORDS = {
     ARITHMETIC: "the arithmetic of another format",
     **dict.fromkeys(("values", "exchanged"), _MOVED),
     "fits": _FITTED,
+    "curves": "a result that is a curve of what it should be, or of an input",
     **dict.fromkeys(("result scaled and shifted", "result scaled", "result shifted", "negative part scaled"), _MOVED),
     **dict.fromkeys(("both bounds", "upper bound", "lower bound"), _MOVED),
     "neighbours": "a step left out, done twice or in another order",

@@ -18,6 +18,7 @@ import numpy as np
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_attributes import attribute_edits
 from parityscope.hypotheses.from_before import before_edits, mixed_before_edits
+from parityscope.hypotheses.from_curves import curve_edits
 from parityscope.hypotheses.from_elsewhere import moved_edits
 from parityscope.hypotheses.from_fitted_inputs import fitted_attribute_edits, fitted_input_edits, row_edits
 from parityscope.hypotheses.from_grids import fitted_grid_edits, grid_edits
@@ -174,7 +175,7 @@ def search_edits(
         if state.surely() <= _LEAST_BITS[kind]:
             continue
         _draw_edits(state, kind, edits)
-    if not any(share > _PROMISING for _, share, _, _ in state.kept):
+    if not any(share > _PROMISING for _, share, kind, _ in state.kept if kind != "curves"):
         _try_pairs(state)
     return _conclude_search(state)
 
@@ -212,6 +213,7 @@ _FITTING = frozenset({"mixtures", "moved", "neighbours", "fitted inputs", "grids
 _LEAST_BITS = {
     "values": 0.0,
     "fits": 0.0,
+    "curves": _ONE_NUMBER_BITS,
     "places": _SURE_BITS,
     "before": _SHORTEST,
     "mixtures": _SURE_BITS,
@@ -247,6 +249,7 @@ def generated_kinds(
     """Every kind of edit by its name, for the steps of a stretch (place, message)."""
     yield "values", elementwise_edits(stretch)
     yield "fits", fitted_edits(stretch)
+    yield "curves", curve_edits(stretch)
     yield "before", before_edits(stretch)
     yield "mixtures", mixed_before_edits(stretch)
     yield "moved", moved_edits(stretch)
@@ -299,7 +302,7 @@ def _draw_edits(state: _EditSearch, kind: str, edits: Iterator[StretchEdit]) -> 
 
 def _try_pairs(state: _EditSearch) -> None:
     """Two changes at once: of inputs of one step, and a fitted function behind the best."""
-    best = [(kind, edit) for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0])]
+    best = [(kind, edit) for _, _, kind, edit in sorted(state.kept, key=lambda one: one[0]) if kind != "curves"]
     inputs = [edit for _, edit in best if edit.before is not None and edit.node is None][:_PAIRED]
     for one, other in itertools.permutations(inputs, 2):
         if one.at == other.at:

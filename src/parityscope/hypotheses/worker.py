@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from parityscope.forking import Forked
     from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.from_curves import FittedCurve
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
     from parityscope.hypotheses.searching import EditPattern, Ranked
@@ -82,7 +83,7 @@ class EditCandidate:
 
     `step` is the site of what it changes, `output` that of the stretch. `node`, `reads`, `behind` (as in `StretchEdit`) and
     `constants` are what does the same in a copy of the model, where something does. `equal` are the words of others that give the
-    same on every sample.
+    same on every sample. `curve` is what is said, of a curve.
     """
 
     words: str
@@ -99,6 +100,7 @@ class EditCandidate:
     behind: Behind
     constants: dict[str, np.ndarray]
     equal: frozenset[str] = frozenset()
+    curve: FittedCurve | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -326,6 +328,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             reads=one.edit.reads,
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),
+            curve=one.edit.curve,
             equal=frozenset(told[other].edit.words for other in equal[place]),
         )
         for place, one in enumerate(told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from parityscope.report._draw_curve import view_curve
 from parityscope.report._ruled_out import view_ruled_out
 from parityscope.report._tensors import GRADES
 from parityscope.report.words import (
@@ -103,7 +104,11 @@ def _evidence_with_codes(document: Mapping[str, Any]) -> Iterator[tuple[str, Map
 def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
     role = finding.get("role", "information")
     held = sorted((finding.get("details") or {}).items())
-    details = [(_label_of_key(key), _format_fact(value)) for key, value in held if value not in (None, "", [], {})]
+    details = [
+        (_label_of_key(key), _format_fact(value))
+        for key, value in held
+        if value not in (None, "", [], {}) and key != "curve"  # it is drawn
+    ]
     return {
         "code": clean(finding.get("code", "")),
         "title": clean(finding.get("title", "")),
@@ -118,6 +123,7 @@ def _view_finding(finding: Mapping[str, Any]) -> dict[str, Any]:
         "unsaid": [fact for fact in details if not _is_said(fact[1], finding)],
         "tests": [_view_experiment("", one) for one in finding.get("evidence", ()) if one.get("outcome") == "supports"],
         "ruled_out": view_ruled_out(finding),
+        "curve": view_curve(finding),
         "contradicted": clean(finding.get("contradicted", "")),
         "because": [clean(evidence.get("because", "")) for evidence in finding.get("evidence", ())],
     }

@@ -10,7 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.languages import OWN, speak_language
-from parityscope.report import Renderer, _draw_bars, _draw_histogram, _draw_stretches, draw_depth, draw_graph
+from parityscope.report import (
+    Renderer,
+    _draw_bars,
+    _draw_curve,
+    _draw_histogram,
+    _draw_stretches,
+    draw_depth,
+    draw_graph,
+)
 from parityscope.report._bilingual import OTHER, paired_texts
 from parityscope.report._map import STATES, columns_of_rows
 from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup
@@ -38,7 +46,7 @@ def render_html(document: Mapping[str, Any]) -> str:
     data = _page_data(document, model)
     values = {
         "view": model,
-        "drawings": _draw_figures(model["figures"]),
+        "drawings": {**_draw_figures(model["figures"]), "curves": _draw_curves(model)},
         "style": text_of(TEMPLATES / "style.css"),
         "script": text_of(TEMPLATES / "script.js", TEMPLATES / "map.js"),
         "data": embedded_json(data),
@@ -79,6 +87,12 @@ def _draw_figures(figures: Mapping[str, Any]) -> dict[str, Any]:
             for place, panel in enumerate(figures["tensors"])
         ],
     }
+
+
+def _draw_curves(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The drawing of every finding's curve, by its identity."""
+    curves = [finding["curve"] for finding in (*model["causes"], *model["others"]) if finding["curve"]]
+    return {curve["identity"]: trusted_markup(_draw_curve.draw_curve(curve)) for curve in curves}
 
 
 def _draw_panel(identity: str, panel: Mapping[str, Any]) -> dict[str, str]:

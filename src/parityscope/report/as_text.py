@@ -208,6 +208,8 @@ def _print_finding(console: Console, finding: Mapping[str, Any]) -> None:
     print_paragraph(console, f"confidence: {finding['confidence']} ({finding['confidence_from']})", indent=1)
     if finding["share"]:
         print_paragraph(console, f"explains: {finding['share']} of the output error", indent=1)
+    if curve := finding["curve"]:
+        print_paragraph(console, f"the curve, from what the model says to what it gives: {curve['pairs']}", indent=1)
     if finding["ruled_out"]:
         rows = [(one["kind"], one["tried"], one["least"], one["nearest"]) for one in finding["ruled_out"]]
         print_table(console, ("ruled out", "tried", "found from", "nearest, no cause"), rows, right=(2,))
