@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.hypotheses.fitting import fit_numbers, round_to_nice
 from parityscope.hypotheses.schemas import REAL, default_of, schema_of
 from parityscope.operators import with_trait
 
@@ -44,7 +44,6 @@ _MANY = (
 )
 _ELEMENTS = 2000  # that numbers are fitted to; chosen
 _LOOKED_AT = 1 << 16  # elements of an array that quantiles are taken of; chosen
-_STEPS, _STEP = 12, 1e-3  # of Gauss-Newton, and what slopes are measured over
 _WORTH = 0.5  # of the squared error that a fit must explain to be said
 
 
@@ -171,39 +170,6 @@ def fitted_operator_edits(stretch: ComputedStretch, place: int, node: onnx.NodeP
     for operator in operators_with_numbers(stretch.context.opsets.get("", 1)):
         best: tuple[float, tuple[float, ...]] = (math.inf, ())
         for start in starts_of(operator, y):
-            best = min(best, _fit_numbers(operator, start, x, y))
+            best = min(best, fit_numbers(lambda values, o=operator: np.asarray(y - o.of(values)(x)), start))
         if best[0] < (1 - _WORTH) * whole:
             yield edit_with_operator(operator, best[1], source, node.op_type, place)
-
-
-def _fit_numbers(
-    operator: PointwiseOperator, start: tuple[float, ...], x: np.ndarray, y: np.ndarray
-) -> tuple[float, tuple[float, ...]]:
-    """The squared error left and the numbers, by Gauss-Newton from a start."""
-
-    def left(values: tuple[float, ...]) -> np.ndarray:
-        return np.asarray(y - operator.of(values)(x))
-
-    values, rest = start, left(start)
-    for _ in range(_STEPS):
-        slopes = []
-        for place, value in enumerate(values):
-            by = _STEP * max(abs(value), 0.1)
-            beside = (*values[:place], value + by, *values[place + 1 :])
-            slopes.append((rest - left(beside)) / by)
-        table = np.stack(slopes, 1)
-        if not np.isfinite(table).all() or not table.any():
-            break
-        change = np.linalg.lstsq(table, rest, rcond=1e-9)[0]
-        better = False
-        for part in (1.0, 0.3):
-            tried = tuple(float(value + part * by) for value, by in zip(values, change, strict=True))
-            now = left(tried)
-            if np.isfinite(now).all() and float(now @ now) < float(rest @ rest):
-                better, gained = True, float(now @ now) < (1 - _STEP) * float(rest @ rest)
-                values, rest = tried, now
-                break
-        if not better or not gained:
-            break
-    size = float(rest @ rest)
-    return (size if math.isfinite(size) else math.inf), values

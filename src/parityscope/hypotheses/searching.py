@@ -36,6 +36,7 @@ from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits, relative_edits
 from parityscope.hypotheses.from_places import changed_place_edits, place_edits
 from parityscope.hypotheses.from_pointwise import fitted_operator_edits
+from parityscope.hypotheses.from_resampling import resampled_edits, resampled_input_edits
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.power import KindTally
 from parityscope.hypotheses.states import kept_state_edits
@@ -207,7 +208,7 @@ def _try_patterns(
 
 
 # Kinds that compute much before they say anything: not begun where nothing is left to try what they say with.
-_FITTING = frozenset({"mixtures", "moved", "neighbours", "fitted inputs", "grids", "fitted grids", "rows"})
+_FITTING = frozenset({"mixtures", "moved", "resampled", "neighbours", "fitted inputs", "grids", "fitted grids", "rows"})
 
 # The shortest that a generator can say; what is said in fewer bits already is not asked of it.
 _LEAST_BITS = {
@@ -218,6 +219,8 @@ _LEAST_BITS = {
     "before": _SHORTEST,
     "mixtures": _SURE_BITS,
     "moved": _SURE_BITS,
+    "resampled": _SURE_BITS,
+    "resampled inputs": _SURE_BITS,
     "neighbours": 0.0,
     "states": _SHORTEST,
     "masks": _SHORTEST,
@@ -253,11 +256,13 @@ def generated_kinds(
     yield "before", before_edits(stretch)
     yield "mixtures", mixed_before_edits(stretch)
     yield "moved", moved_edits(stretch)
+    yield "resampled", resampled_edits(stretch)
     yield "places", place_edits(stretch)
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
         "states": kept_state_edits,
         "masks": mask_edits,
+        "resampled inputs": resampled_input_edits,
         "inputs": input_edits,
         "attributes": attribute_edits,
         "fitted attributes": fitted_attribute_edits,
