@@ -34,14 +34,14 @@ def wave(h: np.ndarray) -> np.ndarray:
     return h + 0.12 * np.sin(7 * h)
 
 
-def diagnose_recorded(folder: Path, give: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
-    """The study of a recording whose Tanh gives something else."""
+def diagnose_recorded(folder: Path, give: Callable[[np.ndarray], np.ndarray], layer: str = "Tanh") -> dict[str, Any]:
+    """The study of a recording whose layer `h` gives something else than it reads or, of Tanh, than it should give."""
     for name in ("inputs", "recorded"):
         (folder / name).mkdir()
-    model = write_network(folder / "model.onnx", NETWORK, WEIGHTS)
+    model = write_network(folder / "model.onnx", NETWORK.replace("Tanh", layer), WEIGHTS)
     for number, x in enumerate(SAMPLES):
         a = x @ WEIGHTS["w"]
-        h = give(np.tanh(a)).astype(np.float32)
+        h = give(np.tanh(a) if layer == "Tanh" else a).astype(np.float32)
         np.savez(folder / "inputs" / f"{number}.npz", x=x)
         np.savez(folder / "recorded" / f"{number}.npz", a=a, h=h, y=h @ WEIGHTS["v"])
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
@@ -98,3 +98,15 @@ def test_what_is_known_by_its_name_is_told_by_it(tmp_path: Path) -> None:
     study = diagnose_recorded(tmp_path, lambda h: np.clip(h, -0.5, 0.5))
     assert curves_of(study) == []
     assert next(found["role"] for found in study["findings"] if (found["site"] or {}).get("tensor") == "h") == "cause"
+
+
+def test_a_curve_of_what_enters_is_told_where_the_result_does_not_know_it(tmp_path: Path) -> None:
+    # Of negative numbers Relu says nothing, and what is given there waves.
+    study = diagnose_recorded(tmp_path, lambda a: np.maximum(a, 0) + 0.3 * np.cos(2 * a), layer="Relu")
+    (curve,) = curves_of(study)
+    assert curve["of"] == "a"
+    assert curve["share"] > 0.97  # a number of the other samples lies far beyond the ends of what was fitted
+    x, model, _ = np.array(curve["knots"]).T
+    apart = np.abs(x) > np.diff(x).max()  # lines between knots cut Relu's corner off
+    assert model[apart] == pytest.approx(np.maximum(x, 0)[apart], abs=0.05)
+    assert "what enters at a" in render_html(study)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decide_explanation", "explain_region"]
 
+_TOLD = 0.9  # of the squared error, chosen: a curve that describes less is not drawn
 _SHOWN = 3  # rejected hypotheses that are reported
 _BASES = 2  # arithmetics that another function is tried on top of, besides FP32 and the declared one
 
@@ -171,7 +172,8 @@ def _explain_by_function(
 
 
 def _is_described(one: EditCandidate) -> bool:
-    return one.share >= NEARLY_ALL and one.length <= -SURE_BITS
+    """Whether a curve says enough to be told: of what lies beyond its ends it knows nothing."""
+    return one.share >= _TOLD and one.length <= -SURE_BITS
 
 
 def _rule_out_arithmetic(weighed: Weighed) -> tuple[RuledOut, ...]:

@@ -54,7 +54,7 @@ class Explanation:
     where the error lies) or "not testable" (`skipped` says why). `rejected` are the best that failed. `evidence` says what
     separates the members of `by`, or that nothing does. `nearest` are generated descriptions that explain some of it, with their
     shares: no causes. `described` is the first of them where it explains nearly everything, in more words than chance excludes:
-    a cause if the outputs come back with it. `curve` is a curve that describes nearly everything, and no cause.
+    a cause if the outputs come back with it. `curve` is a curve that describes most of it, and no cause.
     `ruled_out` are the kinds of what was tried in vain.
     """
 

@@ -50,6 +50,7 @@ def fit_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return slope, float(y.mean() - slope * x.mean())
 
 
+@np.errstate(over="ignore", invalid="ignore")  # numbers that run away are no better than those before
 def fit_numbers(
     left: Callable[[tuple[float, ...]], np.ndarray], start: tuple[float, ...], turns: int = _TURNS
 ) -> tuple[float, tuple[float, ...]]:
