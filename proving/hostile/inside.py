@@ -36,6 +36,8 @@ _HARMLESS = ("/dev/null", "/dev/full", "/dev/tty", "/dev/pts", "/proc")  # nothi
 _NAMELESS = 54_321  # a number that no machine gives to a user
 _KEEP_RIGHTS, _AMBIENT, _SEARCH = 8, 47, 1 << 2  # PR_SET_KEEPCAPS, PR_CAP_AMBIENT (2 raises), CAP_DAC_READ_SEARCH (2)
 _SOURCE = str(Path(parityscope.__file__).resolve().parents[1])
+# Where what is imported is compiled when it is: our own packages, and those that were installed.
+_COMPILED = (_SOURCE, os.path.realpath(sys.prefix))
 
 
 def enter(ask: Ask, place: Place, streams: tuple[Path, Path, Path], terminal: int) -> NoReturn:
@@ -195,7 +197,7 @@ class _Watch:
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         whole = os.path.realpath(os.fsdecode(path))
-        cached = whole.startswith(_SOURCE) and "/__pycache__" in whole  # what was compiled stays beside its source
+        cached = whole.startswith(_COMPILED) and "/__pycache__" in whole  # what was compiled stays beside its source
         if not cached and not any(whole == one or whole.startswith(one + "/") for one in self._inside):
             self._say(f"wrote {whole!r}")
 
