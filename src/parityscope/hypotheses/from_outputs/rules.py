@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_rules"]
 
+_LEFT_OUT_BITS = (
+    4.0  # what it takes to say that a step or an input is left out: each rule is a run of most of the network
+)
 EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
@@ -30,11 +33,14 @@ _ABOUT_ONE = re.compile(
 
 
 def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
-    """Each edit of `guesses` that can be made at all places of its kind, and at all of these that stand behind one operator."""
+    """What can be left out at all places of a kind, and at all of these that stand behind one operator.
+
+    Longer edits are joined where something is expected of them at each place.
+    """
     sites = {(*_kind_of(one.site), _operator_in_front(one.site), one.site.step.index) for one in guesses}
     places = Counter(kind for *kind_parts, front, _ in sites for kind in ((*kind_parts,), (*kind_parts, front)))
     rules = []
-    for members in find_alike((one, one.made()) for one in guesses):
+    for members in find_alike((one, one.made()) for one in guesses if one.made().bits <= _LEFT_OUT_BITS):
         kind = _kind_of(members[0][0].site)
         if len(members) == places[kind]:
             rules.append(join_alike(members))

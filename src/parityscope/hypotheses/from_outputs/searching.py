@@ -98,7 +98,7 @@ class KnownOutputs:
     order: Sequence[int] = ()
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)  # whoever writes it down would write all that was tried
 class OutputsSearchResult:
     """What a search gave: what was tried, what cannot be told from the best (`alike`), or two that hold together (`pair`)."""
 
