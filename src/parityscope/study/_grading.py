@@ -264,7 +264,9 @@ def _judge_decisions(
     if name in apart:
         return replace(pair, verdict="beyond", grade="beyond", apart=apart[name].words(declared))
     if found is not None and found.is_beyond:
-        return replace(pair, verdict="beyond", grade="beyond", apart=found.words(declared))
+        # Choices that a coarser arithmetic makes as often keep its grade.
+        grade = "beyond" if pair.verdict == "within" else pair.grade
+        return replace(pair, verdict="beyond", grade=grade, apart=found.words(declared))
     if found is not None and found.whole and pair.verdict == "beyond":
         return replace(
             pair, verdict="within", grade=grade_of(0.0, {declared: 0.0}), apart=found.words_of_excuse(declared)
