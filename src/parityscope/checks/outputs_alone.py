@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.backends import backend_named
+from parityscope.backends import backend_named, is_recording
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import (
     HALVED,
@@ -94,7 +94,12 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
 
 
 def _is_of_another_program(known: Examination) -> bool:
-    """Whether what was seen inside is not the deployment's: looking changed the outputs by as much as they are wrong."""
+    """Whether what was seen inside a recording is not the deployment's: looking changed the outputs by as much as they are wrong.
+
+    What can be run again is asked by barriers (FUS011).
+    """
+    if not is_recording(known.candidate):
+        return False
     errors = [pair.value("rel_l2") for pair in known.outputs]
     return known.disturbance >= _ANOTHER * max((error for error in errors if not math.isnan(error)), default=math.inf)
 
