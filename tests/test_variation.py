@@ -33,7 +33,7 @@ def _part(candidate: object, **shape: tuple[int, ...]) -> float:
 
 
 def _asking(*outputs: str) -> Asking:
-    return Asking(outputs=outputs, names={}, policy=Policy(declared="f32"), partly=False, kept=frozenset())
+    return Asking(outputs=outputs, names={}, policy=Policy(declared="f32"), partly=False, kept=frozenset(), rules={})
 
 
 @pytest.mark.parametrize(
