@@ -86,21 +86,22 @@ def _window_attributes(node: OpenvinoNode) -> dict[str, Any]:
     return found | {"pads": [*node.get_attribute("pads_begin"), *node.get_attribute("pads_end")]}
 
 
+def _read_grouped_weight(write: OnnxWriter, node: OpenvinoNode) -> tuple[str, int, list[int]]:
+    """A convolution's weight as ONNX has it, groups and their first axis as one, with the groups and its shape."""
+    weight, shape = node.inputs[1], node.in_shape(1)
+    if not node.kind.startswith("Group"):
+        return weight, 1, shape
+    whole = [shape[0] * shape[1], *shape[2:]]
+    return write.emit_one("Reshape", weight, write.add_constant(whole)), shape[0], whole
+
+
 def _write_convolution(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
-    weight, group = node.inputs[1], 1
-    shape = node.in_shape(1)
-    if node.kind.startswith("Group"):
-        group, shape = shape[0], [shape[0] * shape[1], *shape[2:]]
-        weight = write.emit_one("Reshape", weight, write.add_constant(shape))
+    weight, group, shape = _read_grouped_weight(write, node)
     return write.emit("Conv", [node.inputs[0], weight], group=group, kernel_shape=shape[2:], **_window_attributes(node))
 
 
 def _write_transposed_convolution(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
-    weight, group = node.inputs[1], 1
-    shape = node.in_shape(1)
-    if node.kind.startswith("Group"):
-        group, shape = shape[0], [shape[0] * shape[1], *shape[2:]]
-        weight = write.emit_one("Reshape", weight, write.add_constant(shape))
+    weight, group, shape = _read_grouped_weight(write, node)
     wanted = node.known_constant(2).tolist() if len(node.inputs) > 2 else None
     extra = {"output_padding": node.get_attribute("output_padding", None), "output_shape": wanted}
     return write.emit(

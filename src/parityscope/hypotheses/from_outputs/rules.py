@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_rules"]
 
-_LEFT_OUT_BITS = (
-    4.0  # what it takes to say that a step or an input is left out: each rule is a run of most of the network
-)
+# What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
+_LEFT_OUT_BITS = 4.0
 EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
@@ -37,8 +36,9 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
 
     Longer edits are joined where something is expected of them at each place.
     """
-    sites = {(*_kind_of(one.site), _operator_in_front(one.site), one.site.step.index) for one in guesses}
-    places = Counter(kind for *kind_parts, front, _ in sites for kind in ((*kind_parts,), (*kind_parts, front)))
+    sites = {one.site.step.index: one.site for one in guesses if one.site.inner is None}.values()
+    places = Counter(_kind_of(one) for one in sites)
+    behind_each = Counter((_kind_of(one), _operator_in_front(one)) for one in sites)
     rules = []
     for members in find_alike((one, one.made()) for one in guesses if one.made().bits <= _LEFT_OUT_BITS):
         kind = _kind_of(members[0][0].site)
@@ -50,7 +50,7 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
         rules += [
             join_alike(some, front)
             for front, some in behind.items()
-            if front and 1 < len(some) == places[(*kind, front)] < places[kind]
+            if front and 1 < len(some) == behind_each[kind, front] < places[kind]
         ]
     return rules
 

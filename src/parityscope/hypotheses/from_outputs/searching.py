@@ -55,8 +55,8 @@ _TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
 # Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
 _PLAIN_FIRST, _PLAIN = 0.15, 0.5
+_RULES = 0.15  # of what is left, at most, for the same at several places; chosen
 # Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
-_RULES = 0.15  # of what is left then, at most, for the same at several places; chosen
 _ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
 _MOVING = "values"  # the kind of edits that such are among
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
