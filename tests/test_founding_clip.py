@@ -11,7 +11,6 @@ import onnx_ir as ir
 import pytest
 
 from command_line import exit_status
-from parityscope.arithmetic.swallowing import swallow_nan
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.case.formats.images import read_image
@@ -207,37 +206,51 @@ g (float[1,64] x) => (float[1,64] y) {
 }"""
 
 
+def deploy_swallowing(x: np.ndarray, first: str) -> np.ndarray:
+    """NAN's output where its Clip is made of C's fmax and fmin, and its Relu and Max hand NaN on."""
+    low, high = np.float32(0.5), np.float32(1.2)
+    with np.errstate(invalid="ignore"):
+        root = np.sqrt(x)
+    clip = np.fmin(np.fmax(root, low), high) if first == "low" else np.fmax(np.fmin(root, high), low)
+    return np.asarray(np.maximum(clip, np.maximum(x, 0)) * np.float32(3))
+
+
 @pytest.mark.parametrize("first", ["low", "high"])
 def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     constants = {name: np.array(number, np.float32) for name, number in (("low", 0.5), ("high", 1.2), ("gain", 3))}
-    model = load_model(write_network(tmp_path / "nan.onnx", NAN, constants))
+    path = write_network(tmp_path / "nan.onnx", NAN, constants)
     x = np.abs(np.random.default_rng(4).normal(size=(1, 64))).astype(np.float32)
     x[0, [5, 17]] = -1  # whose roots are NaN
     write_npz(tmp_path / "x.npz", {"x": x})
-    answer = open_session(swallow_nan(model.graph(), first, {"c"}), outputs=["y"])({"x": x})
+    answer = deploy_swallowing(x, first)
     # Both runtimes have the same NaN, and one of them makes three times a bound of it.
-    np.testing.assert_allclose(answer["y"][0, [5, 17]], 1.5 if first == "low" else 3.6, rtol=1e-6)
-    write_npz(tmp_path / "y.npz", answer)
-    found = diagnosed(model.path, tmp_path / "x.npz", f"saved?path={tmp_path / 'y.npz'}", capfd)
+    np.testing.assert_allclose(answer[0, [5, 17]], 1.5 if first == "low" else 3.6, rtol=1e-6)
+    write_npz(tmp_path / "y.npz", {"y": answer})
+    found = diagnosed(path, tmp_path / "x.npz", f"saved?path={tmp_path / 'y.npz'}", capfd)
     cause = found["findings"][0]
-    assert (found["verdict"], cause["code"], cause["role"]) == ("beyond", "FUS013", "cause")
-    assert (cause["site"]["node"], cause["details"]["first"]) == ("Clip#1", first)
+    assert (found["verdict"], cause["code"], cause["role"], cause["site"]["node"]) == (
+        "beyond",
+        "FUS014",
+        "cause",
+        "Clip#1",
+    )
+    assert f"NaN becomes the {'lower' if first == 'low' else 'upper'} bound (swallowed)" in cause["claim"]
+    assert "guard_nan" in [one["repair"] for one in cause["repairs"]]
 
 
-def test_maxima_of_nan_give_the_other_operand(tmp_path: Path) -> None:
-    text = """<ir_version: 8, opset_import: ["" : 17]>
-    g (float[4] a, float[4] b) => (float[4] most, float[4] least, float[4] rest) {
-      most = Max(a, b)
-      least = Min(a, b)
-      rest = Relu(a)
-    }"""
-    model = load_model(write_network(tmp_path / "m.onnx", text, {}))
-    a, b = np.array([np.nan, 1, -2, 3], np.float32), np.array([5, np.nan, 4, -1], np.float32)
-    found = open_session(swallow_nan(model.graph(), "low"), outputs=["most", "least", "rest"])({"a": a, "b": b})
-    # C's fmax and fmin, element by element; a Relu of NaN is its bound.
-    np.testing.assert_array_equal(found["most"], np.fmax(a, b))
-    np.testing.assert_array_equal(found["least"], np.fmin(a, b))
-    np.testing.assert_array_equal(found["rest"], np.array([0, 1, 0, 3], np.float32))
+def test_other_numbers_than_a_bound_in_the_place_of_nan_are_not_said_to_be_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    constants = {name: np.array(number, np.float32) for name, number in (("low", 0.5), ("high", 1.2), ("gain", 3))}
+    path = write_network(tmp_path / "nan.onnx", NAN, constants)
+    x = np.linspace(-0.5, 2, 64, dtype=np.float32)[None]
+    write_npz(tmp_path / "x.npz", {"x": x})
+    answer = deploy_swallowing(x, "low")
+    answer[x < 0] = 7
+    write_npz(tmp_path / "y.npz", {"y": answer})
+    found = diagnosed(path, tmp_path / "x.npz", f"saved?path={tmp_path / 'y.npz'}", capfd)
+    assert found["verdict"] == "beyond"
+    assert not [one for one in found["findings"] if one["role"] == "cause" and "swallowed" in one["claim"]]
 
 
 # Four bounded products, of which a fusion's rule would take all or one.

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXPLAINED",
+    "GUARD_NAN",
     "HALVED",
     "STANDS_IN",
     "WIDER_RANGE",
@@ -41,6 +42,11 @@ STANDS_IN = 0.5
 # Changes that are named beside one that is the same function: so many, of so many characters. Chosen.
 _EQUAL, _SHORT = 2, 60
 HALVED = ", halved: what it leaves is more than rounding leaves"
+# What stands beside an operator that makes a number of NaN: the NaN is born in front of it, on both sides.
+GUARD_NAN = (
+    "guard_nan",
+    "guard what gives NaN (a root or logarithm of a negative number, 0/0): no activation removes it everywhere",
+)
 # What stands beside every repair of a loss of range.
 WIDER_RANGE = ("wider_range", "run the engine in BF16, whose range is FP32's")
 

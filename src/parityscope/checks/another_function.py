@@ -29,9 +29,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.checks import Check, Claim, Example, NearMiss, Prediction, Shown
-from parityscope.checks._common import format_number, format_percent, say_equal
+from parityscope.checks._common import GUARD_NAN, format_number, format_percent, say_equal
 from parityscope.checks._correcting import correct_layer
 from parityscope.explanation import Explained
+from parityscope.hypotheses.from_nan import SWALLOWED
 from parityscope.records import Budget
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explain
         site=suspect.site,
         share=suspect.share,
         repairs=(
+            *((GUARD_NAN,) if best.generated is not None and best.generated.kind == SWALLOWED else ()),
             (
                 "barrier",
                 (
@@ -168,6 +170,13 @@ _RESIZE = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,2,5,6] x) => (f
   y = Identity(r)
 }"""
 _SIZES = {"sizes": np.array([1, 1, 4, 4], np.float32)}
+_ROOTS = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,32] x) => (float[1,32] y) {
+  s = Sqrt(x)
+  c = Clip(s, low, high)
+  y = Mul(c, high)
+}"""
+_BOUNDS = {"low": np.array(0.5, np.float32), "high": np.array(1.5, np.float32)}
+_SIGNED = {"x": np.linspace(-1, 3, 32, dtype=np.float32)[None]}
 
 
 def _resize_half_pixel(value: NDArray[Any]) -> NDArray[Any]:
@@ -191,6 +200,14 @@ CHECK = Check(
             fault=("r", _resize_half_pixel),
             constants=_SIZES,
             site="r",
+        ),
+        # C's fmax and fmin: the lower bound in the place of NaN.
+        Example(
+            model=_ROOTS,
+            inputs=_SIGNED,
+            fault=("c", lambda value: np.nan_to_num(value, nan=0.5)),
+            constants=_BOUNDS,
+            site="c",
         ),
         # Factors of their own and some noise: too many words for the layer alone, and the outputs come back with it.
         Example(

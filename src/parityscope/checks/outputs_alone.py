@@ -32,6 +32,7 @@ import numpy as np
 from parityscope.backends import backend_named, is_recording
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import (
+    GUARD_NAN,
     HALVED,
     STANDS_IN,
     format_number,
@@ -45,6 +46,7 @@ from parityscope.checks.barriers import offer_barrier
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.hypotheses.from_nan import SWALLOWED
 from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
@@ -285,6 +287,8 @@ def _describe_next_record(told: OutputsAnswer) -> str:
 def _offer_repairs(known: Examination, told: OutputsAnswer, member: EquivalentEdit) -> tuple[Offer, ...]:
     reads = _list_read_results(known, member) if member.kind.removesuffix(EVERYWHERE) in _OF_FUSIONS else []
     found: list[Offer] = [offer_barrier(known, reads)] if 0 < len(reads) <= _BARRIERS else []
+    if member.kind.removesuffix(EVERYWHERE) == SWALLOWED:
+        found.append(GUARD_NAN)
     found.append(
         ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
     )

@@ -120,6 +120,9 @@ def _fitted_parameter(claim: VariantClaim) -> float | None:
 
 
 def _explained_share(outcome: ClaimOutcome) -> float | None:
+    """What it explains of the squared error; where NaN and infinities are all of the error, whether they are at its places."""
+    if outcome.predicts and outcome.line.error2 == 0:
+        return 0.0 if outcome.mismatched else 1.0
     return outcome.line.share if outcome.predicts else None
 
 

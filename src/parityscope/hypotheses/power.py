@@ -44,6 +44,7 @@ _WORDS = {
     **dict.fromkeys(("before", "mixtures", "states"), _KEPT),
     "moved": "values of other places or tensors in a result",
     **dict.fromkeys(("resampled", "resampled inputs"), "a result or an input that is resampled"),
+    "swallowed": "NaN that becomes a number",
     "masks": "a mask that is shifted or not applied",
     **dict.fromkeys(("inputs", "operands"), _TAKEN),
     **dict.fromkeys(("changed inputs", "fitted inputs", "rows"), _READ),

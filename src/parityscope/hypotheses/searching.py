@@ -32,6 +32,7 @@ from parityscope.hypotheses.from_inputs import (
     operand_edits,
 )
 from parityscope.hypotheses.from_masks import mask_edits
+from parityscope.hypotheses.from_nan import SWALLOWED, swallowing_edits
 from parityscope.hypotheses.from_neighbours import neighbour_edits
 from parityscope.hypotheses.from_operators import expansion_edits, operator_edits, relative_edits
 from parityscope.hypotheses.from_places import changed_place_edits, place_edits
@@ -223,6 +224,7 @@ _LEAST_BITS = {
     "resampled inputs": _SURE_BITS,
     "neighbours": 0.0,
     "states": _SHORTEST,
+    SWALLOWED: 0.0,
     "masks": _SHORTEST,
     "inputs": 0.0,
     "attributes": _SHORTEST,
@@ -261,6 +263,7 @@ def generated_kinds(
     of_steps: dict[str, Callable[[ComputedStretch, int, onnx.NodeProto], Iterator[StretchEdit]]] = {
         "neighbours": neighbour_edits,
         "states": kept_state_edits,
+        SWALLOWED: swallowing_edits,
         "masks": mask_edits,
         "resampled inputs": resampled_input_edits,
         "inputs": input_edits,

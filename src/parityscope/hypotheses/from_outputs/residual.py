@@ -60,8 +60,9 @@ class Share:
 class _OutputPart:
     """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave.
 
-    `error` is the candidate less the reference, scaled, zero where either is not finite; `fit` says where both are, `lost` where
-    the candidate alone is not. `single` are reference, candidate and scale, where all are finite and float32.
+    `error` is the candidate less the reference, scaled: zero where the candidate is not finite, and less nothing where the
+    reference is not. `fit` says where both are finite, `broken` where one alone is. `single` are reference, candidate and scale,
+    where all are finite and float32.
     """
 
     name: str
@@ -72,7 +73,7 @@ class _OutputPart:
     noise: float
     error: np.ndarray
     fit: np.ndarray
-    lost: np.ndarray
+    broken: np.ndarray
     whole: float
     wrong: int
     single: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -84,7 +85,7 @@ class _OutputPart:
         return np.asarray((np.asarray(array, np.float64).ravel() - self.reference) * self.scale)
 
     def left(self, array: np.ndarray) -> tuple[float, int, int]:
-        """The squared error left over what is finite on all sides; elements lost on both sides, and on either."""
+        """The squared error left over what is finite on both; elements that both lose or find, and that either does."""
         if self.single is not None and array.dtype == np.float32:
             rest = (self.single[1] - array.reshape(-1)) * self.single[2]
             size = float(rest @ rest)
@@ -92,12 +93,12 @@ class _OutputPart:
                 return size, 0, 0
         response = np.asarray(array, np.float64).ravel()
         given = np.isfinite(response)
-        if given.all() and not self.lost.any() and self.fit.all():
+        if given.all() and not self.broken.any() and self.fit.all():
             rest = (self.candidate - response) * self.scale
             return float(rest @ rest), 0, 0
-        rest = np.where(self.fit & given, (self.candidate - response) * self.scale, 0.0)
-        also = np.isfinite(self.reference) & ~given
-        return float(rest @ rest), int((self.lost & also).sum()), int((self.lost | also).sum())
+        rest = np.where(np.isfinite(self.candidate) & given, (self.candidate - response) * self.scale, 0.0)
+        also = np.isfinite(self.reference) != given
+        return float(rest @ rest), int((self.broken & also).sum()), int((self.broken | also).sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,12 +119,12 @@ class Residual:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the candidate has NaN or Inf where the reference has none."""
-        return any(bool(part.lost.any()) for parts in self.samples for part in parts)
+        """Whether one side has NaN or Inf where the other has none."""
+        return any(bool(part.broken.any()) for parts in self.samples for part in parts)
 
     def still(self) -> frozenset[str]:
         """Outputs that are what the reference gives, on every sample, up to rounding: no edit that reaches them is at fault."""
-        moved = {part.name for parts in self.samples for part in parts if part.whole > part.noise or part.lost.any()}
+        moved = {part.name for parts in self.samples for part in parts if part.whole > part.noise or part.broken.any()}
         return frozenset(part.name for parts in self.samples for part in parts if part.scale.size > 1) - moved
 
     def seeds(self, sample: int, signs: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -251,8 +252,9 @@ def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: f
     known = np.asarray(reference, np.float64)
     scale = _scale_by_channel(known)
     mine, its, factor = known.ravel(), np.asarray(candidate, np.float64).ravel(), scale.ravel()
-    fit = np.isfinite(mine) & np.isfinite(its)
-    error = np.where(fit, (its - mine) * factor, 0.0)
+    held, found = np.isfinite(mine), np.isfinite(its)
+    fit = held & found
+    error = np.where(found, (its - np.where(held, mine, 0.0)) * factor, 0.0)
     size = np.where(np.isfinite(mine), mine * factor, 0.0)
     is_single = reference.dtype == candidate.dtype == np.float32 and fit.all()
     single = (mine.astype(np.float32), its.astype(np.float32), factor.astype(np.float32)) if is_single else None
@@ -265,7 +267,7 @@ def _make_part(name: str, reference: np.ndarray, candidate: np.ndarray, noise: f
         noise=noise**2 * float(size @ size),
         error=error,
         fit=fit,
-        lost=np.isfinite(mine) & ~np.isfinite(its),
+        broken=held != found,
         whole=float(error @ error),
         wrong=int(np.count_nonzero(error)),
         single=single,

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.from_nan import SWALLOWED
 from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MADE_S, SITE_S
 from parityscope.hypotheses.searching import generated_kinds
@@ -32,7 +33,7 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
-PLAIN = ("neighbours", "before", "states", "inputs", "attributes", "operands", "relatives")
+PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "attributes", "operands", "relatives")
 EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT, _OF_STATES = "values", "states"
