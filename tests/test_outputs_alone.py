@@ -26,7 +26,7 @@ from parityscope.evaluation.program import compile_program
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_outputs.families import filters_of, place_family
 from parityscope.hypotheses.from_outputs.reference import Redo, Reference, open_reference
-from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearchResult, search_outputs
+from parityscope.hypotheses.from_outputs.searching import KnownOutputs, OutputsSearch, search_outputs
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch, rank_pairs
 from parityscope.hypotheses.from_outputs.telling import OutputsAnswer, told_of
@@ -112,7 +112,7 @@ def search_of(
     samples: list[dict[str, np.ndarray]] = SAMPLES,
     weights: dict[str, np.ndarray] | None = None,
     network: str = NETWORK,
-) -> OutputsSearchResult:
+) -> OutputsSearch:
     """The search alone, of the outputs of another network."""
     model = write_network(folder / "model.onnx", network.replace("float[6", "float[n"), WEIGHTS)
     other = write_network(folder / "deployed.onnx", deployed.replace("float[6", "float[n"), WEIGHTS | (weights or {}))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.amounts import PROMISING, fit_amounts
 from parityscope.hypotheses.from_outputs.beside import known_responses, redo_steps, run_beside
 from parityscope.hypotheses.from_outputs.families import OF_PARTS, with_free_numbers
 from parityscope.hypotheses.from_outputs.guess import PLAIN_BITS, Guess
@@ -24,16 +25,16 @@ from parityscope.hypotheses.from_outputs.predicting import Predictor
 from parityscope.hypotheses.from_outputs.residual import Share, residual_of
 from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
-from parityscope.hypotheses.from_outputs.trying import ENOUGH, PROMISING, Trials, TriedGuess, fit_amounts
+from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess
 from parityscope.hypotheses.power import SURE_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.amounts import Responses
     from parityscope.hypotheses.from_outputs.reference import Redo, Reference
     from parityscope.hypotheses.from_outputs.residual import Residual
-    from parityscope.hypotheses.from_outputs.trying import Responses
 
 __all__ = ["GuessPair", "Peeling", "search_second_fault"]
 

@@ -16,9 +16,9 @@ from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
+from parityscope.hypotheses.from_outputs.alike import STEPS_ABOVE, fill_in_alike
 from parityscope.hypotheses.from_outputs.families import (
     CHANGED_PLACES,
-    PLACES,
     bounds_of,
     families_of,
     filters_of,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.from_outputs.families import EditFamily
 
-__all__ = ["KnownOutputs", "OutputsSearchResult", "search_outputs"]
+__all__ = ["KnownOutputs", "OutputsSearch", "search_outputs"]
 
 _NBYTES = 3 << 30  # of the reference's tensors; chosen
 # Estimated seconds of each stage: as many runs of the whole network, between two bounds. Chosen for 10 s on small networks and
@@ -51,34 +51,20 @@ _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks drawn pairs took 1 to 9
 _MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
-_TRIED = 0.5  # of that, at least, is for trying what was guessed; chosen
 _NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
-# Of all, at most, for edits in few words: unpredicted the cheapest first; and of the rest, as they are predicted. Chosen.
-_PLAIN_FIRST, _PLAIN = 0.15, 0.5
-_RULES = 0.15  # of what is left, at most, for the same at several places; chosen
-# Of what is left, at most, for what enters the network, where all is tried: a wrong preparation is likely; chosen.
-_ENTRY, _MOVED = 0.25, 0.5  # and of that for what moves values
+_MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
 _MOVING = "values"  # the kind of edits that such are among
 _OF_RESULT = ("values", "before")  # kinds that may be of a part of a result
-# Of what is left, at most: for trying one alone before two faults are thought of, for these, and for one alone once more. Chosen.
-_ALONE, _PEELED, _EARLY = 0.3, 0.7, 0.6
-# Of what is left, at most, for every edit where it costs least: before the prediction in a large network, and behind it. Chosen.
-_CHEAPEST, _ALL = 0.25, 0.5
+_ALONE = 0.3  # of what is left, at most: for one alone before two faults are thought of; chosen
+_PEELED = 0.7  # and for these; chosen
 _LONGER = 0.3  # of what is left, at most, for the longer edits at the places where most is explained; chosen
 _EDITS = 300  # of a place, about
 _HOPS = 2  # steps from what explains most; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
-_SWEPT, _SWEEP_S = (
-    3.0,
-    4.0,
-)  # runs that a direction of a sweep costs; estimated seconds of the sweeps over all samples. Chosen
+_SWEPT = 3.0  # runs that a direction of a sweep costs; chosen
+_SWEEP_S = 4.0  # estimated seconds of the sweeps over all samples; chosen
 _NUMBERS = 2048  # samples are predicted together until they have so many; chosen
 _DEEP_SITES = 24  # at which longer edits are generated; chosen
-_CLASS = 40  # evaluations that look for what cannot be told from the best
-_ABOVE = 6  # steps above the best, at which what is said in fewer bits is tried too; chosen
-_ALIKE = 0.004  # of the share, and of the sketch
-_EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leaves nothing; chosen
-_BESIDE = 1e-5  # of the squared error more than the best leaves: it cannot be told from it; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,14 +85,20 @@ class KnownOutputs:
 
 
 @dataclass(slots=True, kw_only=True, eq=False, repr=False)  # whoever writes it down would write all that was tried
-class OutputsSearchResult:
-    """What a search gave: what was tried, what cannot be told from the best (`alike`), or two that hold together (`pair`)."""
+class OutputsSearch:
+    """What a search found so far: what was tried, what cannot be told from the best (`alike`), or two that hold (`pair`).
 
+    `plain` are edits in few words at all sites. All ends when the reference's meter stands at `until`.
+    """
+
+    outputs: KnownOutputs
     reference: Reference
     residual: Residual
     sites: Sequence[EditSite]
     trials: Trials
     predictor: Predictor
+    plain: Sequence[Guess]
+    until: float
     guesses: list[Guess] = field(default_factory=list)
     alike: list[TriedGuess] = field(default_factory=list)
     pair: GuessPair | None = None
@@ -117,21 +109,60 @@ class OutputsSearchResult:
         return bool(self.alike)
 
     @property
+    def is_answered(self) -> bool:
+        """Whether one edit, or two, explain all."""
+        return self.trials.explains or self.pair is not None
+
+    def stage_budget(self, bounds: tuple[float, float]) -> float:
+        """Estimated seconds of a stage, between two bounds."""
+        return _stage_budget(self.reference, bounds, self.outputs.scale)
+
+    def edits_until(self, until: float) -> float:
+        """How many edits can be run until the meter stands there, each as dear as one at the middle of the network."""
+        costs = sorted(self.reference.cost(step) for step in self.reference.live)
+        return (until - self.reference.meter.spent) / costs[len(costs) // 2] if costs else 0.0
+
+    @property
     def is_exact(self) -> bool:
         """Whether the first of these leaves no more than rounding may leave."""
         share = self.alike[0].share if self.alike else None
         return share is not None and share.is_exact(self.residual.noise)
 
 
+@dataclass(frozen=True, slots=True)
+class SearchStage:
+    """One way to look: `look` may spend `part` of what is left of the time, at most.
+
+    It is passed over where all is explained already, but for one that looks for what cannot be told from that (`goes_on`).
+    """
+
+    look: Callable[[OutputsSearch], None]
+    part: float = 1.0
+    goes_on: bool = False
+
+
 @np.errstate(all="ignore")  # whatever an edit does to numbers; said once, for what is called a million times
 def search_outputs(
     outputs: KnownOutputs, trying: Callable[[str], None] = lambda _: None, banned: frozenset[str] = frozenset()
-) -> OutputsSearchResult:
-    """Looks for the edit of the reference that gives the candidate's outputs.
+) -> OutputsSearch:
+    """Looks for the edit of the reference that gives the candidate's outputs, stage by stage.
 
     Raises:
         ParityError: the reference cannot be run step by step, or nothing is wrong with outputs of numbers.
     """
+    found = _open_search(outputs, trying, banned)
+    meter = found.reference.meter
+    for stage in _STAGES:
+        if stage.goes_on or not found.is_answered:
+            found.trials.until = meter.share_of(found.until, stage.part)
+            stage.look(found)
+    found.trials.until = found.until
+    fill_in_alike(found)
+    return found
+
+
+def _open_search(outputs: KnownOutputs, trying: Callable[[str], None], banned: frozenset[str]) -> OutputsSearch:
+    """The reference's tensors, what is to be explained, and every place where an edit can stand."""
     model = prepare_copy(read_graph(outputs.model), OLDEST)
     read_first(model.graph)
     program = compile_program(model)
@@ -143,15 +174,8 @@ def search_outputs(
         raise ParityError("no output of numbers differs by more than rounding")
     sites = sites_of(reference, residual.still())
     samples = _first_samples(residual, sum(reference.seconds.values()))
-    meter = reference.meter
-    until = meter.spent + _MOST_S * outputs.scale * _AGAIN**outputs.begun
-    predictor = Predictor(
-        reference=reference,
-        residual=residual,
-        samples=samples,
-        trying=trying,
-        banned=banned,
-    )
+    until = reference.meter.spent + _MOST_S * outputs.scale * _AGAIN**outputs.begun
+    predictor = Predictor(reference=reference, residual=residual, samples=samples, trying=trying, banned=banned)
     trials = Trials(
         reference=reference,
         residual=residual,
@@ -159,77 +183,91 @@ def search_outputs(
         seconds=_stage_budget(reference, _TRY_S, outputs.scale),
         trying=trying,
         banned=banned,
-        until=until,
         sites=sites,
     )
-    found = OutputsSearchResult(reference=reference, residual=residual, sites=sites, trials=trials, predictor=predictor)
-    plain = [one for one in _guesses_unpredicted(sites, PLAIN) if _is_plain(one)]
-    trials.until = meter.share_of(until, _PLAIN_FIRST)
-    trials.run_plain(plain)
-    trials.until = meter.share_of(until, _RULES)
-    trials.run_rules(list_rules(plain))
-    if not trials.explains:
-        trials.until = meter.share_of(until, _ENTRY)
-        _try_entries(found)
-    if not trials.explains and not _can_run_all(found, until):
-        _try_cheapest(found, meter.share_of(until, _CHEAPEST))
-    trials.seconds = _stage_budget(reference, _TRY_S, outputs.scale)
-    predictor.until = meter.share_of(until, 1 - _TRIED)
-    # What is explained by so few words can only stand in for what lies near.
-    near = (
-        reference.around(trials.best.guess.site.step, _ABOVE) if trials.best is not None and trials.explains else None
+    return OutputsSearch(
+        outputs=outputs,
+        reference=reference,
+        residual=residual,
+        sites=sites,
+        trials=trials,
+        predictor=predictor,
+        plain=[one for one in _guesses_unpredicted(sites, PLAIN) if _is_plain(one)],
+        until=until,
     )
-    asked = sites if near is None else [one for one in sites if one.step.index in near]
-    found.guesses += predictor.guess(asked, EARLY, _stage_budget(reference, _GUESS_S, outputs.scale), fitted=True)
+
+
+def _try_plain(found: OutputsSearch) -> None:
+    """Edits in few words, unpredicted: the cheapest first."""
+    found.trials.run_plain(found.plain)
+
+
+def _try_rules(found: OutputsSearch) -> None:
+    """The same edit at several places."""
+    found.trials.run_rules(list_rules(found.plain))
+
+
+def _predict_all(found: OutputsSearch) -> None:
+    """What a derivative says of every edit; where one explains all, of what lies near, which it may stand in for."""
+    trials, predictor, meter = found.trials, found.predictor, found.reference.meter
+    trials.seconds = found.stage_budget(_TRY_S)
+    predictor.until = trials.until
+    near = (
+        found.reference.around(trials.best.guess.site.step, STEPS_ABOVE)
+        if trials.best is not None and trials.explains
+        else None
+    )
+    asked = [one for one in found.sites if near is None or one.step.index in near]
+    found.guesses += predictor.guess(asked, EARLY, found.stage_budget(_GUESS_S), fitted=True)
     known = {id(edit) for one in found.guesses for edit in (one.edit, *one.names)}
-    found.guesses += [one for one in plain if id(one.edit) not in known]
+    found.guesses += [one for one in found.plain if id(one.edit) not in known]
     # Guessing may have taken all of its part and more, where a sweep is long: then the best guesses are tried all the same.
-    until = max(until, meter.spent + until - predictor.until)
-    trials.until = meter.share_of(until, _PLAIN)
-    trials.run_plain([one for one in found.guesses if _is_plain(one)])
-    trials.until = meter.share_of(until, _ALONE if _can_try(found, until) >= _MANY else _EARLY)
-    trials.run(found.guesses)
-    trials.until = until
-    if not trials.explains:
-        _try_neighbours(found)
-    if not trials.explains:
-        _try_all_there(found, until)
-    if not trials.explains:
-        _try_cheapest(found, meter.share_of(until, _ALL))
-        trials.until = until
-    if not trials.explains:
-        found.pair = search_second_fault(
-            Peeling(
-                trials=trials,
-                predictor=predictor,
-                candidate=outputs.candidate,
-                noise=outputs.noise,
-                plain=plain,
-                sites=len(sites),
-                until=min(
-                    meter.share_of(until, _PEELED), meter.spent + _stage_budget(reference, _PAIR_S, outputs.scale)
-                ),
-            )
+    found.until = max(found.until, meter.spent + found.until - predictor.until)
+
+
+def _try_plain_guesses(found: OutputsSearch) -> None:
+    """The edits in few words once more, as they are predicted."""
+    found.trials.run_plain([one for one in found.guesses if _is_plain(one)])
+
+
+def _try_guesses(found: OutputsSearch) -> None:
+    """All that was predicted, the best first; with less of the time where a search for two faults has time to find them."""
+    if found.edits_until(found.until) >= _MANY:
+        found.trials.until = found.reference.meter.share_of(found.until, _ALONE)
+    found.trials.run(found.guesses)
+
+
+def _try_guesses_left(found: OutputsSearch) -> None:
+    """Those of them that were left."""
+    found.trials.run(found.guesses)
+
+
+def _search_pair(found: OutputsSearch) -> None:
+    """Two faults."""
+    meter = found.reference.meter
+    found.pair = search_second_fault(
+        Peeling(
+            trials=found.trials,
+            predictor=found.predictor,
+            candidate=found.outputs.candidate,
+            noise=found.outputs.noise,
+            plain=found.plain,
+            sites=len(found.sites),
+            until=min(meter.share_of(found.until, _PEELED), meter.spent + found.stage_budget(_PAIR_S)),
         )
-    if not trials.explains and found.pair is None:
-        trials.until = meter.share_of(until, _EARLY)
-        trials.run(found.guesses)  # those that were left
-        trials.until = until
-    if not trials.explains and found.pair is None and not trials.is_spent:
-        deep = _promising_sites(found)
-        predictor.until = until
-        late = predictor.guess(deep, (*EARLY, *LATE), _stage_budget(reference, _DEEP_S, outputs.scale), fitted=False)
-        found.guesses += late
-        trials.seconds = max(trials.seconds, 0.0) + _stage_budget(reference, _TRY_S, outputs.scale)
-        trials.run(late)
-    _class_of(found)
-    return found
+    )
 
 
-def _can_try(found: OutputsSearchResult, until: float) -> float:
-    """How many edits can be run until the meter stands there, each as dear as one at the middle of the network."""
-    costs = sorted(found.reference.cost(step) for step in found.reference.live)
-    return (until - found.reference.meter.spent) / costs[len(costs) // 2] if costs else 0.0
+def _try_longer(found: OutputsSearch) -> None:
+    """Longer edits, at the places that promise most."""
+    trials = found.trials
+    if trials.is_spent:
+        return
+    found.predictor.until = found.until
+    late = found.predictor.guess(_promising_sites(found), (*EARLY, *LATE), found.stage_budget(_DEEP_S), fitted=False)
+    found.guesses += late
+    trials.seconds = max(trials.seconds, 0.0) + found.stage_budget(_TRY_S)
+    trials.run(late)
 
 
 def _is_plain(guess: Guess) -> bool:
@@ -248,7 +286,7 @@ def _guesses_unpredicted(sites: Sequence[EditSite], kinds: Sequence[str]) -> lis
     return found
 
 
-def _try_all_there(found: OutputsSearchResult, until: float) -> None:
+def _try_all_there(found: OutputsSearch) -> None:
     """Every edit, and every other operator, where something explains most of the error: what comes near may stand in for one.
 
     What a derivative says of them left most of these out. Of few numbers much is explained by anything: it has to save bits.
@@ -263,10 +301,9 @@ def _try_all_there(found: OutputsSearchResult, until: float) -> None:
     trials.seconds = max(trials.seconds, 0.0) + _TRY_S[0]
     for site in best:
         trials.run_plain(_guesses_unpredicted([site], (*PLAIN, "operators")))
-    trials.until = found.reference.meter.share_of(until, _LONGER)
+    trials.until = found.reference.meter.share_of(trials.until, _LONGER)
     trials.run_plain(_guesses_in_part(trials))
     trials.run_plain(_guesses_unpredicted(best, EARLY))
-    trials.until = until
 
 
 def _guesses_in_part(trials: Trials) -> list[Guess]:
@@ -287,30 +324,30 @@ def _guesses_in_part(trials: Trials) -> list[Guess]:
     ]
 
 
-def _can_run_all(found: OutputsSearchResult, until: float) -> bool:
-    """Whether the time may allow every edit."""
-    return len(found.sites) * _EDITS <= _can_try(found, until)
+def _try_cheapest_of_many(found: OutputsSearch) -> None:
+    """What costs least, where the time does not allow every edit."""
+    if len(found.sites) * _EDITS > found.edits_until(found.until):
+        _try_cheapest(found)
 
 
-def _try_cheapest(found: OutputsSearchResult, until: float) -> None:
+def _try_cheapest(found: OutputsSearch) -> None:
     """Every edit that was not run yet at the places that cost least to ask, as many as the time allows, the shortest first.
 
     Derivatives misjudge large changes. Most that is tried where it costs least is most that is tried.
     """
     reference = found.reference
     chosen: list[Guess] = []
-    left = until - reference.meter.spent
+    left = found.trials.until - reference.meter.spent
     for site in sorted(found.sites, key=lambda one: reference.cost(one.step)):
         if left <= 0:
             break
         guesses = _guesses_unpredicted([site], EARLY)
         left -= len(guesses) * reference.cost(site.step)
         chosen += guesses if left > 0 else ()
-    found.trials.until = until
     found.trials.run_plain(chosen, 1.0)
 
 
-def _try_neighbours(found: OutputsSearchResult) -> None:
+def _try_neighbours(found: OutputsSearch) -> None:
     """The same with other numbers there and at the places around, where numbers that were fitted explain most but not all."""
     trials = found.trials
     best = trials.best
@@ -331,7 +368,7 @@ def _try_neighbours(found: OutputsSearchResult) -> None:
             _try_family(trials, site, family)
 
 
-def _try_entries(found: OutputsSearchResult) -> None:
+def _try_entries(found: OutputsSearch) -> None:
     """What may be done to the inputs: what only moves values, usual scales, shifts and filters with what is fitted, all else."""
     trials, until = found.trials, found.trials.until
     entries = [site for site in found.sites if site.output.endswith(READ)]
@@ -356,6 +393,23 @@ def _try_family(trials: Trials, site: EditSite, family: EditFamily) -> None:
             best, amounts = tried.explained, start
     if amounts is not None and not trials.explains:
         trials.attempt(Guess(site=site, kind=family.kind, family=family, amounts=amounts))
+
+
+_STAGES = (
+    SearchStage(_try_plain, 0.15),
+    SearchStage(_try_rules, 0.15),
+    SearchStage(_try_entries, 0.25),  # a wrong preparation is likely
+    SearchStage(_try_cheapest_of_many, 0.25),
+    SearchStage(_predict_all, 0.5, goes_on=True),
+    SearchStage(_try_plain_guesses, 0.5),
+    SearchStage(_try_guesses, 0.6, goes_on=True),
+    SearchStage(_try_neighbours),
+    SearchStage(_try_all_there),
+    SearchStage(_try_cheapest, 0.5),
+    SearchStage(_search_pair),
+    SearchStage(_try_guesses_left, 0.6),
+    SearchStage(_try_longer),
+)  # the parts are chosen: of what has to be run, half is tried before, and half behind what derivatives say
 
 
 def _stage_budget(reference: Reference, bounds: tuple[float, float], scale: float) -> float:
@@ -384,7 +438,7 @@ def _first_samples(residual: Residual, once: float) -> tuple[int, ...]:
     return tuple(sorted(chosen))
 
 
-def _promising_sites(found: OutputsSearchResult) -> list[EditSite]:
+def _promising_sites(found: OutputsSearch) -> list[EditSite]:
     """The sites at which something explains most, or was expected to; all, where they are few."""
     if len(found.sites) <= _DEEP_SITES:
         return list(found.sites)
@@ -395,66 +449,3 @@ def _promising_sites(found: OutputsSearchResult) -> list[EditSite]:
             worth[key] = max(worth.get(key, -1.0), 0.5 * guess.score)
     order = sorted(found.sites, key=lambda site: -worth.get(site.output, -1.0))
     return order[:_DEEP_SITES]
-
-
-def _class_of(found: OutputsSearchResult) -> None:
-    """Fills in what cannot be told from the best: explains as much, of all samples, where that is a claim."""
-    trials = found.trials
-    best = trials.best
-    if best is None or not trials.is_claim(best):
-        return
-    trials.seconds = max(trials.seconds, _TRY_S[0])
-    _try_class(found, best.guess, _shorter_above(found, best)[:_CLASS])
-    known = [one.guess for one in trials.tried if one.guess.sketch is not None and trials.is_claim(one)]
-    if (
-        best.guess.sketch is None and known
-    ):  # what was run before it was predicted: another one at its place says where to look
-        _try_class(found, known[0])
-    held = [one for one in trials.tried if trials.is_claim(one)]
-    top = max(one.explained for one in held)
-    left = 1 - top
-    alike = [one for one in held if 1 - one.explained <= max(3 * left, _BESIDE)]
-    floor = max(found.residual.noise, _EQUAL * found.residual.whole)
-    alike.sort(key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
-    # Fitted from two starts, one edit is found twice.
-    found.alike = list({(one.guess.site.output, one.edit.words): one for one in reversed(alike)}.values())[::-1]
-
-
-def _try_class(found: OutputsSearchResult, best: Guess, more: Sequence[Guess] = ()) -> None:
-    """Tries what is predicted to do what a guess does, and some more."""
-    trials = found.trials
-    near = [one for one in found.guesses if not trials.was_tried(one) and _is_near(one, best)]
-    near.sort(key=lambda one: -(one.score or 0.0))
-    for guess in (*near[:_CLASS], *more):
-        if not trials.is_spent:
-            trials.attempt(guess)
-
-
-def _shorter_above(found: OutputsSearchResult, best: TriedGuess) -> list[Guess]:
-    """Edits in fewer bits than the best takes, of its step and those that it is computed from, the nearest and shortest first."""
-    program = found.reference.program
-    hops, front = {best.guess.site.step.index: 0}, [best.guess.site.step]
-    for hop in range(1, _ABOVE + 1):
-        made = [program.steps_of[name] for step in front for name in step.reads if name in program.steps_of]
-        front = [step for step in made if hops.setdefault(step.index, hop) == hop]
-    shorter = [
-        (one.edit.bits, hops[one.site.step.index], number, one)
-        for number, one in enumerate(found.guesses)
-        if one.edit is not None and not one.others and not found.trials.was_tried(one)
-        if one.site.step.index in hops and one.edit.bits < best.edit.bits
-    ]
-    return [one for *_, one in sorted(shorter, key=lambda entry: entry[:3])]
-
-
-def _is_near(guess: Guess, best: Guess) -> bool:
-    if guess.sketch is None or best.sketch is None:
-        return guess.site is best.site
-    mine, other = _expected_sketch(best), _expected_sketch(guess)
-    return bool(np.linalg.norm(other - mine) <= 0.02 * np.linalg.norm(mine) + 1e-30)
-
-
-def _expected_sketch(guess: Guess) -> np.ndarray:
-    """The sketch at the amount that was found."""
-    family, sketch = guess.family, np.asarray(guess.sketch)
-    is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
-    return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch

@@ -48,4 +48,4 @@ class WorkMeter:
 
     def share_of(self, until: float, part: float) -> float:
         """When a part of what is left until then will be spent."""
-        return self.spent + part * max(0.0, until - self.spent) if math.isfinite(until) else until
+        return self.spent + part * max(0.0, until - self.spent) if part < 1 and math.isfinite(until) else until

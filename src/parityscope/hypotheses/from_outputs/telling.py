@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.from_outputs.trying import PROMISING
 from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
 from parityscope.hypotheses.stretch import are_equal
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.edits import Behind, StretchEdit
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.peeling import GuessPair
-    from parityscope.hypotheses.from_outputs.searching import OutputsSearchResult
+    from parityscope.hypotheses.from_outputs.searching import OutputsSearch
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
     from parityscope.records import RuledOut
 
@@ -95,7 +95,7 @@ class OutputsAnswer:
     run_s: float = 0.0
 
 
-def told_of(found: OutputsSearchResult) -> OutputsAnswer:
+def told_of(found: OutputsSearch) -> OutputsAnswer:
     """A search in words."""
     best = found.trials.best
     members = _join_equal(found.alike[:_LISTED])
@@ -118,7 +118,7 @@ def told_of(found: OutputsSearchResult) -> OutputsAnswer:
     )
 
 
-def _rule_out_kinds(found: OutputsSearchResult) -> tuple[RuledOut, ...]:
+def _rule_out_kinds(found: OutputsSearch) -> tuple[RuledOut, ...]:
     """What was computed of each kind; what was only judged by derivatives was not."""
     trials, residual = found.trials, found.residual
     numbers = min(sum(part.wrong for parts in residual.samples for part in parts), MOST_NUMBERS)
@@ -206,7 +206,7 @@ def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) 
     )
 
 
-def _tensors_that_divide(found: OutputsSearchResult) -> tuple[str, ...]:
+def _tensors_that_divide(found: OutputsSearch) -> tuple[str, ...]:
     """Tensors that tell the members of a class apart, fewest first: each the one that parts most of what is still together."""
     members = found.alike[:_COMPARED]
     if len(members) < 2:
@@ -238,7 +238,7 @@ def _tensors_that_divide(found: OutputsSearchResult) -> tuple[str, ...]:
 
 
 def _part_groups(
-    found: OutputsSearchResult,
+    found: OutputsSearch,
     sample: int,
     given: Sequence[Mapping[str, np.ndarray]],
     groups: Sequence[Sequence[int]],
@@ -268,7 +268,7 @@ def _do_agree(one: np.ndarray, other: np.ndarray) -> bool:
     return float(np.linalg.norm(mine - its)) <= _APART * float(np.linalg.norm(its))
 
 
-def _tensor_that_halves(found: OutputsSearchResult) -> tuple[str, ...]:
+def _tensor_that_halves(found: OutputsSearch) -> tuple[str, ...]:
     """The tensor above or at which half of the sites lie: whether it is right says in which half the error comes in."""
     sites = {site.step.index for site in found.sites}
     if len(sites) < 2:

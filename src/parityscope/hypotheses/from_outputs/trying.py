@@ -9,51 +9,40 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import with_free_numbers
+from parityscope.hypotheses.from_outputs.family_fits import EXACT, WIDER, fit_family
 from parityscope.hypotheses.from_outputs.ordering import PART_OF_TIME, GuessQueues, shortest_first
-from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
 from parityscope.hypotheses.power import SURE_BITS, find_least_share
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from parityscope.hypotheses.edits import StretchEdit
+    from parityscope.hypotheses.from_outputs.amounts import Responses
     from parityscope.hypotheses.from_outputs.families import EditFamily
     from parityscope.hypotheses.from_outputs.guess import Guess
     from parityscope.hypotheses.from_outputs.reference import Reference
     from parityscope.hypotheses.from_outputs.residual import Residual, Share
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
-    Responses = Mapping[int, Mapping[str, np.ndarray]]
 
-__all__ = ["PROMISING", "Trials", "TriedGuess", "fit_amounts"]
+__all__ = ["ENOUGH", "Trials", "TriedGuess"]
 
 ENOUGH = 0.985  # of the squared error, on all samples: below it a description is no cause (measured)
-_EXACT = 0.9995
 _PATTERN = 0.99  # of the elements that are lost on either side; where most are, few numbers are left to count
-PROMISING = (
-    0.2  # of the error of the first samples: from here on a number is fitted further, and other samples are asked
-)
 _MOST_OF_IT = 0.5
-_FITTINGS, _MOST_FITTINGS = 6, 40  # Gauss-Newton steps; and where each takes a third of what is left. Chosen
-_TAKES = 1 / 3
-_FITTED = 1 - 1e-10  # of the squared error: what FP32 leaves of it
-_PARTS = (1.0, 0.3, 0.1)  # of what least squares say, each where more makes it worse
-_WIDER = 0.3  # of what one number leaves is what a further one must explain to be worth saying; chosen
 _SAME_SUM = 1e-9  # of the sum of all sizes: what sums in float64 in another order may differ by
 _AFTER = 12  # evaluations that go on when all is explained: a better or shorter one may stand beside it
-_CONVERGED = 1e-3  # of what is left
-_DECIMALS = 3  # of an amount that people choose; chosen
 _BEHIND = 0.1  # of the error less than the best explains: the ends of such a place are moved; chosen
-_FARTHEST = 16  # indices by which the end of a place is moved at first, then by half of that; chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -241,7 +230,7 @@ class Trials:
         if self.banned and edit.form in self.banned:
             return None
         self.trying(edit.words)
-        found = self._fit_family(guess) if guess.family is not None else self._edits_of_guess(guess, edit)
+        found = self._edits_of_guess(guess, edit) if guess.family is None else self._fit_family(guess, guess.family)
         if found is None:
             self.failed += 1
             return None
@@ -321,13 +310,14 @@ class Trials:
     def _free_numbers(self, one: TriedGuess) -> TriedGuess | None:
         """The same operator with its numbers fitted, where it explains a part and more so; None else."""
         guess = one.guess
-        if not PROMISING <= one.explained < _EXACT or guess.family is not None or guess.others or guess.rule:
+        if not PROMISING <= one.explained < EXACT or guess.family is not None or guess.others or guess.rule:
             return None
         free = with_free_numbers(guess.site, one.edit)
         if free is None:
             return None
-        fitted = self._fit_family(guess.with_family(*free))
-        return fitted if fitted is not None and 1 - fitted.explained < (1 - _WIDER) * (1 - one.explained) else None
+        other = guess.with_family(*free)
+        fitted = self._fit_family(other, free[0])
+        return fitted if fitted is not None and 1 - fitted.explained < (1 - WIDER) * (1 - one.explained) else None
 
     def comes_near(self, explained: float, bits: float) -> bool:
         """Whether so much is about as much as the best explains, and more than so many bits explain by chance."""
@@ -340,94 +330,20 @@ class Trials:
         best = self.best
         return 0.0 if best is None else min(best.explained, ENOUGH) - 0.05
 
-    def _fit_family(self, guess: Guess) -> TriedGuess | None:
-        """A family at the amounts that explain most, from those that were guessed; a wider one where that explains more."""
-        family = guess.family
-        if family is None:
-            return None
+    def _fit_family(self, guess: Guess, family: EditFamily) -> TriedGuess | None:
+        """A family at the amounts that explain most."""
         edit = guess.made()
         first = self._respond_first(guess, edit)
         if first is None:
             return None
-        if self.residual.share(first).pooled < PROMISING and family.kind != "filter":
-            share = self.residual.share(first).pooled
+        share = self.residual.share(first).pooled
+        if share < PROMISING and family.kind != "filter":
             return TriedGuess(guess=guess, edit=edit, first=share, sketch=self._sketch_if_alike(first))
-        found = self._best_of(guess, family, guess.amounts)
+        found = fit_family(self, guess, family)
         if found is None:
             return None
-        if PROMISING <= found[0] < _EXACT and self.comes_near(found[0], edit.bits):
-            family, found = self._move_ends(guess, family, found)
-        for wide, start, rule in (
-            self._wider_families(guess, family, found[1]) if PROMISING <= found[0] < _EXACT else ()
-        ):
-            more = self._best_of(replace(guess, rule=rule), wide, start)
-            if more is not None and more[0] > found[0] + _WIDER * (1 - found[0]):
-                family, found, guess.rule = wide, more, rule
-        found = self._round_amounts(guess, family, found)
-        guess.family, guess.kind, guess.amounts = family, family.kind, found[1]
-        return self._confirm_share(guess, guess.made(), found[2])
-
-    def _round_amounts(
-        self, guess: Guess, family: EditFamily, found: tuple[float, tuple[float, ...], Responses]
-    ) -> tuple[float, tuple[float, ...], Responses]:
-        """Amounts of fewer digits, where these save more bits than they lose: a fit ends beside the number that was meant."""
-        rounded = tuple(round(one, _DECIMALS) for one in found[1])
-        edit, shorter = (guess.of_family(family, amounts) for amounts in (found[1], rounded))
-        if shorter.bits >= edit.bits or found[0] < PROMISING:
-            return found
-        given = self.responses(guess, shorter, self.samples)
-        if given is None:
-            return found
-        floor = max(self.residual.noise, 1e-300)
-        new, old = self.residual.share(given), self.residual.share(found[2])
-        if new.bits(floor) - shorter.bits < old.bits(floor) - edit.bits:
-            return found
-        return new.pooled, rounded, given
-
-    def _move_ends(
-        self, guess: Guess, family: EditFamily, found: tuple[float, tuple[float, ...], Responses]
-    ) -> tuple[EditFamily, tuple[float, tuple[float, ...], Responses]]:
-        """The place near by that explains most: one end after the other further out or in, by as much as still helps."""
-        by = _FARTHEST
-        while by and family.place and family.elsewhere and found[0] < _EXACT and not self.is_spent:
-            best = found[0], family
-            for other in map(family.elsewhere, family.place.beside(by)):
-                given = self.responses(guess, guess.of_family(other, found[1]), self.samples)
-                share = -1.0 if given is None else self.residual.share(given).pooled
-                best = (share, other) if share > best[0] else best
-            more = None if best[1] is family else self._best_of(guess, best[1], found[1])
-            if more is None or more[0] <= found[0]:
-                by //= 2
-            else:
-                family, found = best[1], more
-        return family, found
-
-    def _wider_families(
-        self, guess: Guess, family: EditFamily, amounts: tuple[float, ...]
-    ) -> Iterator[tuple[EditFamily, tuple[float, ...], tuple[EditSite, ...]]]:
-        """Families that contain it: with a further number, or as one rule for all sites of the operator."""
-        if family.wider is not None and len(amounts) == 1:
-            yield *family.wider(amounts[0]), ()
-        alike = tuple(site for site in self.sites if _are_alike(site, guess.site)) if family.anywhere else ()
-        if alike:
-            yield family, amounts, alike
-
-    def _best_of(
-        self, guess: Guess, family: EditFamily, start: tuple[float, ...]
-    ) -> tuple[float, tuple[float, ...], Responses] | None:
-        """The share, amounts and responses of a family's best member on the first samples."""
-        begun = False
-
-        def respond(amounts: np.ndarray) -> Responses | None:
-            nonlocal begun
-            if begun and self.is_spent:  # what was found until then counts
-                return None
-            begun = True
-            return self.responses(guess, guess.of_family(family, [float(one) for one in amounts]), self.samples)
-
-        least = -math.inf if family.kind == "filter" else PROMISING  # it begins where nothing is changed
-        found = fit_amounts(respond, self.residual, np.array(start), np.full(len(start), family.step), least)
-        return None if found is None else (found[0], tuple(map(float, found[1])), found[2])
+        guess.family, guess.kind, guess.amounts, guess.rule = found.family, found.family.kind, found.amounts, found.rule
+        return self._confirm_share(guess, guess.made(), found.responses)
 
 
 def _may_stand_for(shape: Sequence[int], known: Sequence[int]) -> bool:
@@ -443,72 +359,6 @@ def _are_moved(site: EditSite, sample: int, results: Sequence[np.ndarray | None]
     size = np.abs(known).sum(dtype=np.float64)
     near = abs(float(found.sum(dtype=np.float64) - known.sum(dtype=np.float64))) <= _SAME_SUM * size
     return bool(near and found.min() == known.min() and found.max() == known.max())
-
-
-def _are_alike(site: EditSite, other: EditSite) -> bool:
-    """Whether these are two of one operator in the network itself, and not what is read of two inputs."""
-    apart = site.step is not other.step and not site.output.endswith(READ)
-    return apart and site.step.op_type == other.step.op_type and not (site.inner or other.inner)
-
-
-def fit_amounts(
-    respond: Callable[[np.ndarray], Responses | None],
-    residual: Residual,
-    start: np.ndarray,
-    steps: np.ndarray,
-    least: float = PROMISING,
-) -> tuple[float, np.ndarray, Responses] | None:
-    """The numbers whose responses explain most, from `start` on, with that share and the responses; None where none can be had.
-
-    Gauss-Newton: `steps` are what the slopes are measured over. Nothing is fitted where the start explains less than `least`.
-    """
-    responses = respond(start)
-    if responses is None:
-        return None
-    best = residual.share(responses).pooled, start, responses
-    for count in range(_MOST_FITTINGS if len(start) else 0):
-        if not least <= best[0] < _FITTED:
-            break
-        change = _change_of(respond, residual, best[1], best[2], steps)
-        if change is None:
-            break
-        better = None
-        for part in _PARTS:
-            responses = respond(best[1] + part * change)
-            share = -1.0 if responses is None else residual.share(responses).pooled
-            if responses is not None and share > best[0]:
-                better = share, best[1] + part * change, responses
-                break
-        if better is None:
-            break
-        gained, before, best = better[0] - best[0], 1 - best[0], better
-        if gained < (_CONVERGED * (1 - best[0]) if count < _FITTINGS else _TAKES * before):
-            break
-    return best
-
-
-def _change_of(
-    respond: Callable[[np.ndarray], Responses | None],
-    residual: Residual,
-    at: np.ndarray,
-    here: Responses,
-    steps: np.ndarray,
-) -> np.ndarray | None:
-    """What to add to the numbers: least squares over their slopes."""
-    now = {sample: residual.difference(sample, response) for sample, response in here.items()}
-    left = np.concatenate([residual.wanted(sample) - now[sample] for sample in now])
-    slopes = []
-    for index, step in enumerate(steps):
-        beside = at.copy()
-        beside[index] += step
-        responses = respond(beside)
-        if responses is None:
-            return None
-        slopes.append(np.concatenate([residual.difference(s, responses[s]) - now[s] for s in now]) / step)
-    table = np.stack(slopes, 1).astype(np.float64)
-    if not np.isfinite(table).all() or not table.any():
-        return None
-    return np.asarray(np.linalg.lstsq(table, left, rcond=1e-9)[0])
 
 
 def _key_of(guess: Guess) -> int:
