@@ -14,7 +14,7 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import FITTED_BITS
-from parityscope.hypotheses.stretch import as_float64
+from parityscope.hypotheses.measures import as_float64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,6 +11,7 @@ import numpy as np
 from parityscope.hypotheses.changes import blocks_of
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.hypotheses.measures import as_float64
 from parityscope.hypotheses.schemas import (
     REAL,
     attribute_value,
@@ -18,7 +19,6 @@ from parityscope.hypotheses.schemas import (
     default_of,
     schema_of,
 )
-from parityscope.hypotheses.stretch import as_float64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

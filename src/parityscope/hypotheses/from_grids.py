@@ -20,7 +20,7 @@ import numpy as np
 from parityscope.hypotheses.fitting import FITTED_BITS
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
 from parityscope.hypotheses.grids import Sharing, grids_of
-from parityscope.hypotheses.stretch import as_float64, squared_differences
+from parityscope.hypotheses.measures import as_float64, squared_differences
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ from parityscope.hypotheses.fitting import FITTED_BITS, fit_line, round_to_nice,
 from parityscope.hypotheses.from_indices import edits_by_index
 from parityscope.hypotheses.from_several import edits_with_several, say_term
 from parityscope.hypotheses.functions import FUNCTIONS
+from parityscope.hypotheses.measures import as_float64
 from parityscope.hypotheses.schemas import schema_of
-from parityscope.hypotheses.stretch import as_float64
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:

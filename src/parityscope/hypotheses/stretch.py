@@ -7,35 +7,30 @@ the output is named when a stretch is made, and refused here, in one place.
 from __future__ import annotations
 
 import copy
-import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-import onnx_ir as ir
 
 from parityscope.arithmetic.sites import EXACT_INPUTS, PRODUCTS
 from parityscope.errors import ParityError
-from parityscope.evaluation.program import Program, ProgramStep, compile_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.hypotheses.arithmetic import Operand, Variant
 from parityscope.hypotheses.edits import StretchEdit
+from parityscope.hypotheses.measures import ROUNDING, MadeOnce, StretchMeasures, as_float64, squared_differences
 from parityscope.hypotheses.power import MOST_NUMBERS
+from parityscope.hypotheses.stretch_steps import build_program, change_step, fit_inputs, set_opset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
+    from parityscope.evaluation.program import Program, ProgramStep
     from parityscope.hypotheses.edits import Arrays
 
-__all__ = ["ComputedStretch", "StretchContext", "are_equal", "as_float64", "squared_differences"]
-
-_PICKS = 20_000  # elements that a first look is about; chosen
-_ROUNDING = 3e-7  # relative to the tensor's size: what FP32 sums may leave, and no less is asked to be explained
-_MISFIT = 100.0  # squared errors of the tensor's size that an element costs which is finite on one side only
+__all__ = ["ComputedStretch", "StretchContext"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,23 +91,23 @@ class ComputedStretch:
     tried: int = 0
     failed: int = 0
     crashed: dict[str, str] = field(default_factory=dict)
-    measured: _Measures = field(init=False)
+    measured: StretchMeasures = field(init=False)
     _edited: dict[tuple[str, StretchEdit], ProgramStep] = field(default_factory=dict)
     plain: dict[str, np.ndarray] = field(default_factory=dict)  # what each step gives on the first sample, unedited
 
     def __post_init__(self) -> None:
         """Computes the stretch as the model says, where that is not `given`."""
         self.worlds = self.context.worlds
-        self.program = _program_of(self.context)
+        self.program = build_program(self.context)
         by_output = {step.outputs: step for step in self.program.steps}
         ordered = [by_output[tuple(node.output)] for node in self.context.nodes if tuple(node.output) in by_output]
         inside = {tuple(self.context.nodes[index].output) for index in self.context.stretch}
         self.steps = [step for step in ordered if step.outputs in inside]
         self.around = [step for step in ordered if step.outputs not in inside]
         self.base = list(self.given) or [self.run(sample) for sample in range(len(self.worlds))]
-        self.replayed = _MadeOnce(len(self.base), lambda sample: as_float64(self.base[sample]))
-        self.found = _MadeOnce(len(self.base), lambda sample: as_float64(self.context.candidate[sample]))
-        self.measured = _Measures(self.found, self.replayed)
+        self.replayed = MadeOnce(len(self.base), lambda sample: as_float64(self.base[sample]))
+        self.found = MadeOnce(len(self.base), lambda sample: as_float64(self.context.candidate[sample]))
+        self.measured = StretchMeasures(self.found, self.replayed)
 
     @property
     def size(self) -> float:
@@ -132,7 +127,7 @@ class ComputedStretch:
     @property
     def floor(self) -> float:
         """The squared error that counts as nothing."""
-        return (_ROUNDING * self.size) ** 2
+        return (ROUNDING * self.size) ** 2
 
     @property
     def weight(self) -> float:
@@ -148,14 +143,14 @@ class ComputedStretch:
         """The same with other results as what the model says: what an edit is behind another one."""
         other = copy.copy(self)
         other.base = base = list(bases)
-        other.replayed = _MadeOnce(len(base), lambda sample: as_float64(base[sample]))
-        other.measured = _Measures(other.found, other.replayed)
+        other.replayed = MadeOnce(len(base), lambda sample: as_float64(base[sample]))
+        other.measured = StretchMeasures(other.found, other.replayed)
         return other
 
     def fitted_among(self, chosen: np.ndarray) -> ComputedStretch:
         """The same where numbers are fitted to those of the chosen elements alone; bools of the first sample's shape."""
         other = copy.copy(self)
-        other.measured = _Measures(self.found, self.replayed)
+        other.measured = StretchMeasures(self.found, self.replayed)
         other.measured.fitted_on = self.fitted_on & chosen
         return other
 
@@ -168,7 +163,7 @@ class ComputedStretch:
         other.base = base = list(self.base)
         other.plain = {}
         base[sample] = other.run(sample)
-        other.replayed = _MadeOnce(len(base), lambda place: as_float64(base[place]))
+        other.replayed = MadeOnce(len(base), lambda place: as_float64(base[place]))
         return other
 
     @property
@@ -216,7 +211,7 @@ class ComputedStretch:
 
     def compute_all(self, step: ProgramStep, arrays: Arrays) -> list[np.ndarray]:
         """All results of a step on other arrays."""
-        return [np.asarray(one) for one in self.sessions.run(_fitted_to(step, arrays), list(arrays), self.program)]
+        return [np.asarray(one) for one in self.sessions.run(fit_inputs(step, arrays), list(arrays), self.program)]
 
     def run(self, sample: int, edit: StretchEdit | None = None) -> np.ndarray:
         """The result on the candidate's own inputs, before it is rounded; with an edit.
@@ -266,8 +261,8 @@ class ComputedStretch:
             if edit is not None:
                 arrays = arrays if edit.before is None else edit.before(arrays)
                 edited = self._edited_step(step, edit)
-                program = program if edit.opset is None else _program_in_opset(program, edit)
-            results = self.sessions.run(_fitted_to(edited, arrays), list(arrays), program)
+                program = program if edit.opset is None else set_opset(program, edit)
+            results = self.sessions.run(fit_inputs(edited, arrays), list(arrays), program)
             if edit is not None and edit.after is not None:
                 results = [edit.after(results[0]), *results[1:]]
             for name, array in zip(step.outputs, results, strict=False):
@@ -344,7 +339,7 @@ class ComputedStretch:
             return step
         key = step.key, edit
         if key not in self._edited:
-            self._edited[key] = _change_step(step, edit)
+            self._edited[key] = change_step(step, edit)
         return self._edited[key]
 
     def _value_between(self, step: ProgramStep, name: str, array: np.ndarray) -> np.ndarray:
@@ -406,158 +401,3 @@ class ComputedStretch:
         except Exception:  # noqa: BLE001 - whatever an edit does, it explains nothing then, and is counted
             return None
         return predicted if predicted.shape == self.found[sample].shape else None
-
-
-class _MadeOnce(Sequence[np.ndarray]):
-    """Arrays that are made when they are asked for: of large tensors most never are."""
-
-    def __init__(self, count: int, make: Callable[[int], np.ndarray]) -> None:
-        self._made: dict[int, np.ndarray] = {}
-        self._count, self._make = count, make
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, place: int) -> np.ndarray:  # type: ignore[override]
-        if not -self._count <= place < self._count:
-            raise IndexError(place)
-        place %= self._count
-        if place not in self._made:
-            self._made[place] = self._make(place)
-        return self._made[place]
-
-
-class _Measures:
-    """How far the candidate is from what the model says, and what counts as nothing."""
-
-    def __init__(self, found: Sequence[np.ndarray], replayed: Sequence[np.ndarray]) -> None:
-        self._found, self._replayed = found, replayed
-        self.errors = _MadeOnce(len(found), self._errors_of)
-
-    @functools.cached_property
-    def size(self) -> float:
-        known = self._replayed[0]
-        finite = known[np.isfinite(known)]
-        return max(float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0, 1e-30)
-
-    def _errors_of(self, sample: int) -> np.ndarray:
-        found, known = self._found[sample], self._replayed[sample]
-        same = known.shape == found.shape
-        return squared_differences(found, known if same else np.full(found.shape, _finite_mean(found)), self.size)
-
-    @functools.cached_property
-    def shown_on(self) -> tuple[int, ...]:
-        """The samples that show the error: what rounding left of the others judges nothing."""
-        floor = (_ROUNDING * self.size) ** 2
-        sizes = (float(self.errors[sample].mean()) if one.size else 0.0 for sample, one in enumerate(self._found))
-        return tuple(sample for sample, size in enumerate(sizes) if size > floor)
-
-    @functools.cached_property
-    def fitted_on(self) -> np.ndarray:
-        # Of one sample that shows the error half of its elements are fitted, and the others judge.
-        first = self._found[0]
-        alone = first.size > 1 and not any(self.shown_on)
-        return np.random.default_rng(0).random(first.shape) < 0.5 if alone else np.ones(first.shape, bool)
-
-    @functools.cached_property
-    def picks(self) -> np.ndarray:
-        """Half from all, half from those that differ."""
-        count = self._found[0].size
-        if count <= _PICKS:
-            return np.arange(count)
-        generator = np.random.default_rng(1)
-        wrong = np.flatnonzero(self.errors[0].ravel() > (_ROUNDING * self.size) ** 2)
-        half = _PICKS // 2
-        picks: list[np.ndarray] = [
-            generator.integers(0, count, half),
-            generator.choice(wrong, half) if wrong.size else wrong,
-        ]
-        return np.unique(np.concatenate(picks).astype(np.int64))
-
-
-def as_float64(array: np.ndarray) -> np.ndarray:
-    """Any array of numbers as float64."""
-    return np.asarray(array, np.float64)
-
-
-def are_equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether what two edits give is one result, but for FP32's rounding; NaN and Inf in the same places."""
-    if one.shape != other.shape:
-        return False
-    with np.errstate(all="ignore"):
-        mine, its = as_float64(one), as_float64(other)
-        finite = np.isfinite(mine)
-        if not np.array_equal(mine[~finite], its[~finite], equal_nan=True):
-            return False
-        apart = float(np.linalg.norm(mine[finite] - its[finite]))
-        return apart <= _ROUNDING * float(np.linalg.norm(mine[finite]))
-
-
-def squared_differences(found: np.ndarray, predicted: np.ndarray, size: float) -> np.ndarray:
-    """Squared differences; NaN and Inf in one place agree, and where one side alone is finite it costs as much as any error."""
-    with np.errstate(all="ignore"):
-        error: np.ndarray = np.square(found - predicted)
-        bad = ~np.isfinite(error)
-        if bad.any():
-            same = (np.isnan(found) & np.isnan(predicted)) | (found == predicted)
-            error[bad] = np.where(same, 0.0, _MISFIT * size**2)[bad]
-    return error
-
-
-def _finite_mean(array: np.ndarray) -> float:
-    finite = array[np.isfinite(array)]
-    return float(finite.mean()) if finite.size else 0.0
-
-
-def _program_of(context: StretchContext) -> Program:
-    """A program of the context's nodes, whose constants are the context's."""
-    made = {name for node in context.nodes for name in node.output}
-    read = {name for node in context.nodes for name in node.input if name}
-    graph = onnx.GraphProto(name="stretch", node=context.nodes)
-    known = {**context.worlds[0], **context.constants}
-    free = [name for name in read - made if name in known]
-    graph.input.extend(onnx.helper.make_tensor_value_info(name, _element_type(known[name]), None) for name in free)
-    graph.input.extend(onnx.ValueInfoProto(name=name) for name in read - made if name not in known)
-    graph.output.extend(onnx.ValueInfoProto(name=name) for node in context.nodes for name in node.output if name)
-    opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in context.opsets.items()]
-    message = onnx.ModelProto(ir_version=context.ir_version, graph=graph, opset_import=opsets)
-    return replace(compile_program(ir.from_proto(message)), constants=context.constants)
-
-
-def _element_type(array: np.ndarray) -> int:
-    return int(onnx.TensorProto.STRING if array.dtype == object else ir.DataType.from_numpy(array.dtype))
-
-
-def _fitted_to(step: ProgramStep, arrays: Arrays) -> ProgramStep:
-    """The step with as many inputs as there are arrays, and those left out that are None."""
-    if len(arrays) == len(step.inputs) and all(
-        (array is None) is not bool(name) for array, name in zip(arrays, step.inputs, strict=True)
-    ):
-        return step
-    names = [*step.inputs[: len(arrays)], *(f"::{index}" for index in range(len(step.inputs), len(arrays)))]
-    named = tuple(
-        "" if array is None else name or f"::{place}"
-        for place, (name, array) in enumerate(zip(names, arrays, strict=True))
-    )
-    present = bytes(bool(name) for name in named)
-    return replace(step, inputs=named, kind=step.kind + b"read" + present)
-
-
-def _change_step(step: ProgramStep, edit: StretchEdit) -> ProgramStep:
-    """The step with the edit's node; what it is called and reads stays."""
-    node = step.node if edit.node is None else _node_of(edit.node)
-    message = onnx.NodeProto() if edit.node is None else edit.node
-    kind = b"edited" + message.SerializeToString(deterministic=True) + str(edit.opset).encode()
-    return replace(step, node=node, kind=kind if edit.node is not None else kind + step.kind)
-
-
-def _node_of(message: onnx.NodeProto) -> ir.Node:
-    """The operator and attributes of a message; what it reads and gives is the step's."""
-    alone = onnx.NodeProto()
-    alone.CopyFrom(message)
-    del alone.input[:]
-    return ir.serde.deserialize_node(alone)
-
-
-def _program_in_opset(program: Program, edit: StretchEdit) -> Program:
-    return replace(program, opsets={**program.opsets, "": edit.opset or program.opsets.get("", 17)})

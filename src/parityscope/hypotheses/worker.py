@@ -287,7 +287,7 @@ def _choose_told(ranked: Sequence[Ranked]) -> list[Ranked]:
 
 def _equal_edits(stretch: ComputedStretch, told: Sequence[Ranked]) -> list[list[int]]:
     """By edit, the places of others that give the same on every sample."""
-    from parityscope.hypotheses.stretch import are_equal
+    from parityscope.hypotheses.measures import are_equal
 
     given = [[stretch.predict_sample(one.edit, sample) for sample in range(len(stretch.base))] for one in told]
 

@@ -11,8 +11,8 @@ import numpy as np
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.hypotheses.measures import are_equal
 from parityscope.hypotheses.power import MOST_NUMBERS, KindTally
-from parityscope.hypotheses.stretch import are_equal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
