@@ -95,6 +95,7 @@ class OutputsAnswer:
     run_s: float = 0.0
 
 
+@np.errstate(all="ignore")  # as in the search: what is told is computed once more
 def told_of(found: OutputsSearch) -> OutputsAnswer:
     """A search in words."""
     best = found.trials.best
