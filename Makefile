@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # Byte code is kept, of the tests too: hundreds of processes are started, and each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup develop demo test test-core test-cluster lint stubs site bench lock clean
+.PHONY: setup develop demo test test-rest test-core test-cluster lint stubs site bench lock clean
 
 # What the product and the demo need.
 setup: $(READY)
@@ -35,6 +35,9 @@ demo: $(READY)
 
 # One process a core, each with whole files, so that what a file prepares is prepared once; the slowest first (tests/conftest.py).
 test: test-cluster
+	$(MAKE) test-rest
+
+test-rest: $(DEVELOPED)
 	$(PYTEST) --durations 30 -m "not cluster"
 
 # Without the stories of whole commands: what a change is tried with while it is made.

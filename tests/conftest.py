@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,6 @@ import parityscope.compiling  # noqa: E402, F401 - loops are taken compiled: wha
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from parityscope.backends.tensorrt.packages import Package
 
@@ -79,13 +80,25 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if collection_path.stem in STORIES and "not story" in config.option.markexpr else None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Every second process reads the files from the last to the first: what one has rewritten the others need not rewrite again."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    if number % 2 and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        config.args = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True)]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the stories and puts them first, the slowest file before all; the tests of a file stay in their order."""
     ranks = {name: rank for rank, name in enumerate(STORIES)}
-    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)))
+    items.sort(key=lambda item: (ranks.get(item.path.stem, len(ranks)), item.path))
     for item in items:
         if item.path.stem in ranks:
             item.add_marker(pytest.mark.story)
+
+
+def pytest_collection_finish() -> None:
+    """What was read so far stays: `relieve_memory` and each fork would go through all of it again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +113,13 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return work()
 
     monkeypatch.setattr("parityscope.cli.shell.supervise.supervise_work", unsupervised)
+
+
+@pytest.fixture(scope="session")
+def examined(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all processes of a run leave what they found in the examples of checks: CODE/holds-NUMBER/study.json."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "examined"
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ PARTS = (
 
 
 @pytest.mark.parametrize("code", sorted(known_checks()))
-def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
+def test_examples_are_judged_right(code: str, examined: Path) -> None:
     check = known_checks()[code]
     if any(one.network for one in (*check.holds, *check.holds_not)) and (
         problem := backend_named("torch").probe().problem
@@ -44,7 +44,7 @@ def test_examples_are_judged_right(code: str, tmp_path: Path) -> None:
         needs_bfloat16()
     if code == "RNG005":
         needs_narrow_sums()
-    check_examples(check, tmp_path)
+    check_examples(check, examined / code)
 
 
 @pytest.mark.parametrize("code", sorted(known_checks()))

@@ -136,7 +136,7 @@ def test_a_fork_waits_for_what_imports_and_compiles() -> None:
     threading.Timer(0.2, goes_on.set).start()
     assert _found_by(fork_child(lambda: b"done")) == b"done"
     assert not thread.is_alive()
-    warm_kernels()
+    warm_kernels(1, 1 << 30)
     assert _found_by(fork_child(lambda: bytes(f"{measure_pair(_X, _X, channel_axis=None).count}", "ascii"))) == b"256"
 
 

@@ -83,6 +83,7 @@ def test_an_edit_that_hangs_and_one_that_crashes_are_skipped_and_the_fault_is_fo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("parityscope.hypotheses.searching.generated_kinds", with_bad_edits)
+    monkeypatch.setattr("parityscope.hypotheses.worker.PATIENCE_S", 4.0)
     # The child is a fork of this process, which knows these edits.
     monkeypatch.setattr("parityscope.fork_server.has_threads_of_others", lambda: False)
     reasons = {one["what"]: one["reason"] for one in diagnose(tmp_path)["skipped"]}
@@ -115,6 +116,6 @@ def test_a_check_of_others_that_hangs_is_skipped_and_the_fault_is_found(tmp_path
         return subprocess.run([sys.executable, "-c", PROGRAM, *words], check=False, capture_output=True).returncode
 
     # It has half of the time, and the others what is left: more than they need on a busy machine.
-    (skip,) = [one for one in diagnose(tmp_path, "--time", "60s", run=run)["skipped"] if "XYZ001" in one["what"]]
+    (skip,) = [one for one in diagnose(tmp_path, "--time", "30s", run=run)["skipped"] if "XYZ001" in one["what"]]
     assert skip["what"] == "experiment XYZ001-1: it hangs"
     assert skip["reason"] == "the check itself did not end, and was ended"

@@ -12,13 +12,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-PROCESSES = 2  # side by side: most of a case is waiting for what it started
-
-
 @pytest.mark.timeout(1800)
 def test_two_hundred_hostile_cases_end_as_promised() -> None:
     # In processes of their own, because each forks for its cases and takes over whatever a case leaves running.
-    command = [sys.executable, "-m", "proving.hostile", "--quick", "--processes", str(PROCESSES)]
+    command = [sys.executable, "-m", "proving.hostile", "--quick"]
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     told = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=surroundings, check=False, timeout=1700

@@ -57,7 +57,7 @@ def _list_private(path: Path, text: str) -> list[str]:
             dotted = [one.name for one in node.names if one.name.startswith("parityscope")]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not own:
             dotted = _DOTTED.findall(node.value)  # a name that is patched, or a program that a test runs
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr") and len(node.args) > 1:
+        elif isinstance(node, ast.Call) and _name_of_call(node).endswith("setattr") and len(node.args) > 1:
             name = node.args[1]
             if isinstance(node.args[0], ast.Name) and node.args[0].id in modules and isinstance(name, ast.Constant):
                 dotted = [f"{node.args[0].id}.{name.value}"]
@@ -65,6 +65,10 @@ def _list_private(path: Path, text: str) -> list[str]:
             dotted = [f"{node.value.id}.{node.attr}"] if not own else []
         taken += [f"{path.name}: {one}" for one in dotted if _is_private(one.split("."), own)]
     return taken
+
+
+def _name_of_call(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _is_private(parts: list[str], own: tuple[str, ...]) -> bool:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["pays_to_load", "tell_compiling", "when_compiling"]
+__all__ = ["WORTH_S", "pays_to_load", "tell_compiling", "when_compiling"]
 
-_WORTH_S = 0.2  # chosen: half of what loading takes, as nobody knows what is still to come
+WORTH_S = 0.2  # chosen: half of what loading takes, as nobody knows what is still to come
 _COMPILING = "parityscope.compiling"
 _spent_s = 0.0
 _told: list[Callable[[], None]] = []
@@ -26,7 +26,7 @@ def pays_to_load(lost_s: float) -> bool:
     if _COMPILING in sys.modules:
         return True
     _spent_s += lost_s
-    return _spent_s > _WORTH_S
+    return _spent_s > WORTH_S
 
 
 def when_compiling(tell: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from parityscope.loading import pays_to_load
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["measure_block", "replay_block"]
+__all__ = ["measure_block", "plain_seconds", "replay_block"]
 
 _PLAIN_S = 5e-8  # of an element, in numpy: measured, as what follows
 _PLAIN_CALL_S = 1e-4
@@ -25,9 +25,14 @@ _PLAIN_CALL_S = 1e-4
 _WORKING = threading.local()
 
 
+def plain_seconds(numbers: int) -> float:
+    """What numpy needs longer than the compiled loops for a block of so many numbers."""
+    return _PLAIN_CALL_S + _PLAIN_S * numbers
+
+
 def measure_block(data: Sequence[np.ndarray], mask: int, at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
     """`_kernel.measure_block` of `data` (its first four arguments); `at` is (first, inner), `tables` are what it adds to."""
-    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * data[0].size):
+    if not pays_to_load(plain_seconds(data[0].size)):
         _plain_kernel.measure_block(data, mask, at, _check_tables(tables))
         return
     from parityscope.comparison._kernel import measure_block as measure
@@ -39,7 +44,7 @@ def measure_block(data: Sequence[np.ndarray], mask: int, at: tuple[int, int], ta
 
 def replay_block(data: Sequence[np.ndarray], at: tuple[int, int], tables: Sequence[np.ndarray]) -> None:
     """`_replay_kernel.replay_block` of `data` (its first three arguments), as `measure_block` here."""
-    if not pays_to_load(_PLAIN_CALL_S + _PLAIN_S * data[0].size):
+    if not pays_to_load(plain_seconds(data[0].size)):
         _plain_kernel.replay_block(data, at, _check_tables(tables))
         return
     from parityscope.comparison._replay_kernel import replay_block as replay

@@ -2,7 +2,7 @@
 
 The process is forked (`fork_server`: by this one, or by another beside threads of others), so that it finds everything imported;
 its answer comes through a pipe. Both share one small page of a file where it notes which edit it is about to try. If it dies, or
-an edit takes longer than `_PATIENCE_S`, that is banned, counted, and the search begun again without it.
+an edit takes longer than `PATIENCE_S`, that is banned, counted, and the search begun again without it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["EditCandidate", "StretchAnswer", "StretchTask", "Worker", "skips_of_search"]
 
 _PAGE = 4096
-_PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
+PATIENCE_S = 30.0  # of processor time for one edit; on quiet cores the slowest takes a tenth of a second. Chosen.
 _STANDSTILL_S = (
     240.0  # of wall time for one that waits for what never comes; on a crowded machine others wait too. Chosen.
 )
@@ -204,7 +204,7 @@ def _receive_answer(child: Forked, note: mmap.mmap) -> tuple[object, str]:
                 if now != seen:
                     seen, since, spent = now, time.monotonic(), _processor_seconds(child.number)
                 elif now.strip(b"\0") and (
-                    time.monotonic() - since > _STANDSTILL_S or _processor_seconds(child.number) - spent > _PATIENCE_S
+                    time.monotonic() - since > _STANDSTILL_S or _processor_seconds(child.number) - spent > PATIENCE_S
                 ):
                     return None, _HUNG
             elif part := os.read(child.pipe, _BLOCK):

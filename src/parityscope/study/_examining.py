@@ -6,6 +6,7 @@ with it that is known already: it becomes a `Skip`.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -55,7 +56,7 @@ def examine_request(examination: Examination) -> dict[str, Any]:
         ParityError: bad input, a missing runtime, or a side that cannot run.
     """
     if examination.request.goes_to("tensors") and examination.request.looks_everywhere:
-        warm_kernels()  # of outputs alone there may be so little that nothing needs to be compiled
+        _warm(examination)  # of outputs alone there may be so little that nothing needs to be compiled
     bounds: Bounds | None = None
     with library_in_use(examination.reference.option("custom_ops")):
         while True:
@@ -89,7 +90,7 @@ def answer_request(examination: Examination) -> Examination:
     _keep_known(known, "the place, causes and repairs")
     # Where does the difference begin?
     if not request.looks_everywhere and can_layers_matter(known):
-        warm_kernels()
+        _warm(examination)
     if request.goes_to("tensors"):
         known = find_place(known)
         tell_place(known)
@@ -99,6 +100,13 @@ def answer_request(examination: Examination) -> Examination:
         known = find_causes(known)
         tell_causes(known)
     return known
+
+
+def _warm(examination: Examination) -> None:
+    """Makes ready what every tensor is measured with, taking each for as large as the largest input or output."""
+    model = examination.case.model
+    known = [[size for size in value.shape or () if isinstance(size, int)] for value in (*model.inputs, *model.outputs)]
+    warm_kernels(len(examination.case.inputs) * model.nodes, max(map(math.prod, known), default=1))
 
 
 def _keep_known(known: Examination, missing: str) -> None:

@@ -27,6 +27,7 @@ from parityscope.examination import OutputRun
 from parityscope.records import Policy
 from parityscope.study import Examination, Request, examine_request
 from parityscope.testing.networks import write_network
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ __all__ = ["check_examples", "findings_of", "findings_told", "prepare_example"]
 
 
 def check_examples(check: Check, folder: Path) -> None:
-    """Runs every example of `check`, each in a folder of its own below `folder`.
+    """Runs every example of `check`, each in a folder of its own below `folder`; of those that hold `study.json` is left there.
 
     Raises:
         AssertionError: a parameter is annotated as what is not given, a finding that must be there is not, one that must not be
@@ -56,6 +57,7 @@ def check_examples(check: Check, folder: Path) -> None:
                 raise AssertionError(f"{check.code}: example {number} of holds is not found in what the runtime tells")
             continue
         study = examine_request(prepare_example(example, folder / f"holds-{number}"))
+        write_whole(folder / f"holds-{number}" / "study.json", json.dumps(study, allow_nan=False))
         found = [one for one in study["findings"] if one["code"] == check.code]
         if not found:
             raise AssertionError(f"{check.code}: example {number} of holds is not found: {_why_not(check.code, study)}")
