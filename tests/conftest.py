@@ -81,7 +81,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Every second process reads the files from the last to the first: what one has rewritten the others need not rewrite again."""
+    """Every second process reads the files from the last to the first: what one has rewritten the others need not."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     if number % 2 and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         config.args = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True)]

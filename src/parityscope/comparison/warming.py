@@ -1,7 +1,7 @@
 """Loads the compiled kernels while something else waits for a runtime, where they will be wanted.
 
-Importing numba and what it compiled takes 0.3 s beside a runtime, and 0.6 of the 2.0 processor seconds of a diagnosis of two nodes,
-whose tensors numpy measures in a few milliseconds.
+Importing numba and what it compiled takes 0.3 s beside a runtime, and 0.6 of the 2.0 processor seconds of a diagnosis of two
+nodes, whose tensors numpy measures in a few milliseconds.
 """
 
 from __future__ import annotations
