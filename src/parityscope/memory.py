@@ -36,6 +36,7 @@ _SHARE = 20  # of the time that passes between two reliefs at least, what one co
 _budget = DEFAULT
 _holders: list[Callable[[], None]] = []
 _next = 0.0  # on the clock of `time.monotonic`
+_in_use = 0  # bytes that the last relief could not give back
 
 
 def allow_memory(nbytes: int) -> None:
@@ -63,13 +64,16 @@ def resident_memory() -> int:
 
 
 def relieve_memory(at_once: int = 0) -> None:
-    """Gives back memory that is not used, if this process holds much and was not relieved just before.
+    """Gives back memory that is not used, if this process holds much more than was in use when it was relieved before.
 
     Whoever just released so many bytes, or is about to take them, says so: where it is much nothing is left for later.
     """
-    global _next  # noqa: PLW0603 - as above
+    global _next, _in_use  # noqa: PLW0603 - as above
     started = time.monotonic()
-    if (started < _next and at_once < _OURS) or resident_memory() < _OURS + _budget // 4:
+    is_much = at_once >= _OURS
+    if (started < _next and not is_much) or resident_memory() < (
+        _OURS if is_much else max(_OURS, _in_use)
+    ) + _budget // 4:
         return
     gc.collect()
     for give_back in _holders:
@@ -78,6 +82,7 @@ def relieve_memory(at_once: int = 0) -> None:
     _trim_allocator()
     ended = time.monotonic()
     _next = ended + _SHARE * (ended - started)
+    _in_use = resident_memory()
 
 
 def drop_mapped_pages() -> None:
