@@ -197,8 +197,10 @@ def test_what_was_prepared_is_not_compiled_again(tmp_path: Path, monkeypatch: py
     words = ["diagnose", str(model), "--candidate", f"ort?model={other}", "--study", str(tmp_path / "study"), "--quiet"]
     assert subprocess.run([*parityscope, *words], capture_output=True, check=False).returncode == 1
     assert {path.name for path in (tmp_path / "loops").rglob("*.nb[ic]")} == made
-    spoken = subprocess.run(
-        [*parityscope, "--lang", "zh", "doctor", "--prepare"], capture_output=True, text=True, check=True
-    )
-    assert "首次诊断" in spoken.stdout
-    assert "prepared" not in spoken.stdout
+
+
+def test_what_is_prepared_is_told_in_chinese(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_status("--lang", "zh", "doctor", "--prepare") == 0
+    said = capsys.readouterr().out
+    assert "首次诊断" in said
+    assert "prepared" not in said

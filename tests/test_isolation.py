@@ -554,12 +554,12 @@ while not (Path("escaped").exists() and Path("escaped").read_text()):
 
 
 @pytest.mark.parametrize(
-    ("end", "status"),
-    [(RIGHT.removeprefix(HEAD), 0), ("sys.exit(3)", 2), ("time.sleep(600)", 2)],
+    ("end", "status", "limit"),
+    [(RIGHT.removeprefix(HEAD), 0, 30), ("sys.exit(3)", 2, 30), ("time.sleep(600)", 2, 8)],
     ids=["success", "failure", "time limit"],
 )
-def test_what_left_its_session_ends_with_the_program(desk: Desk, end: str, status: int) -> None:
-    found, said = desk.compare(desk.script(HEAD + ESCAPES + end) + "&timeout=20")
+def test_what_left_its_session_ends_with_the_program(desk: Desk, end: str, status: int, limit: int) -> None:
+    found, said = desk.compare(desk.script(HEAD + ESCAPES + end) + f"&timeout={limit}")
     assert found == status, said
     assert (desk.folder / "escaped").exists()
     wait_until(lambda: not desk.processes(), "a process that left its session is left over")
@@ -590,7 +590,7 @@ def test_what_a_killed_guardian_leaves_is_ended_by_the_next_command(desk: Desk) 
 def test_what_a_program_prints_without_end_is_bounded(desk: Desk) -> None:
     flood = HEAD + "while True: print('x' * 10**6, flush=True)"
     started = time.monotonic()
-    found, said = desk.compare(desk.script(flood) + "&timeout=5")
+    found, said = desk.compare(desk.script(flood) + "&timeout=2")
     assert found == 2
     assert time.monotonic() - started < PATIENCE_S
     assert len(said) < 10_000
