@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEVELOPED := $(VENV)/.developed
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 CLUSTER := $(BIN)/python -m pytest -m cluster tests/test_workers_on_ray.py
 # A lock names all that is needed, so that nothing is left to resolve; byte code is made of what is imported, a small part of it.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
@@ -33,7 +33,8 @@ $(DEVELOPED): $(READY) requirements-dev.lock requirements-scale.lock
 demo: $(READY)
 	@$(BIN)/python bench/demo.py
 
-# One process a core, each with whole files, so that what a file prepares is prepared once; the slowest first (tests/conftest.py).
+# A process more than there are cores, as an eighth of the time is waiting; each with whole files, so that what a file prepares is
+# prepared once; the slowest first (tests/conftest.py).
 test: test-cluster
 	$(MAKE) test-rest
 
