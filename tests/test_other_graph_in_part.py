@@ -15,7 +15,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 from command_line import exit_status
+from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.errors import ParityError
+from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -327,3 +330,120 @@ def test_a_cause_inside_what_cannot_be_run_is_not_laid_on_what_can(tmp_path: Pat
     blamed = [one for one in document["findings"] if one["role"] == "cause" and "b3" in one["claim"]]
     assert not blamed
     assert "FastLeakyRelu r" in json.dumps(document["skipped"])
+
+
+def _swapped_sub(model: onnx.ModelProto) -> None:
+    _node(model, "e").op_type = "Add"
+
+
+def _swapped_weight(model: onnx.ModelProto) -> None:
+    tensor = _tensor(model, "w1")
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[[1, 0, *range(2, 8)]], "w1"))
+
+
+FAULTS: dict[str, tuple[Edit, str]] = {
+    "behind": (_louder_bias, "constant b3 of Add a: times 3"),
+    "around": (_swapped_sub, "in place of Sub e"),
+    "in front": (_swapped_weight, "constant w1 of Conv c: channel 0 and 1 exchanged"),
+}
+
+
+def _sides(
+    folder: Path, own: str, fault: Edit | None, *edits: Edit, watch: bool = False
+) -> tuple[Any, Any, list[SideOutputs]]:
+    """A reference with a node that nothing here runs, and outputs of both from before that was put in."""
+    reference = onnx.load(write_network(folder / "plain.onnx", NETWORK, WEIGHTS))
+    candidate = onnx.ModelProto()
+    candidate.CopyFrom(reference)
+    if fault is not None:
+        fault(candidate)
+    seen = onnx.ModelProto()
+    seen.CopyFrom(reference)
+    seen.graph.output.extend([helper.make_tensor_value_info(own, 1, None)] if own != "y" else [])
+    inside, its = (ort.InferenceSession(one.SerializeToString()) for one in (seen, candidate))
+    samples = [
+        SideOutputs(
+            inputs=arrays,
+            reference={"y": inside.run(["y"], arrays)[0]},
+            candidate={"y": its.run(["y"], arrays)[0]},
+            watch=(lambda names, arrays=arrays: dict(zip(names, inside.run(list(names), arrays), strict=True)))
+            if watch
+            else None,
+        )
+        for arrays in X
+    ]
+    _own_operator(own)(reference)
+    for edit in edits:
+        edit(candidate)
+    paths = folder / "reference.onnx", folder / "candidate.onnx"
+    for path, model in zip(paths, (reference, candidate), strict=True):
+        path.write_bytes(model.SerializeToString())
+    return load_model(paths[0]), load_model(paths[1]), samples
+
+
+@pytest.mark.parametrize("where", FAULTS)
+@pytest.mark.parametrize("own", ["r", "s", "y"])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_node_of_the_reference_that_nothing_runs_is_taken_from_the_candidate(
+    own: str, where: str, renamed: bool, tmp_path: Path
+) -> None:
+    fault, words = FAULTS[where]
+    compared = compare_graphs(*_sides(tmp_path, own, fault, *([_renamed] if renamed else [])))
+    [(unit, share)] = compared.decision.causes
+    assert words in unit.differences[0].words
+    assert share > 0.99
+    assert compared.decision.alone
+    assert [one.what for one in compared.unread] == ["1 of 10 nodes of the reference's file"]
+    assert (
+        f"they cannot be run alone: Fast{ {'r': 'Relu', 's': 'Sigmoid', 'y': 'Softmax'}[own] } {own}"
+        in compared.unread[0].reason
+    )
+
+
+@pytest.mark.parametrize("where", FAULTS)
+@pytest.mark.parametrize("own", ["r", "s", "y"])
+def test_what_differs_around_a_node_that_neither_side_can_run_is_told_and_not_proved(
+    own: str, where: str, tmp_path: Path
+) -> None:
+    fault, words = FAULTS[where]
+    compared = compare_graphs(*_sides(tmp_path, own, fault, _own_operator(own)))
+    assert not compared.decision.causes
+    [unit] = compared.decision.unproved
+    assert words in unit.differences[0].words
+
+
+def test_what_was_recorded_inside_stands_for_a_node_that_neither_side_can_run(tmp_path: Path) -> None:
+    compared = compare_graphs(*_sides(tmp_path, "r", _louder_bias, _own_operator("r"), watch=True))
+    [(unit, share)] = compared.decision.causes
+    assert unit.differences[0].words == "constant b3 of Add a: times 3"
+    assert share > 0.99
+
+
+@pytest.mark.parametrize(("own", "both"), [("r", False), ("r", True), ("y", True)])
+def test_a_right_candidate_is_not_blamed_for_a_node_that_nothing_runs(own: str, both: bool, tmp_path: Path) -> None:
+    sides = _sides(tmp_path, own, None, *([_own_operator(own)] if both else []))
+    with pytest.raises(
+        ParityError, match="compute the same step by step, without 1 of 10 nodes of the reference's file"
+    ):
+        compare_graphs(*sides)
+
+
+def test_a_recorded_reference_with_an_operator_of_its_own_is_compared_from_the_command(tmp_path: Path) -> None:
+    made = _Deployment(tmp_path, _louder_bias)
+    reference = onnx.load(made.reference)
+    session = ort.InferenceSession(reference.SerializeToString())
+    for number, arrays in enumerate(X):
+        write_npz(tmp_path / "recorded" / f"{number}.npz", {"y": session.run(None, arrays)[0]})
+    _own_operator("r")(reference)
+    made.reference.write_bytes(reference.SerializeToString())
+    (tmp_path / "candidate.onnx").write_bytes(made.model.SerializeToString())
+    target = f"saved?path={tmp_path / 'outputs'}&model={tmp_path / 'candidate.onnx'}"
+    line = ["diagnose", str(made.reference), "--inputs", str(tmp_path / "samples"), "--candidate", target]
+    line += ["--reference", f"saved?path={tmp_path / 'recorded'}", "--budget", "rel_l2=1e-3"]
+    assert exit_status(*line, "--quiet", "--study", str(tmp_path / "study")) == 1
+    document = json.loads((tmp_path / "study" / "study.json").read_text())
+    first = document["findings"][0]
+    assert first["code"] == "EXP005"
+    assert first["role"] == "cause"
+    assert "constant b3 of Add a: times 3" in first["title"] + first["sentence"]
+    assert any("nodes of the reference's file" in one["what"] for one in document["skipped"])

@@ -73,7 +73,9 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
             _describe_unit(unit),
             functools.partial(_test_claim, known, compared, unit, share, correction, first=place == 0),
         )
-    if not causes or not compared.decision.alone:
+    for unit in compared.decision.unproved:
+        yield _make_claim(_describe_unit(unit), functools.partial(_show_unproved, known, compared, unit))
+    if not (causes and compared.decision.alone) and not compared.decision.unproved:
         words = f"one of {len(compared.decision.rest)} differences of the candidate's graph makes the error"
         yield _make_claim(words, lambda: _show_refuted(known, compared, correction))
 
@@ -133,6 +135,26 @@ def _test_claim(
         because += f", and {several} differences together {format_percent(decision.explained)}"
     seen = Shown(because=because, before=1.0, after=1.0 - share, skipped=compared.unread)
     return replace(_show_difference(known, compared, unit, share, seen, first=first), correction=correction)
+
+
+def _show_unproved(known: Examination, compared: Compared, unit: Unit) -> Shown:
+    """A difference in what can be run, beside nodes that cannot be."""
+    because = (
+        "from the same values it gives others; what that does to the outputs lies behind nodes that cannot be run here"
+    )
+    version = _is_version(unit.group, len(unit.differences))
+    return Shown(
+        because=because,
+        before=0.0,
+        after=unit.error,
+        title=_VERSION if version else "",
+        role="information" if unit.declared else "contributing",
+        sentence=f"{_describe_unit(unit)}: {because}.",
+        site=_site_of_unit(known, unit),
+        repairs=_offer_repairs(unit, version=version, has_file=False),
+        details={"parameter": unit.group, "differences": len(unit.differences)},
+        skipped=compared.unread,
+    )
 
 
 def _show_difference(

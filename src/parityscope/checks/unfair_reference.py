@@ -112,10 +112,12 @@ def _measure_three_sides(
     expected = next((pair.expected for pair in known.outputs if pair.site.tensor == output), {})
     noise = margin_of("f32") * max(expected.get("f32", 0.0), FLOAT32_ROUNDING)
     worst = (0.0, 0.0, 0.0, noise)
+    refused: list[ParityError] = []
     for index in bench.samples:
         try:
             other = run(bench.inputs(index)).get(output)
-        except ParityError:
+        except ParityError as error:
+            refused.append(error)
             continue
         reference = (bench.given or bench.reference)(index).get(output)
         candidate = bench.candidate(index).get(output)
@@ -133,6 +135,8 @@ def _measure_three_sides(
             noise,
         )
         worst = max(worst, found, key=lambda one: one[0])
+    if refused and len(refused) == len(bench.samples):
+        raise refused[0]
     return worst
 
 

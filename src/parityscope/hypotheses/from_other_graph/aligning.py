@@ -6,8 +6,8 @@ decides: upwards from what is paired (the inputs of steps that do the same to th
 that are left (weights, attributes, neighbours, names last). A wrong pair costs words, never truth: the pairs cut both graphs into
 stretches, and any choice of stretches is a network; with all of the candidate's it is the candidate.
 
-What a step gives that no runtime here can run is unknown: structure pairs it, then its name, with a value of any shape. Behind it
-everything is computed from the reference's value again.
+What a step gives that no runtime here can run is unknown, on either side: structure pairs it, then its name, with a value of any
+shape. Behind one of the candidate's everything is computed from the reference's value again, and the other way round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.sessions import Sessions
-    from parityscope.hypotheses.from_other_graph.reading import ReadGraph, Values
+    from parityscope.hypotheses.from_other_graph.reading import ReadGraph, SideValues, Values
 
 __all__ = ["Alignment", "align_graphs", "borders_of_stretch", "have_same_operator"]
 
@@ -57,7 +57,8 @@ class Alignment:
     `seen` is what the candidate's stretch gives at each of its sites from the reference's values, `own` the shapes and types
     there (arrays without memory of their own). `order` are the paired sites of the reference, each behind all that it depends
     on in either graph. `refused` says by the places of the candidate's steps why they could not be run, and `unknown` are the
-    places of all steps whose results are not known: these, and those that read such results.
+    places of all steps whose results are not known: these, and those that read such results. `unrunnable` says the former of the
+    reference's steps.
     """
 
     reference: ReadGraph
@@ -70,12 +71,13 @@ class Alignment:
     order: tuple[str, ...]
     refused: Mapping[int, str]
     unknown: frozenset[int]
+    unrunnable: Mapping[int, str]
 
 
 def align_graphs(
     reference: ReadGraph,
     candidate: ReadGraph,
-    values: Values,
+    known: SideValues,
     fed: Values,
     sessions: Sessions,
 ) -> Alignment:
@@ -84,11 +86,11 @@ def align_graphs(
     Args:
         reference: The reference's graph.
         candidate: The candidate's graph.
-        values: The reference's values on the sample.
+        known: The reference's values on the sample.
         fed: The sample by the names of the candidate's inputs.
         sessions: Runs single steps.
     """
-    work = _AligningWork(reference, candidate, values, fed, sessions)
+    work = _AligningWork(reference, candidate, known.values, fed, sessions)
     for place, name in enumerate(candidate.inputs):
         work.pair(name, name if name in reference.inputs else next(iter(reference.inputs[place : place + 1]), ""))
     work.forward()
@@ -111,12 +113,13 @@ def align_graphs(
         candidate=candidate,
         pairs=work.pairs,
         partner=work.partner,
-        values=values,
+        values=known.values,
         own=work.own,
         seen=work.seen,
         order=order,
         refused={place: error.problem for place, error in work.refused.items()},
         unknown=frozenset(step.index for step in candidate.steps if work.is_unknown(*step.outputs)),
+        unrunnable=known.refused,
     )
 
 
@@ -155,7 +158,8 @@ class _AligningWork:
             return False
         if not self._may_pair(candidate, reference):
             return False
-        self.own.setdefault(candidate, *outlines_of({reference: self.values[reference]}).values())
+        for outline in outlines_of({reference: self.values.get(reference)}).values():
+            self.own.setdefault(candidate, outline)
         self.pairs[candidate], self.partner[reference] = reference, candidate
         return True
 
@@ -171,6 +175,8 @@ class _AligningWork:
         mine = self.values.get(reference)
         if candidate not in self.own and candidate in self.candidate.makers and self.is_unknown(candidate):
             return is_numeric(mine)
+        if mine is None and reference in self.reference.makers:
+            return is_numeric(self.seen.get(candidate))
         return may_be_same(mine, self.own.get(candidate))
 
     def is_unknown(self, *names: str) -> bool:
@@ -220,6 +226,7 @@ class _AligningWork:
                 maker.kind == step.kind
                 and len(maker.outputs) == len(step.outputs)
                 and all(self._same_input(its, mine) for its, mine in zip(step.inputs, maker.inputs, strict=True))
+                and all(name in self.values for name in maker.outputs if name)
             ):
                 return maker
         return None
@@ -231,11 +238,13 @@ class _AligningWork:
         if not candidate or not reference:
             return candidate == reference
         # In another type the same step does something else.
-        return self.pairs.get(candidate) == reference and self.own[candidate].dtype == self.values[reference].dtype
+        known = self.values.get(reference)
+        return self.pairs.get(candidate) == reference and known is not None and self.own[candidate].dtype == known.dtype
 
     def _look_up(self, name: str) -> Any:
-        if name in self.pairs:
-            reference, candidate = self.values[self.pairs[name]], self.own[name]
+        reference = self.values.get(self.pairs.get(name, ""))
+        if reference is not None:
+            candidate = self.own[name]
             return reference if reference.dtype == candidate.dtype else self._as_type(reference, candidate.dtype)
         return self.seen[name] if name in self.seen else self.candidate.constants.get(name)
 

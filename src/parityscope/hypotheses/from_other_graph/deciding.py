@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     # Gives the outputs of the reference with these differences, on the sample at that position.
     Mix = Callable[[frozenset["GraphDifference"], int], "Arrays"]
 
-__all__ = ["GraphDecision", "SideOutputs", "Unit", "decide_causes", "energy_of", "units_of"]
+__all__ = ["GraphDecision", "SideOutputs", "Unit", "decide_causes", "decide_without_outputs", "energy_of", "units_of"]
 
 _ENOUGH = 1e-10  # of an output's square may be left: 1e-5 in L2, a hundred FP32 roundings; chosen
 _AGAIN = 4.0  # of what all differences leave may be left: another order of sums, twice as far in L2; chosen
@@ -58,11 +58,12 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SideOutputs:
-    """A sample, and what each side gave for it, by the reference's names."""
+    """A sample, and what each side gave for it, by the reference's names; `watch` gives values inside the reference, by name."""
 
     inputs: Arrays
     reference: Arrays
     candidate: Arrays
+    watch: Callable[[Sequence[str]], Arrays] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class GraphDecision:
 
     `explained` is the share that all differences explain: below a half (`alone` is false) most of the error comes from elsewhere,
     and the causes are those of what the candidate's file gives for the reference's inputs. `tried` counts the networks that were
-    run.
+    run. `unproved` do something, but only to what lies behind nodes that nothing here runs.
     """
 
     causes: tuple[tuple[Unit, float], ...]
@@ -80,6 +81,7 @@ class GraphDecision:
     explained: float
     tried: int
     alone: bool = True
+    unproved: tuple[Unit, ...] = ()
 
 
 def units_of(stretches: Iterable[DifferingStretch]) -> list[Unit]:
@@ -142,6 +144,16 @@ def decide_causes(units: Sequence[Unit], samples: Sequence[SideOutputs], mix: Mi
         tried=work.tried,
         alone=alone,
     )
+
+
+def decide_without_outputs(
+    decision: GraphDecision, units: Sequence[Unit], ends: Arrays, sample: SideOutputs, mix: Mix
+) -> GraphDecision:
+    """With what differs around nodes that cannot be run, judged by what `mix` gives at these `ends` of what can be."""
+    causes = [unit for unit, _ in decision.causes]
+    found = _smallest_set_of_file(units, replace(sample, reference=ends), mix, _ENOUGH * len(ends))
+    unproved = tuple(unit for unit in found if unit not in causes)
+    return replace(decision, unproved=unproved, rest=tuple(unit for unit in decision.rest if unit not in unproved))
 
 
 def _find_smallest_set(work: _DecidingWork, units: Sequence[Unit], bound: float) -> list[Unit]:
@@ -223,8 +235,8 @@ def energy_of(found: Arrays, target: Arrays, reference: Arrays) -> float:
     """The squared error over all outputs, each over its own squared norm; what is not finite on one side counts as one each."""
     total = 0.0
     for name, mine in reference.items():
-        given, wanted = found.get(name), target.get(name)
-        if given is None or wanted is None or mine.dtype.kind not in "fiubV":
+        given, wanted = found.get(name, mine), target.get(name)  # what is not known explains nothing
+        if wanted is None or mine.dtype.kind not in "fiubV":
             continue
         if given.shape != wanted.shape:
             return math.inf

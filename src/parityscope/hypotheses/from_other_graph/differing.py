@@ -54,7 +54,7 @@ class DifferingStretch:
     `reads` are sites of each side that are paired; `matched` maps places of the candidate's steps to the reference's; `error` is
     the relative L2 distance of what the two give from the same values. `parts` are what matched steps do not share where the
     stretch is one difference. `unknown`: the candidate's steps cannot be run, and differences are those that the reference's can
-    have.
+    have. `unrunnable`: the reference's cannot be run.
     """
 
     site: str
@@ -68,6 +68,7 @@ class DifferingStretch:
     error: float
     parts: tuple[GraphDifference, ...] = ()
     unknown: bool = False
+    unrunnable: bool = False
 
 
 def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
@@ -76,6 +77,8 @@ def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
     found = {}
     for site in alignment.order:
         other = partner[site]
+        if site not in alignment.values:  # nothing is known of it
+            continue
         if site not in alignment.reference.makers and other not in alignment.candidate.makers:
             continue
         reads, steps = borders_of_stretch(alignment.reference, site, partner.keys())
@@ -101,6 +104,7 @@ def stretches_of(alignment: Alignment) -> dict[str, DifferingStretch]:
             error=error,
             parts=parts,
             unknown=unknown,
+            unrunnable=any(step.index in alignment.unrunnable for step in steps),
         )
     return found
 
@@ -252,7 +256,7 @@ def _describe_cut(alignment: Alignment, added: list[ProgramStep]) -> str:
     constants = alignment.candidate.constants
     for step in (one for one in added if one.op_type == _QUANTIZER):
         around = [step.inputs[0], *(one.outputs[0] for one in added if step.outputs[0] in one.inputs)]
-        value = next((alignment.values[alignment.pairs[name]] for name in around if name in alignment.pairs), None)
+        value = next((alignment.values.get(alignment.pairs[name]) for name in around if name in alignment.pairs), None)
         scale, zero = (constants.get(name) for name in (*step.inputs, "", "")[1:3])
         if value is None or scale is None or zero is None or scale.size != 1:
             continue

@@ -16,7 +16,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.reading import run_step
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from parityscope.evaluation.program import ProgramStep
     from parityscope.evaluation.sessions import Sessions
@@ -50,6 +50,8 @@ def steps_of(
     """
     known = (*stretch.differences, *stretch.parts)
     chosen = [one for one in known if one in active]
+    if mine is None and stretch.unrunnable:
+        mine = False
     if mine is None:
         whole = [one for one in stretch.differences if one.kind in _WHOLE]
         mine = stretch.unknown or not chosen or (bool(whole) and not any(one in active for one in whole))
@@ -106,8 +108,11 @@ def run_mixture(
     active: frozenset[GraphDifference],
     values: Values,
     sessions: Sessions,
+    also: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """The outputs, by the reference's names, of the reference with the `active` differences.
+
+    What lies behind a changed value that only a step reads which nothing here runs is not known, and left out.
 
     Args:
         alignment: The two graphs.
@@ -115,34 +120,48 @@ def run_mixture(
         active: What is taken from the candidate.
         values: The reference's values on the sample.
         sessions: Runs single steps.
+        also: Other paired sites of the reference that are asked for.
 
     Raises:
         ParityError: such a network does not run.
     """
     known: dict[str, Any] = {}  # sites of the reference with another value than its own, up to their last reader
     at = {one.site for one in active}
-    over = _last_read(alignment, stretches)
+    over = _last_read(alignment, stretches, {*alignment.reference.outputs, *also})
     for site in alignment.order:
         stretch = stretches.get(site)
         if stretch is None:
             continue
         chosen = site in at
-        reads = stretch.reads | ({alignment.pairs[name] for name in stretch.its_reads} if chosen else frozenset())
+        reads = stretch.reads | (
+            {alignment.pairs[name] for name in stretch.its_reads} if chosen or stretch.unrunnable else frozenset()
+        )
         if chosen or not reads.isdisjoint(known):
             made, place = steps_of(alignment, stretch, active)
-            value = compute_stretch(alignment, made, place, known, values, sessions)
-            usual = values[site]
+            usual = values.get(site)
+            try:
+                value = compute_stretch(alignment, made, place, known, values, sessions)
+            except ParityError:
+                if not stretch.unrunnable and all(known.get(name, values.get(name)) is not None for name in reads):
+                    raise
+                value = None
+            if value is None or usual is None:
+                known[site] = value
+                continue
             if value.dtype != usual.dtype:
                 value = value.astype(usual.dtype)
             if value.shape != usual.shape or not np.array_equal(value, usual, equal_nan=usual.dtype.kind == "f"):
                 known[site] = value
         for name in over.get(site, ()):
             known.pop(name, None)
-    return {name: known.get(name, values.get(name)) for name in alignment.reference.outputs}
+    ends = {name: known.get(name, values.get(name)) for name in (*alignment.reference.outputs, *also)}
+    return {name: value for name, value in ends.items() if value is not None}
 
 
-def _last_read(alignment: Alignment, stretches: Mapping[str, DifferingStretch]) -> dict[str, list[str]]:
-    """By site of a stretch, in the alignment's order: what no stretch behind it reads, and is no output."""
+def _last_read(
+    alignment: Alignment, stretches: Mapping[str, DifferingStretch], asked: Collection[str]
+) -> dict[str, list[str]]:
+    """By site of a stretch, in the alignment's order: what no stretch behind it reads, and is not asked for."""
     last: dict[str, str] = {}
     for site in alignment.order:
         stretch = stretches.get(site)
@@ -151,7 +170,7 @@ def _last_read(alignment: Alignment, stretches: Mapping[str, DifferingStretch]) 
             last.update(dict.fromkeys((site, *reads), site))
     over: dict[str, list[str]] = {}
     for name, site in last.items():
-        if name not in alignment.reference.outputs:
+        if name not in asked:
             over.setdefault(site, []).append(name)
     return over
 
@@ -182,6 +201,8 @@ def compute_stretch(
         if site is None or (site in alignment.reference.makers and site not in alignment.partner):
             raise ParityError(f"{name} is computed nowhere in this network")
         found = known.get(site, values.get(site))
+        if found is None:
+            raise ParityError(f"{name} is not known here")
         typed = None if mine else alignment.own.get(name)
         if isinstance(found, np.ndarray) and isinstance(typed, np.ndarray) and typed.dtype != found.dtype:
             return found.astype(typed.dtype)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ReadGraph",
+    "SideValues",
     "Values",
     "content_of",
     "is_quantized_step",
@@ -150,25 +151,70 @@ def run_step(
     return sessions.run(step, list(inputs), program, list(captured))
 
 
-def values_of(graph: ReadGraph, feeds: Mapping[str, np.ndarray], sessions: Sessions) -> Values:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SideValues:
+    """The values of one graph on one sample, as far as they are known.
+
+    `refused` says by the places of steps why nothing here runs them, `made_up` are the sites that rest on values of our own.
+    """
+
+    values: Values
+    refused: Mapping[int, str]
+    made_up: frozenset[str] = frozenset()
+
+
+def values_of(
+    graph: ReadGraph,
+    feeds: Mapping[str, np.ndarray],
+    sessions: Sessions,
+    given: Mapping[str, np.ndarray],
+    *,
+    invent: bool = False,
+) -> SideValues:
     """Every value of a graph on one sample, without constants; what exceeds the memory for it lies in a file.
 
+    What a step that nothing here runs gives is taken from what is `given`, by site. `invent` puts random numbers in place of what
+    is not given either, so that what lies behind can be compared from them.
+
     Raises:
-        ParityError: ONNX Runtime refuses a step, or all of them together are too large to be kept.
+        ParityError: all of them together are too large to be kept.
     """
     found: Values = {name: np.asarray(feeds[name]) for name in graph.inputs if name in feeds}
+    refused: dict[int, str] = {}
+    made_up: set[str] = set()
     size, keeper = 0, Keeper()
     for step in graph.steps:
-        inputs = [_value_of(graph, found, name) if name else None for name in step.inputs]
-        captured = [_value_of(graph, found, name) for name in step.captured]
-        for name, value in zip(step.outputs, run_step(step, inputs, graph.program, sessions, captured), strict=True):
-            if name:
+        read: list[Any] = [found.get(name, graph.constants.get(name)) for name in (*step.inputs, *step.captured)]
+        inputs, captured = read[: len(step.inputs)], read[len(step.inputs) :]
+        results: list[Any] = [given.get(name) for name in step.outputs]
+        if all(name in found or name in graph.constants for name in step.reads):
+            try:
+                results = run_step(step, inputs, graph.program, sessions, captured)
+                made_up.update(step.outputs if not made_up.isdisjoint(step.reads) else ())
+            except ParityError as error:
+                refused[step.index] = error.problem
+                if invent and any(value is None for value in results):
+                    results = _invent_results(step, inputs, guess=made_up.isdisjoint(step.reads))
+                    made_up.update(step.outputs)
+        for name, value in zip(step.outputs, results, strict=True):
+            if name and value is not None:
                 found[name] = keeper.keep(value)
                 size += getattr(value, "nbytes", 0)
         if size > _MOST:
             raise ParityError("the tensors of one sample take more than 1 GiB", fix="give a smaller sample")
+    return SideValues(values=found, refused=refused, made_up=frozenset(made_up))
+
+
+def _invent_results(step: ProgramStep, inputs: Sequence[Any], *, guess: bool) -> list[Any]:
+    """Normal numbers for each result in the shape that the file declares, or else (`guess`) in that of the first floats read."""
+    draw = np.random.default_rng(step.index)
+    floats = [value for value in inputs if isinstance(value, np.ndarray) and value.dtype.kind in "fV" and value.ndim]
+    found: list[Any] = []
+    for value in step.node.outputs:
+        shape = value.shape.numpy() if value.shape is not None and value.shape.is_static() else None
+        if shape is None and guess and floats:
+            shape = floats[0].shape
+        dtype = value.dtype.numpy() if value.dtype is not None else floats[0].dtype if floats else np.dtype(np.float32)
+        known = shape is not None and dtype.kind in "fV"
+        found.append(draw.standard_normal(shape).astype(dtype) if known else None)
     return found
-
-
-def _value_of(graph: ReadGraph, found: Values, name: str) -> Any:
-    return found[name] if name in found else graph.constants[name]
