@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.case.arrays import as_array
 from parityscope.case.formats.loader import call_user_code, find_function
+from parityscope.case.opened_values import owner_of_output, tensors_of_value
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -85,12 +86,17 @@ def _name_outputs(given: Any, names: Sequence[str], where: str) -> dict[str, np.
         ParityError: they are of another number than the model's, or no arrays.
     """
     fix = f"give a dict by name, or in this order: {', '.join(names)}"
+    owners = list(dict.fromkeys(map(owner_of_output, names)))
     if isinstance(given, Mapping):
-        return {str(name): as_array(value, f"{where}, output {name!r}") for name, value in given.items()}
-    values = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
-    if len(values) != len(names):
-        raise ParityError(f"it gave {len(values)} outputs, and the model has {len(names)}", where=where, fix=fix)
-    return {name: as_array(value, f"{where}, output {name!r}") for name, value in zip(names, values, strict=True)}
+        named = {str(name): value for name, value in given.items()}
+    else:
+        values = list(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else [given]
+        wanted = owners if len(values) == len(owners) else names
+        if len(values) != len(wanted):
+            raise ParityError(f"it gave {len(values)} outputs, and the model has {len(names)}", where=where, fix=fix)
+        named = dict(zip(wanted, values, strict=True))
+    opened = {key: one for name, value in named.items() for key, one in tensors_of_value(name, value, names).items()}
+    return {name: as_array(value, f"{where}, output {name!r}") for name, value in opened.items()}
 
 
 BACKEND = Backend(

@@ -50,7 +50,7 @@ _TWO_BYTES = 2
 def samples_beside(model: Model, spool: Path, memory: int, samples: int = SAMPLES) -> Inputs | None:
     """The samples of the first kind of which a file in the model's folder fits; None where none does."""
     for endings, words, read in _KINDS:
-        paths = sorted(one for one in model.path.parent.iterdir() if one.suffix.lower() in endings)[:_MOST_FILES]
+        paths = sorted(one for one in model.named.parent.iterdir() if one.suffix.lower() in endings)[:_MOST_FILES]
         fitting = _fitting_samples(model, paths, read, spool / words.split()[0], memory, samples)
         found = list(islice(fitting, samples))
         if found:

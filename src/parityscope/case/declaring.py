@@ -22,6 +22,7 @@ __all__ = [
     "DTYPE_NAMES",
     "bodies_of",
     "declared_value",
+    "gives_other_values",
     "message_sites",
     "scope_of",
 ]
@@ -101,6 +102,11 @@ def _list_no_tensors(graph: onnx.GraphProto) -> set[str]:
             given = body.output[1:] if node.op_type == "Loop" else body.output
             found.update(name for name, value in zip(node.output, given, strict=False) if _is_no_tensor(value))
     return found
+
+
+def gives_other_values(graph: onnx.GraphProto) -> bool:
+    """Whether an output is a sequence, an optional or a map."""
+    return any(_is_no_tensor(value) for value in graph.output)
 
 
 def _is_no_tensor(value: onnx.ValueInfoProto) -> bool:

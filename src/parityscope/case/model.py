@@ -12,17 +12,18 @@ import hashlib
 import math
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.case.deciding import rules_of_graph
-from parityscope.case.declaring import DTYPE_NAMES, declared_value, message_sites
+from parityscope.case.declaring import DTYPE_NAMES, declared_value, gives_other_values, message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
 from parityscope.case.intake import external_files, read_in_part, read_message
 from parityscope.errors import ParityError
+from parityscope.private_folders import lasting_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,7 @@ __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 _BLOCK = 1 << 20
 _SMALL = 1 << 26  # bytes of a file, chosen: its graph is kept for others who only read it
 _MESSAGE = 300  # characters of what a library says
+_LARGEST = 1_900_000_000  # bytes, below the 2 GiB that one ONNX file holds
 _KEPT = 4  # chosen: both sides, a corrected copy, a repaired file
 # A file that was written so lately may be written again within what its file system's clock can tell; chosen, ten of its steps.
 _SETTLED_NS = 50_000_000
@@ -49,8 +51,8 @@ class Model:
     `formats` are those below float32 that its types say, the finest first ("f16", "bf16", "int8" where it quantizes).
     `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
     value that these compute, in topological order. `unread` says what of the file is broken and left out. `source` is the file
-    that a runtime reads, where that is of its own kind and `path` says the same in ONNX. `decides` is what outputs decide, as
-    far as the graph says it.
+    that a runtime reads, where that is of its own kind and `path` says the same in ONNX. `original` is the file that was named,
+    where its outputs are no tensors and those of `path` are. `decides` is what outputs decide, as far as the graph says it.
     """
 
     path: Path
@@ -67,6 +69,12 @@ class Model:
     decides: Mapping[str, DecisionRule] = field(repr=False, compare=False)
     unread: tuple[str, ...] = ()
     source: Path | None = None
+    original: Path | None = None
+
+    @property
+    def named(self) -> Path:
+        """The file that a user knows."""
+        return self.original or self.path
 
     @property
     def file(self) -> Path:
@@ -138,6 +146,8 @@ def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
     """What the file declares, and the files that hold weights of it."""
     message, unread = _message_to_read(path, in_part=in_part)
     graph = message.graph
+    if gives_other_values(graph):
+        return _read_opened(message, path, in_part=in_part)
     places = message_sites(graph)
     digest = hashlib.sha256()
     nbytes = _add_file_to_digest(path, digest)
@@ -162,6 +172,34 @@ def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
         unread=unread,
     )
     return model, tuple(outside)
+
+
+def _read_opened(message: onnx.ModelProto, path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
+    """What the file declares, its outputs as tensors in a copy that lies in a folder of this process."""
+    digest = hashlib.sha256()
+    nbytes = _add_file_to_digest(path, digest)
+    outside = external_files(message, path)
+    for external, end in outside.items():
+        nbytes += _add_file_to_digest(external, digest, end)
+    if nbytes > _LARGEST:
+        raise ParityError(
+            "the model has outputs that are no tensors, and is too large for a copy in which they are",
+            where=str(path),
+            fix="cut the model before them, so that its outputs are tensors",
+            incomparable=True,
+        )
+    import onnx
+
+    from parityscope.case.opening_outputs import open_outputs
+
+    opened = open_outputs(message, path)
+    if outside:
+        onnx.load_external_data_for_model(opened, str(path.parent))
+    written = lasting_folder("opened") / digest.hexdigest()[:16] / path.name
+    written.parent.mkdir(exist_ok=True)
+    written.write_bytes(opened.SerializeToString())
+    model, _ = _read_model(written, in_part=in_part)
+    return replace(model, original=path, sha256=digest.hexdigest(), nbytes=nbytes), tuple(outside)
 
 
 def dtype_name(dtype: ir.DataType) -> str:

@@ -326,7 +326,9 @@ def _free_values(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def _array_of_tensor(tensor: ir.TensorProtocol) -> np.ndarray:
-    """The elements where they lie: in the message, or mapped from an external file. Strings are objects."""
+    """The elements where they lie: in the message, or mapped from an external file. Strings are objects, as the runtime's."""
     if tensor.dtype == ir.DataType.STRING:
-        return np.asarray(tensor.numpy(), object)
+        held = np.asarray(tensor.numpy(), object)
+        told = [one.decode("utf-8", "surrogateescape") if isinstance(one, bytes) else one for one in held.reshape(-1)]
+        return np.array(told, object).reshape(held.shape)
     return np.asarray(tensor.numpy())

@@ -139,4 +139,4 @@ def _running_target(candidate: Target, own: Model, reference: Model) -> Target:
 
 
 def _model_facts(model: Model) -> dict[str, Any]:
-    return {"path": str(model.path), "sha256": model.sha256, "nbytes": model.nbytes, "nodes": model.nodes}
+    return {"path": str(model.named), "sha256": model.sha256, "nbytes": model.nbytes, "nodes": model.nodes}

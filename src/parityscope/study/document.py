@@ -268,7 +268,7 @@ def _words_of_nonfinite(pair: Pair) -> str:
 def _plain_model(model: Model, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "path": str(model.path),
+        "path": str(model.named),
         "sha256": model.sha256,
         "nbytes": model.nbytes,
         "nodes": model.nodes,

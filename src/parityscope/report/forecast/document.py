@@ -33,7 +33,7 @@ def forecast_document(
             "tool": {"name": "parityscope", "version": version},
             "command": command,
             "lost": found.lost,
-            "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
+            "model": {"name": model.named.stem, "path": str(model.named), "sha256": model.sha256, "nodes": model.nodes},
             "inputs": {"origin": inputs.origin, "samples": found.samples, "generated": inputs.generated},
             "profile": found.profile,
             "statements": list(found.statements),

@@ -33,7 +33,7 @@ def repair_document(
             "command": command,
             "verdict": outcome.verdict,
             "statement": outcome.statement,
-            "model": {"name": model.path.stem, "path": str(model.path), "sha256": model.sha256, "nodes": model.nodes},
+            "model": {"name": model.named.stem, "path": str(model.named), "sha256": model.sha256, "nodes": model.nodes},
             "inputs": {"origin": inputs.origin, "samples": len(inputs), "generated": inputs.generated},
             "output": "" if output is None else str(output),
             "low": outcome.low,

@@ -38,7 +38,7 @@ def verification_document(found: Verification, case: Case, *, version: str, comm
             "needed": found.needed,
             "model": {
                 "name": case.name,
-                "path": str(model.path),
+                "path": str(model.named),
                 "sha256": model.sha256,
                 "nodes": model.nodes,
                 "nbytes": model.nbytes,
