@@ -15,7 +15,10 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
+from parityscope.records import Budget
+from parityscope.repairs.search.judging import make_yardstick, worst_excess
 from parityscope.report.as_text import render_first_screen
+from parityscope.report.offered import proof_command
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -255,6 +258,43 @@ def test_python_and_a_policy_say_what_is_decided(tmp_path: Path) -> None:
         path, candidate="ort?optimization=disabled", inputs=data, decide={"y": "none"}
     ).document["outputs"][0]
     assert found["decisions"] is None
+
+
+def test_verify_counts_what_is_decided_and_its_command_repeats_it(tmp_path: Path) -> None:
+    code, document, _ = compare(tmp_path, _SCORES, draw_weights(10), turn_nearest(0.05), "--decide", "y=classes")
+    assert code == 1
+    assert "--decide y=classes" in proof_command(document, "")
+    sides = ("--before", f"saved?path={tmp_path / 'y'}", "--after", "sim:f16", "--decide", "y=classes")
+    line = ("verify", str(tmp_path / "m.onnx"), "--inputs", str(tmp_path / "x"), *sides, "--no-timing", "--quiet")
+    exit_status(*line, "--study", str(tmp_path / "verified"))
+    found = json.loads((tmp_path / "verified" / "study.json").read_text())
+    told = next(one for one in found["quantities"] if one["name"] == "decisions of y")
+    # One of 4 x 8 rows was turned; FP16 by itself turns none of these.
+    assert (told["before"], told["after"]) == (pytest.approx(1 / 32), 0.0)
+
+
+@pytest.mark.parametrize(("lead", "kept"), [(0.03, True), (0.1, False)])
+def test_a_repair_keeps_what_is_decided_as_far_as_the_budget_does_not_explain_it(lead: float, kept: bool) -> None:
+    reference = np.zeros((1, 102), np.float32)
+    reference[0, :2] = 1.0, 1.0 - lead
+    candidate = reference.copy()
+    candidate[0, :2] = candidate[0, 1::-1]
+    budget = Budget(output="", metric="rel_l2", limit=0.2, reason="")
+    sides = {"y": reference}, {"y": candidate}
+    # Of a norm of 1.4 over 102 numbers a fifth is an RMS of 0.028, sqrt(2) times which is 0.039: it explains 0.03, not 0.1.
+    plain, asked = (make_yardstick((budget,), {}, sides[:1], None, (), told) for told in ((), (("y", "classes"),)))
+    assert worst_excess(plain, *sides) < 1
+    assert (worst_excess(asked, *sides) < 1) is kept
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair"])
+def test_every_verb_says_which_output_decides_nothing(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_network(tmp_path / "m.onnx", _SCORES, draw_weights(10))
+    sides = ("--before", "ort", "--after", "ort") if verb == "verify" else ("-o", str(tmp_path / "f.onnx"))
+    assert exit_status(verb, str(path), *sides, "--decide", "z=0.3") == 2
+    assert "the model has no such output" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from parityscope.case.sources import Stream
     from parityscope.records import Budget, Policy
 
-__all__ = ["DEPTHS", "Data", "Depth", "Request"]
+__all__ = ["DEPTHS", "Data", "Depth", "Judged", "Request"]
 
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
@@ -49,6 +49,20 @@ class Data:
         """The request of a model and a candidate on this data; `asked` are other fields of it."""
         held = {one.name: getattr(self, one.name) for one in fields(self)}
         return Request(model=model, candidate=candidate, **held, **asked)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How outputs are held against each other, for every verb that compares some; as in `Request`."""
+
+    policy: str | Path | Policy | None = None
+    match: tuple[str, ...] = ()
+    decide: Mapping[str, str | float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def override(self, policy: Policy) -> Policy:
+        """The policy with what is said here in place of what it says about the same."""
+        decides = {**dict(policy.decides), **{name: str(words) for name, words in self.decide.items()}}
+        return replace(policy, matched=self.match or policy.matched, decides=tuple(decides.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +118,11 @@ class Request:
     def looks_everywhere(self) -> bool:
         """Whether everything is looked at: where that is asked for, or layers are all that is."""
         return self.thorough or self.depth != "causes"
+
+    @property
+    def judged(self) -> Judged:
+        """How outputs are held against each other."""
+        return Judged(policy=self.policy, match=self.match, decide=self.decide)
 
     def goes_to(self, depth: Depth) -> bool:
         """Whether this is asked for."""

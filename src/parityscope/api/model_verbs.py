@@ -11,6 +11,7 @@ from parityscope.api.given import candidate_target, model_and_data, model_file, 
 from parityscope.api.verbs import stated_budgets
 from parityscope.private_folders import scratch_folder
 from parityscope.request import Data as Asked
+from parityscope.request import Judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -223,6 +224,7 @@ def verify(
     budgets: Mapping[str, float] | None = None,
     policy: str | Path | Policy | None = None,
     match: tuple[str, ...] = (),
+    decide: Mapping[str, str | float] | None = None,
     floor: float | None = None,
     timing: float = 20.0,
     workers: str = "",
@@ -232,7 +234,8 @@ def verify(
     """Runs both deployments undisturbed and judges the paired differences; `exit` is WITHIN where the repair is one.
 
     Args:
-        model: As of `diagnose`, and so are `inputs`, `reference`, `budgets`, `policy`, `match`, `workers` and `allow_skipped`.
+        model: As of `diagnose`, and so are `inputs`, `reference`, `budgets`, `policy`, `match`, `decide`, `workers` and
+            `allow_skipped`.
         before: The deployment as it was, a candidate as of `diagnose`.
         after: The repaired one.
         inputs: See `model`.
@@ -243,6 +246,7 @@ def verify(
         budgets: See `model`.
         policy: See `model`.
         match: See `model`.
+        decide: See `model`.
         floor: Absolute floor of budgets on rel_l2, a root mean square.
         timing: Seconds for measuring latency, 0 for none.
         workers: See `model`.
@@ -269,6 +273,7 @@ def verify(
             budgets=stated_budgets(budgets),
             policy=policy,
             match=match,
+            decide=decide or {},
             allow_skipped=allow_skipped,
         )
         settings = VerificationSettings(
@@ -289,6 +294,7 @@ def repair(
     metrics: Sequence[str | Callable[..., Any]] = (),
     policy: str | Path | Policy | None = None,
     match: tuple[str, ...] = (),
+    decide: Mapping[str, str | float] | None = None,
     floor: float | None = None,
     search_samples: int = 0,
     held_out: int = 0,
@@ -321,6 +327,7 @@ def repair(
             sample; each needs a budget.
         policy: A policy file or a `records.Policy`, for budgets and matched outputs where none are given.
         match: Outputs whose rows have no order.
+        decide: What outputs decide, as of `diagnose`: no decision may change that the budget does not explain.
         floor: Absolute floor of rel_l2, a root mean square.
         search_samples: How many samples to search on; 0 is chosen by the search, here and below.
         held_out: How many samples to certify on.
@@ -364,8 +371,7 @@ def repair(
         budgets=stated_budgets({name: limit for name, limit in (budgets or {}).items() if name not in functions}),
         functions=functions,
         limits=limits,
-        policy=policy,
-        match=match,
+        judged=Judged(policy=policy, match=match, decide=decide or {}),
         floor=floor,
         search_samples=search_samples,
         held_out=held_out,

@@ -18,7 +18,7 @@ from parityscope.cli._delivery import Delivery, finish_study
 from parityscope.cli.shell.answering import Answer
 from parityscope.cli.shell.output import command_line
 from parityscope.cli.shell.progress import progress_for
-from parityscope.request import Data
+from parityscope.request import Data, Judged
 
 if TYPE_CHECKING:
     from parityscope.request import Request
@@ -79,9 +79,11 @@ _READ: dict[str, Callable[[Any], Any]] = {
 
 # The records that a command may take, by the names of the parameters that they are for, and the options that each holds.
 _DATA = tuple(one.name for one in fields(Data))
+_JUDGED = tuple(one.name for one in fields(Judged))
 _DELIVERY = tuple(one.name for one in fields(Delivery) if one.name in _OPTIONS)
 _HELD = {
     "data": _DATA,
+    "judged": _JUDGED,
     "delivery": _DELIVERY,
     "request": tuple(name for name in _OPTIONS if name not in _DELIVERY),
     "answer": tuple(_ANSWERED),
@@ -123,6 +125,8 @@ def spread_options(command: Callable[..., int]) -> Callable[..., int]:
 def _make_record(name: str, values: dict[str, Any]) -> object:
     if name == "data":
         return Data(**values)
+    if name == "judged":
+        return Judged(**values)
     if name == "delivery":
         return Delivery(**values)
     if name in {"answer", "told"}:

@@ -14,7 +14,7 @@ from parityscope.cli.shell.output import claim_file
 from parityscope.cli.shell.progress import name_caller
 from parityscope.errors import ParityError
 from parityscope.plain_numbers import plain_number
-from parityscope.request import Data
+from parityscope.request import Data, Judged
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,8 +42,7 @@ def command(
     answer: Answer,
     budget: o.BudgetOption = None,
     metric: Annotated[list[str] | None, typer.Option(help="NAME of a task metric, or file.py:function.")] = None,
-    policy: o.PolicyOption = None,
-    match: o.MatchOption = "",
+    judged: Judged,
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2, a root mean square.")] = None,
     search_samples: Annotated[
         int, typer.Option(help="Samples to search on [4; up to 64 where 59 are left].", show_default=False)
@@ -90,8 +89,7 @@ def command(
         budgets=stated,
         functions=functions,
         limits=limits,
-        policy=policy,
-        match=o.names_of(match),
+        judged=judged,
         floor=floor,
         search_samples=search_samples,
         held_out=held_out,

@@ -10,7 +10,7 @@ import typer
 
 from parityscope.cli import _options as o
 from parityscope.cli.shell.progress import name_caller
-from parityscope.request import Data
+from parityscope.request import Data, Judged
 
 if TYPE_CHECKING:
     from parityscope.cli.shell.answering import Answer
@@ -33,8 +33,7 @@ def command(
         Path | None, typer.Option(help="An .npz with a row a sample, or a folder of .npz [what DATA brings].")
     ] = None,
     budget: o.BudgetOption = None,
-    policy: o.PolicyOption = None,
-    match: o.MatchOption = "",
+    judged: Judged,
     floor: Annotated[float | None, typer.Option(help="Absolute floor of rel_l2 budgets, a root mean square.")] = None,
     reference: o.ReferenceOption = "ort",
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap, and of generated inputs.")] = 0,
@@ -57,8 +56,9 @@ def command(
         after,
         reference=reference,
         budgets=o.budgets_of(budget),
-        policy=policy,
-        match=o.names_of(match),
+        policy=judged.policy,
+        match=judged.match,
+        decide=judged.decide,
         allow_skipped=o.share_of(allow_skipped),
     )
     settings = VerificationSettings(

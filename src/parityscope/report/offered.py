@@ -96,7 +96,7 @@ def repair_command(document: Mapping[str, Any]) -> str:
     if declared not in {"f16", "bf16"} or not path:
         return ""
     asked = (document.get("question") or {}).get("asked") or {}
-    given = "".join(f" {word}" for word in _data_words(asked))
+    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
     fixed = shlex.quote(f"{PurePath(path).stem}.fixed.onnx")
     return f"parityscope repair {shlex.quote(path)}{given} --low {declared} -o {fixed}"
 
@@ -123,7 +123,7 @@ def _verify_command(document: Mapping[str, Any], file: str, *, typed: bool = Fal
         after = format_target(with_option(plain, "model", file))
     except ParityError:  # of a document from elsewhere
         return ""
-    given = "".join(f" {word}" for word in _data_words(asked))
+    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
     reference = clean(asked.get("reference") or _REFERENCE)
     beside = "" if reference == _REFERENCE else f" --reference {shlex.quote(reference)}"
     before = shlex.quote(clean(asked.get("candidate") or ran))
@@ -140,16 +140,15 @@ def proof_command(document: Mapping[str, Any], file: str) -> str:
     path = shlex.quote(clean((document.get("model") or {}).get("path") or ""))
     before = clean(asked.get("candidate") or "")
     known = known_backend(str((document.get("candidate") or {}).get("backend") or "none"))
-    paired = f" --match {shlex.quote(','.join(map(clean, policy['matched'])))}" if policy.get("matched") else ""
-    given = "".join(f" {word}" for word in _data_words(asked))
+    given = "".join(f" {word}" for word in (*_data_words(asked), *_words_of_policy(document)))
     if known is not None and known.simulates:
         if not before:
             return ""
         declared = clean(policy.get("declared") or "f32")
-        return f"parityscope diagnose {path} --candidate recorded-outputs --declared {declared}{given}{paired}"
+        return f"parityscope diagnose {path} --candidate recorded-outputs --declared {declared}{given}"
     if known is not None and known.recorded and before:
         after = shlex.quote(another_recording(before))
-        return f"parityscope verify {path} --before {shlex.quote(before)} --after {after}{given}{paired}"
+        return f"parityscope verify {path} --before {shlex.quote(before)} --after {after}{given}"
     typed = f" -o {file}" in repair_command(document)  # what the search writes holds its own types
     again = without_destinations(_clean_command(document.get("command") or ""))
     return _verify_command(document, file, typed=typed) or again
@@ -258,6 +257,15 @@ def _data_words(asked: Mapping[str, Any]) -> Iterator[str]:
     for name in ("samples", "seed"):
         if asked.get(name):
             yield f"--{name} {shlex.quote(clean(asked[name]))}"
+
+
+def _words_of_policy(document: Mapping[str, Any]) -> Iterator[str]:
+    """The options that say how outputs are held against each other, for another command on the same ones."""
+    policy = document.get("policy") or {}
+    if policy.get("matched"):
+        yield f"--match {shlex.quote(','.join(map(clean, policy['matched'])))}"
+    for name, words in policy.get("decides") or ():
+        yield f"--decide {shlex.quote(clean(f'{name}={words}'))}"
 
 
 def _steps_by_code(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

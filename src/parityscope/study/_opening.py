@@ -82,7 +82,7 @@ def open_request(request: Request) -> Iterator[Examination]:
     policy = override_policy(
         stated.policy, format_word(request.declared), candidate, request.budgets, _declared_formats(model, own)
     )
-    policy = _as_typed(_with_options(policy, request), model)
+    policy = _as_typed(request.judged.override(policy), model)
     check_outputs(policy, [value.name for value in model.outputs])
     with scratch_folder("spool") as spool:
         inputs = load_inputs(
@@ -105,12 +105,6 @@ def open_request(request: Request) -> Iterator[Examination]:
         yield Examination(
             request=request, case=case, reference=reference, candidate=candidate, peer=peer, skipped=left_out
         )
-
-
-def _with_options(policy: Policy, request: Request) -> Policy:
-    """The policy with what the request says of rows without an order and of decisions in place of what it says about the same."""
-    decides = {**dict(policy.decides), **{name: str(words) for name, words in request.decide.items()}}
-    return replace(policy, matched=request.match or policy.matched, decides=tuple(decides.items()))
 
 
 def _read_own_file(model: Model, candidate: Target) -> tuple[Target, Model, tuple[Skip, ...]]:
@@ -141,7 +135,7 @@ def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: 
         raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
     model, inputs, reference = load_recorded(request, folder)
     policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
-    policy = _with_options(policy, request)
+    policy = request.judged.override(policy)
     check_outputs(policy, [value.name for value in model.outputs])
     case = Case(
         name=f"{Path(request.model).name}, {Path(candidate.option('path')).name}",

@@ -6,6 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from parityscope.case.deciding import stated_rule
+from parityscope.comparison.decisions import measure_decisions
 from parityscope.records import Skip
 from parityscope.verification.budgets import check_budgets
 from parityscope.verification.judging import judge_verification
@@ -33,11 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import numpy as np
-
     from parityscope.backends.recording import Progress
     from parityscope.case import Case
     from parityscope.records import Target
+    from parityscope.verification.intervals import States
     from parityscope.verification.labels import SampleLabels
     from parityscope.verification.lost_parts import LostPart
     from parityscope.verification.output_errors import OutputErrors
@@ -104,6 +107,11 @@ def verify(
         for pair in zip(*(side.values() for side in errors), strict=True)
     ]
     task = _task_quantities(settings, reference, before, after, progress)
+    task += [
+        make_quantity(_states_of_decisions(case, name, words, reference, before, after), settings.seed)
+        for name, words in case.policy.decides
+        if words != "none"
+    ]
     budgets = [found for name in errors[1] for found in check_budgets(case.policy, errors[0][name], errors[1][name])]
     outputs = tuple(_measure_both(errors[0][name], errors[1][name]) for name in errors[0])
     judgement = judge_verification(
@@ -167,6 +175,39 @@ def _states_of_output(before: OutputErrors, after: OutputErrors) -> MetricStates
         single=True,
         resamples=_RESAMPLES,
     )
+
+
+def _states_of_decisions(
+    case: Case, name: str, words: str, reference: Recorded, before: Recorded, after: Recorded
+) -> MetricStates:
+    """How many decisions of an output are others than the reference's, a sample: float64, (n, 2), and how many there are."""
+    rule = stated_rule(words)
+
+    def count(side: Recorded) -> np.ndarray:
+        rows = []
+        for index in case.inputs.indices:
+            pair = outputs_side_by_side(case, name, index, reference, side)
+            found = measure_decisions(*pair, name, rule) if pair[0].shape == pair[1].shape else None
+            rows.append((0.0, 0.0) if found is None else (found.others, max(found.count, found.others)))
+        return np.array(rows, np.float64).reshape(-1, 2)
+
+    return MetricStates(
+        name=f"decisions of {name}",
+        title=f"changed decisions of {name} ({words})",
+        kind="task",
+        better="lower",
+        against="reference",
+        before=count(before),
+        after=count(after),
+        combine=_share_of_rows,
+        single=True,
+        resamples=_RESAMPLES,
+    )
+
+
+def _share_of_rows(states: States) -> float:
+    changed, count = np.asarray(states, np.float64).sum(axis=0)
+    return float(changed / count) if count else 0.0
 
 
 def _task_quantities(

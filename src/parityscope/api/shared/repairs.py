@@ -12,6 +12,7 @@ from parityscope.api.results import Report
 from parityscope.errors import Exit, ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
+from parityscope.request import Judged
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole
 
@@ -56,8 +57,7 @@ class RepairAsked:
     budgets: tuple[Budget, ...] = ()
     functions: Mapping[str, UserFunction] = field(default_factory=lambda: MappingProxyType({}))
     limits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    policy: str | Path | Policy | None = None
-    match: tuple[str, ...] = ()
+    judged: Judged = field(default_factory=Judged)
     floor: float | None = None
     search_samples: int = 0
     held_out: int = 0
@@ -96,7 +96,7 @@ def report_repair(path: Path, data: Data, asked: RepairAsked, *, caller: Caller 
         held = None
         if asked.plan is not None:
             held = _plan_of(asked.plan, asked)
-            own = bool(asked.budgets or asked.functions or asked.policy)
+            own = bool(asked.budgets or asked.functions or asked.judged.policy)
             budgets = task.budgets if own else _budgets_of_plan(held, task.budgets)
             task = replace(task, low=held.low, typed=held.typed, budgets=budgets)
         if asked.settings and task.typed:
@@ -123,6 +123,7 @@ def _task_of(asked: RepairAsked, model: Model, data: Data, spool: Path) -> Repai
 
     low, typed = _aim_of(asked.candidate, asked.low, asked.types)
     budgets = _budgets_of(asked)
+    judged = _judged_of(asked, budgets, [value.name for value in model.outputs])
     return RepairTask(
         model=model,
         inputs=data.load_samples(model, spool),
@@ -131,7 +132,8 @@ def _task_of(asked: RepairAsked, model: Model, data: Data, spool: Path) -> Repai
         budgets=budgets,
         functions=asked.functions,
         floor=asked.floor,
-        matched=_matched_of(asked, budgets, [value.name for value in model.outputs]),
+        matched=judged.matched,
+        decides=judged.decides,
         search_samples=asked.search_samples,
         held_out=asked.held_out,
         margin=asked.margin,
@@ -218,12 +220,12 @@ def _budgets_of(asked: RepairAsked) -> tuple[Budget, ...]:
 
 def _policy_of(asked: RepairAsked) -> Policy:
     """The policy that is given, read where it is a file; an empty one where there is none."""
-    if asked.policy is None or isinstance(asked.policy, Policy):
-        return asked.policy or Policy()
+    if asked.judged.policy is None or isinstance(asked.judged.policy, Policy):
+        return asked.judged.policy or Policy()
     from parityscope.case.policy_file import read_policy
     from parityscope.study import known_metrics
 
-    return read_policy(Path(asked.policy), known_metrics()).policy
+    return read_policy(Path(asked.judged.policy), known_metrics()).policy
 
 
 def _consents_of(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -278,17 +280,17 @@ def _budgets_of_plan(plan: RepairPlan, default: tuple[Budget, ...]) -> tuple[Bud
     return plan.budgets or default
 
 
-def _matched_of(asked: RepairAsked, budgets: tuple[Budget, ...], outputs: Sequence[str]) -> tuple[str, ...]:
-    """Outputs whose rows have no order: those that were named, else the policy's.
+def _judged_of(asked: RepairAsked, budgets: tuple[Budget, ...], outputs: Sequence[str]) -> Policy:
+    """Outputs whose rows have no order and what others decide: as it was said, else as the policy says.
 
     Raises:
         ParityError: the model has no such output, or none that a budget is for, or the policy cannot be read.
     """
     from parityscope.case.policy import check_outputs
 
-    names = asked.match or _policy_of(asked).matched
-    check_outputs(Policy(budgets=budgets, matched=names), outputs)
-    return names
+    found = replace(asked.judged.override(_policy_of(asked)), budgets=budgets)
+    check_outputs(found, outputs)
+    return found
 
 
 def plan_path(output: Path | None, given: Path | None) -> Path | None:

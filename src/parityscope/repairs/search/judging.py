@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.case.deciding import stated_rule
 from parityscope.case.formats.loader import call_user_code
 from parityscope.case.limits import TWO_SIDED
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import can_be_scores, measure_all, measure_pair
+from parityscope.comparison.decisions import GAP, measure_decisions
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.records import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from parityscope.case.formats.loader import UserFunction
     from parityscope.records import Budget
@@ -57,10 +59,12 @@ def make_yardstick(
     references: Iterable[Mapping[str, np.ndarray]],
     floor: float | None,
     matched: tuple[str, ...] = (),
+    decides: tuple[tuple[str, str], ...] = (),
 ) -> Yardstick:
     """Budgets with floors from the reference's outputs on the search samples, or `floor` for every output.
 
-    `matched` are outputs whose rows have no order of their own: they are paired before they are compared.
+    `matched` are outputs whose rows have no order of their own: they are paired before they are compared. Of outputs that
+    `decides` names no decision may change that their budget does not explain.
 
     Raises:
         ParityError: no budget applies to any output, or outputs to be matched share no axis of rows.
@@ -72,7 +76,9 @@ def make_yardstick(
             if array.dtype.kind == "f" and array.size:
                 own = FLOOR_SHARE * _root_mean_square(array) if floor is None else floor
                 floors[name] = max(floors.get(name, 0.0), own)
-    made = Yardstick(policy=Policy(budgets=budgets, matched=matched), functions=functions, floors=floors)
+    made = Yardstick(
+        policy=Policy(budgets=budgets, matched=matched, decides=decides), functions=functions, floors=floors
+    )
     if held and not _excess_terms(made, held[0], held[0]):
         names = ", ".join(sorted({one.metric for one in budgets})) or "none"
         raise ParityError(
@@ -131,12 +137,28 @@ def _excess_terms(
             if budget.metric not in held.functions:
                 value = _excess_of_budget(budget, expected, candidate[name], held.floors.get(name, 0.0))
                 found.extend([] if value is None else [value])
+        found.extend(_excess_of_decisions(held, name, expected, candidate[name]))
     for budget in held.policy.budgets:
         if budget.metric in held.functions:
             user = held.functions[budget.metric]
             perfect, value = (_call_metric(user, reference, side) for side in (reference, candidate))
             found.append(_excess_over_limit(value, perfect, budget.limit))
     return found
+
+
+def _excess_of_decisions(held: Yardstick, name: str, reference: np.ndarray, candidate: np.ndarray) -> Iterator[float]:
+    """By how much the clearest changed decision of an output leads, in units of what its budget makes of two numbers' difference.
+
+    As `study/flips.py` has it of the expected error: sqrt(2) times the RMS error that the budget allows.
+    """
+    stated = dict(held.policy.decides).get(name)
+    if stated is None or reference.shape != candidate.shape:
+        return
+    found = measure_decisions(reference, candidate, name, stated_rule(stated))
+    if found is not None and len(found.flips):
+        size = max(_root_mean_square(reference), held.floors.get(name, 0.0))
+        lead = float(found.flips[:, GAP].max())
+        yield _excess_over_limit(lead, 0.0, math.sqrt(2.0) * held.limit_of(name) * size)
 
 
 def _excess_of_budget(budget: Budget, reference: np.ndarray, candidate: np.ndarray, floor: float) -> float | None:
