@@ -179,6 +179,48 @@ def test_what_a_suppression_kept_may_come_in_any_order_where_scores_tie(
     assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
 
 
+CHOSEN = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,40] x) => (float[1,8,4] box) {
+  k = Constant<value = int64[1] {8}>()
+  raw = Mul(x, gain)
+  score, places = TopK(raw, k)
+  flat = Squeeze(places)
+  table_at = Gather(table, flat)
+  first = Constant<value = int64[1] {0}>()
+  box = Unsqueeze(table_at, first)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("apart", "declared", "status"),
+    # Rows that tie, rows that FP16's spacing of 2^-10 below 2 does not tell apart and FP32's does, and rows far apart.
+    [(0.0, "f32", 0), (2.0**-11, "f16", 0), (2.0**-11, "f32", 1), (0.0125, "f16", 1)],
+)
+def test_ties_of_scores_that_are_no_output_are_found_inside_the_reference(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], apart: float, declared: str, status: int
+) -> None:
+    table = np.random.default_rng(4).integers(0, 100, (40, 4)).astype(np.float32)
+    model = write_network(tmp_path / "chosen.onnx", CHOSEN, {"table": table, "gain": np.float32(1.1) * np.ones(1, np.float32)})
+    x = np.repeat(np.linspace(1.8, 1.0, 20), 2)[None].astype(np.float32)
+    x[0, 1::2] -= np.float32(apart)
+    write_npz(tmp_path / "x.npz", {"x": x})
+    write_npz(tmp_path / "y.npz", {"box": table[[1, 0, 2, 3, 5, 4, 6, 7]][None]})
+    command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet", "--format", "json"]
+    command += ["--candidate", f"saved?path={tmp_path / 'y.npz'}", "--declared", declared]
+    assert exit_status(*command) == status
+    found = json.loads(capfd.readouterr().out)
+    told = "rows that stand in another order have the same scores"
+    assert any(one["reason"] == told for one in found["skipped"]) == (status == 0)
+
+
+def test_another_row_is_no_tie_however_even_the_scores_are(tmp_path: Path) -> None:
+    table = np.random.default_rng(4).integers(0, 100, (40, 4)).astype(np.float32)
+    model = write_network(tmp_path / "chosen.onnx", CHOSEN, {"table": table, "gain": np.ones(1, np.float32)})
+    write_npz(tmp_path / "x.npz", {"x": np.repeat(np.linspace(1.8, 1.0, 20), 2)[None].astype(np.float32)})
+    write_npz(tmp_path / "y.npz", {"box": table[[1, 0, 2, 3, 5, 4, 6, 30]][None]})
+    command = ["compare", str(model), "--inputs", str(tmp_path / "x.npz"), "--quiet"]
+    assert exit_status(*command, "--candidate", f"saved?path={tmp_path / 'y.npz'}") == 1
+
+
 def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('match = ["logits", "boxes"]\n', encoding="utf-8")

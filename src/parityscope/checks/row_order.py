@@ -1,8 +1,8 @@
 """The candidate gives the same rows in another order.
 
 What goes wrong: nothing but the comparison. Outputs that come out of TopK or non-maximum suppression have rows in the order of
-scores; where two scores are nearly equal, a rounding error exchanges two rows, and every element of them then differs. Where the
-scores that TopK gives are outputs, such ties are judged row by row at once, and nothing is wrong.
+scores; where two scores are nearly equal, a rounding error exchanges two rows, and every element of them then differs. Such
+ties are looked for in the scores, those inside the reference's graph too, and judged row by row at once: nothing is wrong then.
 
 How it shows: errors of the size of the outputs in some rows, none in others; task metrics do not change.
 

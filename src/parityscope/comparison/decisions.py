@@ -45,6 +45,7 @@ __all__ = [
     "WAS",
     "Decided",
     "DecisionKind",
+    "choices_that_passed",
     "lean_of",
     "measure_decisions",
     "merge_decisions",
@@ -274,6 +275,28 @@ def _spell(best: np.ndarray, blank: int | None) -> list[list[int]]:
     return [
         [one for at, one in enumerate(row) if one != blank and (not at or row[at - 1] != one)] for row in best.tolist()
     ]
+
+
+def choices_that_passed(
+    scores: np.ndarray, places: np.ndarray, chosen: np.ndarray, order: np.ndarray, sample: int
+) -> np.ndarray:
+    """Flips of a sort along the last axis of `scores`: each two of its rows that stand the other way round in the candidate.
+
+    Args:
+        scores: What was sorted, any shape.
+        places: Of each row its flat place among the other axes: int64, (rows,).
+        chosen: Of each row its index along the last axis.
+        order: Where the candidate has each row.
+        sample: The sample.
+    """
+    by_place = scores.reshape(-1, scores.shape[-1]).astype(np.float64)
+    first, second = np.triu_indices(len(order), 1)
+    passed = (order[first] > order[second]) & (places[first] == places[second])
+    first, second = first[passed], second[passed]
+    gaps = by_place[places[first], chosen[first]] - by_place[places[second], chosen[second]]
+    flips = _flips_at(places[first], chosen[first], chosen[second], gaps, first)
+    flips[:, SAMPLE] = sample
+    return flips
 
 
 def _compare_choices(reference: np.ndarray, candidate: np.ndarray, rule: DecisionRule, sample: int) -> Decided | None:

@@ -38,6 +38,7 @@ import numpy as np
 from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.case.deciding import rules_of_outputs
 from parityscope.comparison.decisions import NOTICED, measure_decisions
+from parityscope.comparison.rows import align_as_given
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, margin_of
 from parityscope.study.flips import Flips, describe_flip, doubtful_flips, judge_by_size, part_scaled, sure_flip
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     _Outputs = Mapping[str, np.ndarray]
 
-__all__ = ["HonestChanges", "count_honest_changes", "is_told"]
+__all__ = ["HonestChanges", "count_honest_changes", "is_told", "worst_of_draws"]
 
 _EXACT = "f32"
 _JUDGED = frozenset({"classes", "positions"})
@@ -144,6 +145,16 @@ def count_honest_changes(examination: Examination, outputs: Sequence[str], align
         )
         for name in dict.fromkeys((*tallies, *flips))
     }
+
+
+def worst_of_draws(examination: Examination, flips: Flips) -> Flip | None:
+    """The flip that honest draws explain least; None where they say nothing of any.
+
+    Raises:
+        ParityError: they cannot be drawn.
+    """
+    _add_draws(examination, {}, {flips.tensor: flips}, align_as_given)
+    return flips.find_worst(_CHANCE / max(1, flips.decided.count))
 
 
 def _judge_output(
