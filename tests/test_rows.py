@@ -199,7 +199,9 @@ def test_ties_of_scores_that_are_no_output_are_found_inside_the_reference(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], apart: float, declared: str, status: int
 ) -> None:
     table = np.random.default_rng(4).integers(0, 100, (40, 4)).astype(np.float32)
-    model = write_network(tmp_path / "chosen.onnx", CHOSEN, {"table": table, "gain": np.float32(1.1) * np.ones(1, np.float32)})
+    model = write_network(
+        tmp_path / "chosen.onnx", CHOSEN, {"table": table, "gain": np.float32(1.1) * np.ones(1, np.float32)}
+    )
     x = np.repeat(np.linspace(1.8, 1.0, 20), 2)[None].astype(np.float32)
     x[0, 1::2] -= np.float32(apart)
     write_npz(tmp_path / "x.npz", {"x": x})

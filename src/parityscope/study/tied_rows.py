@@ -191,8 +191,8 @@ def _explain_order(judged: Examination, orders: Mapping[int, list[np.ndarray]], 
 def _reference_values(
     judged: Examination, samples: Sequence[int], names: tuple[str, ...]
 ) -> dict[int, Mapping[str, np.ndarray]]:
-    from parityscope.evaluation.program import wide_program
     from parityscope.evaluation.evaluating import run_world
+    from parityscope.evaluation.program import wide_program
     from parityscope.evaluation.sessions import Sessions
     from parityscope.evaluation.worlds import World
 
