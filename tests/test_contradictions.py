@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from command_line import exit_status
+from parityscope.case.formats.npz import write_npz
 from parityscope.report.as_text import render_first_screen
 from parityscope.testing.networks import write_network
 
@@ -100,3 +101,27 @@ def test_a_file_beside_a_recording_of_another_build_is_told(tmp_path: Path) -> N
     told = "the file that is named as the candidate's does not give what was recorded"
     assert any(told in one["contradicted"] for one in found)
     assert told in screen
+
+
+def test_what_contradicts_another_claim_is_not_said_of_the_cause(tmp_path: Path) -> None:
+    # BF16 is as far off as one output is, and is ruled out by the other, which an input that never arrived explains.
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,16] x, float[1,32] h) => (float[1,32] p, float[1,32] q) {
+      a = MatMul(x, w)
+      b = Mul(h, small)
+      p = Add(a, b)
+      q = Tanh(h)
+    }"""
+    w, small = (DRAW.normal(size=(16, 32)) / 4).astype(np.float32), np.float32(2e-3)
+    write_network(tmp_path / "model.onnx", text, {"w": w, "small": small.reshape(1)})
+    for number in range(3):
+        x, h = (DRAW.normal(size=(1, size)).astype(np.float32) for size in (16, 32))
+        write_npz(tmp_path / "inputs" / f"{number}.npz", {"x": x, "h": h})
+        write_npz(tmp_path / "outputs" / f"{number}.npz", {"p": x @ w, "q": np.zeros_like(h)})
+    words = ["diagnose", str(tmp_path / "model.onnx"), "--inputs", str(tmp_path / "inputs")]
+    words += ["--candidate", str(tmp_path / "outputs"), "--study", str(tmp_path / "study"), "--quiet"]
+    assert exit_status(*words) == 1
+    study = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
+    assert any(one["contradicted"] and one["role"] != "cause" for one in study["findings"])
+    screen = " ".join(render_first_screen(study, width=400).split())
+    assert "Why Input h was never uploaded" in screen
+    assert "But " not in screen

@@ -146,6 +146,13 @@ def test_an_ir_as_openvino_made_it_is_not_blamed(
     assert not [one for one in document["findings"] if one["role"] == "cause"]
 
 
+def test_an_ir_is_a_candidate_by_its_path_alone(capsys: pytest.CaptureFixture[str], reference: Path) -> None:
+    ir = _converted(reference)
+    command = ["compare", str(reference), "--inputs", str(reference.with_name("x.npz")), "--candidate", str(ir)]
+    assert exit_status(*command, "--study", str(reference.with_name("study"))) == 0
+    assert "OpenVINO" in capsys.readouterr().out
+
+
 def test_an_ir_that_openvino_cannot_read_is_one_error(capsys: pytest.CaptureFixture[str], reference: Path) -> None:
     path = _converted(reference)
     path.write_text(path.read_text(encoding="utf-8")[:400], encoding="utf-8")

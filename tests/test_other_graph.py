@@ -676,3 +676,35 @@ def test_what_the_file_does_is_told_where_most_of_the_error_comes_from_elsewhere
     ((unit, share),) = decision.causes
     assert "in place of Sigmoid" in unit.differences[0].words
     assert 0 < share < 0.5
+
+
+def _exported(folder: Path, *, training: bool) -> tuple[Path, Path]:
+    """A network as an exporter writes it in eval mode, its normalization folded into the convolution, and as it is, in a mode."""
+    gain = WEIGHTS["scale"] / np.sqrt(WEIGHTS["variance"] + 0.001)
+    folded = {
+        "w1": WEIGHTS["w1"] * gain[:, None, None, None],
+        "b1": WEIGHTS["shift"] + (WEIGHTS["b1"] - WEIGHTS["mean"]) * gain,
+    }
+    plain = NETWORK.replace("  n = BatchNormalization<epsilon = 0.001>(c, scale, shift, mean, variance)\n", "")
+    left = {name: array for name, array in WEIGHTS.items() if name not in {"scale", "shift", "mean", "variance"}}
+    reference = write_network(folder / "reference.onnx", plain.replace("Relu(n)", "Relu(c)"), left | folded)
+    mode = "n, m2, v2 = BatchNormalization<epsilon = 0.001, training_mode = 1>"
+    text = NETWORK.replace("n = BatchNormalization<epsilon = 0.001>", mode) if training else NETWORK
+    return reference, write_network(folder / "candidate.onnx", text, WEIGHTS)
+
+
+def test_a_normalization_in_training_mode_is_named_and_no_weight_is(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reference, candidate = _exported(tmp_path, training=True)
+    first = _diagnosed(reference, str(candidate), capfd)["findings"][0]
+    assert (first["code"], first["role"]) == ("EXP005", "cause")
+    assert "is in training mode, with the statistics of the batch at hand" in first["claim"]
+    assert "model.eval()" in first["repairs"][0]["text"]
+
+
+def test_a_normalization_that_is_folded_on_one_side_alone_is_not_blamed(tmp_path: Path) -> None:
+    reference, candidate = _exported(tmp_path, training=False)
+    write_npz(tmp_path / "samples" / "0.npz", X[0])
+    line = ["diagnose", str(reference), "--inputs", str(tmp_path / "samples"), "--candidate", str(candidate)]
+    assert exit_status(*line, "--study", str(tmp_path / "study"), "--quiet") == 0

@@ -28,6 +28,7 @@ from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.records import Finding
 from parityscope.repairs.preprocess_in_code import ADVICE
+from parityscope.testing.networks import write_network
 from proving.models.fetching import require
 from proving.models.ocr import rendered_line
 
@@ -653,3 +654,43 @@ def test_what_gets_rid_of_an_infinite_error_explains_nothing_by_that() -> None:
         search_preprocessing(replace(question, honest=lambda x: overflowing(dict(x))), image_steps(image, samples)).best
         is None
     )
+
+
+def _undivided(folder: Path, noise: float) -> list[str]:
+    """The command for a deployment that does not divide by 255, of a network whose rounding grows with its input.
+
+    The sine of some tens is as uncertain as the tens: some hundred times as much as FP32 costs on the reference's inputs.
+    `noise` is what the deployment errs by beside it.
+    """
+    rng = np.random.default_rng(26)
+    v = rng.normal(size=(768, 24)).astype(np.float32) / 280
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[1,3,16,16] x) => (float[1,24] y) {
+      f = Flatten(x)
+      a = MatMul(f, v)
+      y = Sin(a)
+    }"""
+    write_network(folder / "model.onnx", text, {"v": v})
+    for number in range(3):
+        raw = rng.integers(0, 256, size=(1, 3, 16, 16)) / 255.0
+        write_npz(folder / "inputs" / f"{number}.npz", {"x": ((raw - MEAN) / DEVIATION).astype(np.float32)})
+        wrong = ((raw * 255 - MEAN) / DEVIATION).astype(np.float32)
+        y = np.sin(wrong.reshape(1, -1).astype(np.float64) @ v) * (1 + noise * rng.normal(size=(1, 24)))
+        write_npz(folder / "outputs" / f"{number}.npz", {"y": y.astype(np.float32)})
+    words = ["diagnose", str(folder / "model.onnx"), "--inputs", str(folder / "inputs"), "--quiet"]
+    return [*words, "--candidate", str(folder / "outputs"), "--study", str(folder / "study")]
+
+
+def test_what_wrong_inputs_make_of_rounding_is_no_second_cause(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_status(*_undivided(tmp_path, 0.0)) == 1
+    why = " ".join(capfd.readouterr().out.split())
+    assert "Why The deployment does not divide by 255 before it normalises" in why
+    assert "[PRE001, cause proved]" in why
+
+
+def test_what_explains_all_but_a_rest_is_told_first(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert exit_status(*_undivided(tmp_path, 3e-4)) == 1
+    why = " ".join(capfd.readouterr().out.split())
+    assert "Why The deployment does not divide by 255 before it normalises" in why
+    assert "[PRE001, likely: 50" in why

@@ -258,6 +258,7 @@ BACKEND = Backend(
     name="openvino",
     title="OpenVINO (CPU)",
     called=("ov",),
+    opens={ENDING: "model"},
     options={
         "observe": "layers (default): capture at the borders of executed layers; all: every tensor, which changes fusion",
         "threads": "inference threads",

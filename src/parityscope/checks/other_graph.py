@@ -50,7 +50,7 @@ __all__ = ["CHECK", "PUT_BACK", "tells_version"]
 PUT_BACK = "put_back"
 _VERSION = "The candidate is another version of the model"
 _CODE = "EXP005"
-_RETRAINED = "retrained"
+_RETRAINED, _TRAINING = "retrained", "training"
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
 _TOLD = 3  # places and harmless differences that are named
 _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less contributes, beside those that make the rest
@@ -200,6 +200,8 @@ def _offer_repairs(unit: Unit, *, version: bool, has_file: bool) -> list[tuple[s
     """What the original has put back in a copy of the candidate's file, which is tried; and converting once more."""
     if not has_file:
         return [("convert_again", "export the file again from this network, or give the network what the file has")]
+    if unit.group == _TRAINING:
+        return [("eval_mode", "call model.eval() before the export, with training=TrainingMode.EVAL")]
     again = (
         "export the version that the reference has, or hold the candidate against its own original"
         if version

@@ -80,17 +80,19 @@ def first_screen(document: Mapping[str, Any], model: Mapping[str, Any]) -> dict[
 
 def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterator[Row]:
     beyond = document.get("verdict") == "beyond"
-    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"]
+    causes = [one for one in document.get("findings", ()) if one.get("role") == "cause"] or _nearly_causes(document)
     if beyond:
         yield _row_of_cause(document, causes, model)
         if not causes:
             yield from _rows_of_answer(document)
         further = [one for one in causes[1:] if is_proved(one) or not is_proved(causes[0])]
         further += [
-            one for one in document.get("findings", ()) if one.get("role") == "contributing" and _is_needed(one)
+            one
+            for one in document.get("findings", ())
+            if one.get("role") == "contributing" and _is_needed(one) and one not in causes
         ]
         yield from (_row_of_further_cause(one, causes) for one in further[: MOST_ADVICE - 1])
-        yield from _rows_of_contradiction(document)
+        yield from _rows_of_contradiction(causes)
         yield from rows_of_place(document, causes)
         proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
@@ -112,6 +114,18 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
     yield from _rows_of_widened(document)
     yield from _rows_of_notes(document, model)
     yield from _rows_of_not_judged(document, model["skipped"])
+
+
+def _nearly_causes(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Where nothing is proved: the one that explains all of the error but for a rest that it does not, as a possibility."""
+    near = [
+        one
+        for one in document.get("findings", ())
+        if one.get("role") == "contributing"
+        and (as_number(one.get("share")) or 0.0) >= PROVED
+        and (as_number(one.get("confidence")) or 0.0) >= WEAK
+    ]
+    return near[:1]
 
 
 def _describe_subject(document: Mapping[str, Any]) -> str:
@@ -179,9 +193,9 @@ def _has_rows(document: Mapping[str, Any]) -> bool:
     return bool(kinds & {"classes", "positions"})
 
 
-def _rows_of_contradiction(document: Mapping[str, Any]) -> Iterator[Row]:
+def _rows_of_contradiction(causes: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """The evidence that speaks against what is said first: both are told, and no average of them."""
-    against = [clean(one["contradicted"]) for one in document.get("findings", ()) if one.get("contradicted")]
+    against = [clean(one["contradicted"]) for one in causes if one.get("contradicted")]
     if against:
         yield make_row("But", cut_text(f"evidence contradicts this: {against[0]}"))
 

@@ -26,7 +26,7 @@ def make_row(label: str, text: str, *, command: str = "", note: str = "") -> Row
 def first_sentence(text: object) -> str:
     """The first sentence of a claim, without its full stop."""
     claim = clean(text)
-    return re.split(r"(?<=[a-z0-9)'\"%])\. (?=['A-Z])", claim, maxsplit=1)[0].removesuffix(".")
+    return re.split(r"(?<=[a-z0-9)'\"%])\. (?=['A-Z0-9])", claim, maxsplit=1)[0].removesuffix(".")
 
 
 def cut_text(text: str, longest: int = LONGEST) -> str:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 from parityscope.hypotheses.from_other_graph.aligning import borders_of_stretch
 from parityscope.hypotheses.from_other_graph.difference import GraphDifference
 from parityscope.hypotheses.from_other_graph.likeness import relative_distance
-from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
+from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, is_training_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 from parityscope.operators import with_trait
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph.aligning import Alignment
     from parityscope.hypotheses.from_other_graph.reading import ReadGraph
 
-__all__ = ["REWRITTEN", "DifferingStretch", "stretches_of"]
+__all__ = ["REWRITTEN", "TRAINING", "DifferingStretch", "stretches_of"]
 
 REWRITTEN = 1e-5  # relative L2 that FP32 may make of one function in other words, chosen: a hundred roundings
+TRAINING = "training"  # the group of differences that are normalizations by the batch at hand
 _QUANTIZER = "QuantizeLinear"
 _CUT = 2.0  # of the end of a quantizer's range, chosen: calibration by percentiles or entropy seldom cuts off more
 _SHOWN = 5  # steps that are told by name
@@ -218,6 +219,9 @@ def _structural_difference(
     renamed = [(maker, step) for maker, step in pairs if _operator_name(maker) != _operator_name(step)]
     if not (gone or added or renamed) and bool(steps) == bool(its_steps):
         return None
+    if training := [step for step in added if is_training_step(step)]:
+        words = f"{training[0].op_type} {name_of(training[0])} is in training mode, with the statistics of the batch at hand"
+        return GraphDifference(site=site, node=name_of(training[0]), kind="structure", words=words, group=TRAINING)
     # Whatever became of steps that integers swallowed, how far they err tells whether that is right.
     quantized = any(is_quantized_step(step) for step in (*added, *(step for _, step in renamed)))
     before = [(step.op_type, _name_with_numbers(alignment.reference, step)) for step in gone]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.from_other_graph.reading import operator_family
+from parityscope.hypotheses.from_other_graph.reading import is_training_step, operator_family
 from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _affine_of_step(
     graph: ReadGraph, step: ProgramStep, site: str, channels: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and offset that a step applies to each channel; None where it does something else."""
+    if is_training_step(step):
+        return None
     if step.op_type == "Neg":
         return -np.ones(channels), np.zeros(channels)
     held = [graph.constants.get(name) for name in step.inputs if name != site]

@@ -15,7 +15,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.constants import VAGUE, ConstantChange, change_of
-from parityscope.hypotheses.from_other_graph.differing import REWRITTEN
+from parityscope.hypotheses.from_other_graph.differing import REWRITTEN, TRAINING
 from parityscope.hypotheses.from_other_graph.folding import fold_linear_step
 from parityscope.hypotheses.from_other_graph.likeness import may_be_same, relative_distance
 from parityscope.hypotheses.from_other_graph.mixing import compute_stretch, steps_of
@@ -39,7 +39,7 @@ def name_difference(alignment: Alignment, stretch: DifferingStretch, sessions: S
     if not stretch.parts and stretch.error <= REWRITTEN:
         return stretch
     whole = [one for one in stretch.differences if one.kind == "structure" and not one.declared]
-    if len(stretch.differences) != 1 or not whole or stretch.error <= REWRITTEN:
+    if len(stretch.differences) != 1 or not whole or stretch.error <= REWRITTEN or whole[0].group == TRAINING:
         return stretch
     part = next((one for one in stretch.parts if _part_explains(alignment, stretch, one, sessions)), None)
     if part is not None:

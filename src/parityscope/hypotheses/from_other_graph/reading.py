@@ -32,6 +32,7 @@ __all__ = [
     "Values",
     "content_of",
     "is_quantized_step",
+    "is_training_step",
     "operator_family",
     "read_graph",
     "run_step",
@@ -72,6 +73,11 @@ class ReadGraph:
 def operator_family(step: ProgramStep) -> str:
     """The operator's name without what a runtime's optimizer adds to it."""
     return base_of(step.op_type)
+
+
+def is_training_step(step: ProgramStep) -> bool:
+    """Whether a normalization takes the statistics of the batch at hand, as the file says: it has no constants to fold."""
+    return step.op_type == "BatchNormalization" and bool(step.node.attributes.get_int("training_mode", 0))
 
 
 def is_quantized_step(step: ProgramStep) -> bool:
