@@ -21,7 +21,7 @@ from parityscope.backends.recording import observable_tensors
 from parityscope.backends.targets import parse_target
 from parityscope.case import Inputs, Model, Sample, load_model
 from parityscope.comparison import measure_pair
-from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.expecting import ErrorQuestion, expect_error
 from parityscope.expectation.grades import grade_of
 from proving.models.fetching import model_path, ocr_det_input, ocr_rec_input, page_image, rendered_line
 
@@ -45,7 +45,15 @@ def examine(identity: str) -> None:
     names = [*observable_tensors(model), *(value.name for value in model.outputs)]
     reference = evaluated(model, sample, "ort", names)
     start = time.perf_counter()
-    floor = expect_error(model, inputs, [0], names, (), reference=lambda _, name: reference.get(name)).errors["f32"]
+    question = ErrorQuestion(
+        model=model,
+        inputs=inputs,
+        samples=[0],
+        tensors=names,
+        formats=(),
+        reference=lambda _, name: reference.get(name),
+    )
+    floor = expect_error(question).errors["f32"]
     seconds = time.perf_counter() - start
     print(f"{identity}: {len(floor)} floors in {seconds:.1f} s, plain inference {plain(model, sample):.3f} s")
     judged = [name for name in floor if reference[name].dtype == np.float32 and reference[name].size > LEAST]

@@ -15,7 +15,7 @@ from parityscope.case import Inputs, Sample, load_model
 from parityscope.comparison import measure_pair
 from parityscope.comparison.parts import measure_parts
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.expecting import ErrorQuestion, expect_error
 from parityscope.expectation.forecasting import forecast
 from parityscope.expectation.grades import FLOAT32_ROUNDING, graded_error
 from parityscope.study.output_parts import covers_parts
@@ -81,7 +81,7 @@ def test_a_prediction_says_what_its_reference_leaves_out_of_a_mixed_file(tmp_pat
 
 def test_elements_in_which_the_reference_overflows_say_nothing_about_rounding(tmp_path: Path) -> None:
     path = write_network(tmp_path / "m.onnx", OVERFLOWS, {"large": np.float32(1e5), "small": np.float32(1e-5)})
-    found = expect_error(load_model(path), inputs(), [0], ["y"])
+    found = expect_error(ErrorQuestion(model=load_model(path), inputs=inputs(), samples=[0], tensors=["y"]))
     assert 0.2 * 2.0**-11 < found.errors["f16"]["y"] < 3 * 2.0**-11
     assert not found.skipped
 
@@ -90,7 +90,8 @@ def test_nothing_is_expected_where_rounding_alone_gives_nan(tmp_path: Path) -> N
     # 1 + t is 1 in BF16 for t below 2^-8, and the logarithm of its distance from 1 is that of zero.
     text = HEAD + "{ one = Add(x, c)  t = Sub(one, c)  y = Log(t) }"
     path = write_network(tmp_path / "m.onnx", text, {"c": np.float32(1)})
-    found = expect_error(load_model(path), inputs(np.full((4, 64), 2.0**-10, np.float32)), [0], ["y"])
+    tiny = inputs(np.full((4, 64), 2.0**-10, np.float32))
+    found = expect_error(ErrorQuestion(model=load_model(path), inputs=tiny, samples=[0], tensors=["y"]))
     assert "y" not in found.errors["bf16"]
     assert "y" in found.errors["f16"]
     assert [skip.what for skip in found.skipped] == ["expected error of bf16 at y"]

@@ -35,7 +35,7 @@ from parityscope.expectation.error_model import (
     repeated_terms_error,
     rounding_variance,
 )
-from parityscope.expectation.expecting import expect_error, run_reference
+from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
 from parityscope.expectation.grades import FLOAT32_ROUNDING, grade_of
 from parityscope.expectation.ulps import EXACT, SUMS, ULPS
 from parityscope.expectation.variances import SUMMED
@@ -351,7 +351,16 @@ def evaluated(model: Model, inputs: Inputs, target: str) -> dict[str, np.ndarray
 def floor_of(model: Model, inputs: Inputs, samples: list[int], names: list[str]) -> Expectation:
     """The noise floor, against what ONNX Runtime gives at the outputs."""
     plain = run_reference(model, inputs, samples)
-    return expect_error(model, inputs, samples, names, (), reference=lambda index, name: plain.get(index, {}).get(name))
+    return expect_error(
+        ErrorQuestion(
+            model=model,
+            inputs=inputs,
+            samples=samples,
+            tensors=names,
+            formats=(),
+            reference=lambda index, name: plain.get(index, {}).get(name),
+        )
+    )
 
 
 def test_real_evaluations_lie_within_the_floor_and_tf32_far_beyond(tmp_path: Path) -> None:
@@ -408,14 +417,16 @@ def test_the_least_of_the_floor_is_most_of_it_and_runs_each_product_once(
         return True
 
     expect_error(
-        model,
-        inputs,
-        [0],
-        ["y"],
-        (),
-        floor_on=[0],
-        reference=lambda index, name: plain[index].get(name),
-        enough=is_enough,
+        ErrorQuestion(
+            model=model,
+            inputs=inputs,
+            samples=[0],
+            tensors=["y"],
+            formats=(),
+            floor_on=[0],
+            reference=lambda index, name: plain[index].get(name),
+            enough=is_enough,
+        )
     )
     assert set(ran.values()) == {0, 1}
     assert whole / 2 < shown[0] <= whole
@@ -494,7 +505,16 @@ def _in_both_orders(model: Model, x: np.ndarray) -> list[np.ndarray]:
 def test_predictions_carry_the_floor(tmp_path: Path) -> None:
     model, inputs = network(tmp_path), given({"x": page(0)})
     plain = run_reference(model, inputs, [0])
-    expectation = expect_error(model, inputs, [0], ["y"], ("tf32",), reference=lambda index, name: plain[index][name])
+    expectation = expect_error(
+        ErrorQuestion(
+            model=model,
+            inputs=inputs,
+            samples=[0],
+            tensors=["y"],
+            formats=("tf32",),
+            reference=lambda index, name: plain[index][name],
+        )
+    )
     floor = floor_of(model, inputs, [0], ["y"]).errors["f32"]
     assert expectation.errors["f32"]["y"] == pytest.approx(floor["y"], rel=1e-6)
     assert expectation.errors["tf32"]["y"] > 100 * floor["y"]

@@ -16,7 +16,7 @@ from parityscope.evaluation.program import program_of
 from parityscope.evaluation.room import check_room, live_nbytes, nbytes_of_world, split_worlds
 from parityscope.evaluation.worlds import World
 from parityscope.expectation import lockstep, metering
-from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.expecting import ErrorQuestion, expect_error
 from parityscope.expectation.forecasting import ForecastSettings, forecast
 from parityscope.memory import allow_memory, allowed_memory
 from parityscope.testing.networks import write_network
@@ -97,7 +97,9 @@ def test_what_is_expected_is_the_same_in_parts(
     for allowed in (1 << 30, 4 * 3 * VALUE, 1):
         memory(allowed)
         together.clear()
-        found.append(expect_error(chain, one_sample({"x": X}), (0,), ["c", "y"], FORMATS))
+        found.append(
+            expect_error(ErrorQuestion(model=chain, inputs=one_sample({"x": X}), samples=(0,), tensors=["c", "y"]))
+        )
         assert max(together) == {1 << 30: 6, 4 * 3 * VALUE: 4, 1: 2}[allowed]
     assert found[0].errors["f16"]["y"] > found[0].errors["f32"]["y"] > 0
     assert found[0] == found[1] == found[2]

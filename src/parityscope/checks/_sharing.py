@@ -14,7 +14,7 @@ from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import ORDER, RUN_S
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
-from parityscope.expectation.expecting import expect_error
+from parityscope.expectation.expecting import ErrorQuestion, expect_error
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.expectation.records import FAR
 
@@ -57,9 +57,16 @@ def _test_claim(known: Examination, twice: Callable[[], Both]) -> Shown:
     first = known.inputs.indices[:1]
     moved: Mapping[str, float] = {}
     if far:
-        moved = expect_error(
-            known.model, known.inputs, first, list(far), (), reference=lambda _, name: ours.get(name), align=align
-        ).moved
+        question = ErrorQuestion(
+            model=known.model,
+            inputs=known.inputs,
+            samples=first,
+            tensors=list(far),
+            formats=(),
+            reference=lambda _, name: ours.get(name),
+            align=align,
+        )
+        moved = expect_error(question).moved
     if not moved:
         worst = max(errors.values(), default=0.0)
         because = f"the model without its optimizer is {format_number(worst)} from the reference"

@@ -27,8 +27,7 @@ Not covered: algorithms with larger constants than a sum of products (Winograd, 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,11 +53,13 @@ from parityscope.records import Skip, Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import onnx_ir as ir
+
     from parityscope.case import Inputs, Model
     from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
 
-__all__ = ["expect_error", "run_reference"]
+__all__ = ["ErrorQuestion", "expect_error", "run_reference"]
 
 # Of the disturbance. Large beside the rounding errors of the disturbed pass itself, which are of size 1, and small enough
 # for linearity: an error of 4e-7 becomes 1e-4, less than TF32 makes. Chosen, a power of two.
@@ -72,24 +73,9 @@ _FLOOR_SAMPLES = 2
 _DISTURBED = "disturbed"
 
 
-def expect_error(
-    model: Model,
-    inputs: Inputs,
-    samples: Sequence[int],
-    tensors: Sequence[str],
-    formats: Sequence[str] = FORMATS,
-    *,
-    floor_on: Sequence[int] | None = None,
-    reference: Reference | None = None,
-    progress: Progress = ignore_progress,
-    align: Align = align_as_given,
-    by_part: bool = False,
-    enough: Callable[[Expectation], bool] | None = None,
-    settled: Callable[[Expectation], bool] | None = None,
-    sessions: Sessions | None = None,
-    calibrated_on: Sequence[int] = (),
-) -> Expectation:
-    """The errors to be expected of `tensors`, over `samples` together.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ErrorQuestion:
+    """Of what the errors are to be told, over `samples` together.
 
     Args:
         model: The reference model.
@@ -99,73 +85,150 @@ def expect_error(
         formats: What to predict ("tf32", "f16", "bf16", "int8"); rounding alone, with FP32's range.
         floor_on: The samples that tell the noise floor ("f32"), the first two if None; without any it is not told.
         reference: What the reference's own runtime computed; without it the plain world takes its place.
-        progress: Told about every step.
         align: Puts what was found beside what was expected, where rows have no order of their own.
         by_part: Whether the errors by part are wanted too.
         enough: Is shown the least of the floor that one world tells, without its variation and with the least noise of
             products: where that is enough, nothing else is run.
         settled: Is shown what the first sample tells: where that settles it, no other is run.
-        sessions: What was opened before, and may serve again.
         calibrated_on: The samples that quantized formats take their scales from; `samples` if there are none.
     """
-    skipped: list[Skip] = []
+
+    model: Model
+    inputs: Inputs
+    samples: Sequence[int]
+    tensors: Sequence[str]
+    formats: Sequence[str] = FORMATS
+    floor_on: Sequence[int] | None = None
+    reference: Reference | None = None
+    align: Align = align_as_given
+    by_part: bool = False
+    enough: Callable[[Expectation], bool] | None = None
+    settled: Callable[[Expectation], bool] | None = None
+    calibrated_on: Sequence[int] = ()
+
+    def open_meter(self) -> Meter:
+        """What errors are measured with."""
+        return Meter(model=self.model, reference=self.reference, align=self.align, by_part=self.by_part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _OpenQuestion:
+    """A question with the worlds that answer it; `watch` are its tensors that the program gives, `predicting` one a format."""
+
+    question: ErrorQuestion
+    wide: ir.Model
+    plain: World
+    predicting: Sequence[World]
+    watch: Sequence[str]
+    sessions: Sessions
+    progress: Progress
+
+    def disturbed(self, *, least: bool = False) -> World:
+        """The world that carries the errors of products and reductions on."""
+        world = World(name=_DISTURBED, program=self.plain.program)
+        return disturbed_world(world, self.wide, _GAIN, self.sessions, least=least)
+
+    def measure(self, meter: Meter, worlds: Sequence[World], place: int, samples: Sequence[int]) -> None:
+        """Runs these worlds on one of the samples."""
+        question, steps = self.question, len(self.plain.program.steps)
+        told = SamplePlace(progress=self.progress, place=place, samples=len(question.samples), steps=steps)
+        meter.measure(worlds, question.inputs, samples[place], self.watch, self.sessions, told)
+
+
+def expect_error(
+    question: ErrorQuestion, *, progress: Progress = ignore_progress, sessions: Sessions | None = None
+) -> Expectation:
+    """The errors to be expected of some tensors.
+
+    `progress` is told about every step; `sessions` is what was opened before, and may serve again.
+    """
     sessions = Sessions(threads=usable_cores()) if sessions is None else sessions
     try:
-        graph, program = wide_program(model)
+        wide, program = wide_program(question.model)
     except ParityError as error:
         return Expectation(errors={}, skipped=(_skip_of_lacking(error),))
-    watch = [name for name in dict.fromkeys(tensors) if name in _known_sites(program)]
-    plain = World(name=PLAIN, program=program)
-    predicting, noise = [], []
-    for name in formats:
-        try:
-            world, _ = prepare_world(model, _target_of_format(name, model, inputs, calibrated_on or samples), ())
-            predicting.append(replace(world, name=name))
-        except ParityError as error:
-            skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
-    floor_on = samples[:_FLOOR_SAMPLES] if floor_on is None else floor_on
-    if floor_on:
-        noise.append(reordered_world(replace(plain, name=REORDERED), np.random.default_rng(_SEED)))
-        noise.append(disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions))
-    meter = Meter(model=model, reference=reference, align=align, by_part=by_part)
-    told = partial(SamplePlace, progress=progress, samples=len(samples), steps=len(program.steps))
+    predicting, skipped = _worlds_of_formats(question)
+    opened = _OpenQuestion(
+        question=question,
+        wide=wide,
+        plain=World(name=PLAIN, program=program),
+        predicting=predicting,
+        watch=[name for name in dict.fromkeys(question.tensors) if name in _known_sites(program)],
+        sessions=sessions,
+        progress=progress,
+    )
+    floor_on = question.samples[:_FLOOR_SAMPLES] if question.floor_on is None else question.floor_on
+    meter = question.open_meter()
     try:
-        if floor_on and enough:
-            cheap = Meter(model=model, reference=reference, align=align, by_part=by_part)
-            world = disturbed_world(World(name=_DISTURBED, program=program), graph, _GAIN, sessions, least=True)
-            for place, index in enumerate(floor_on):
-                cheap.measure([world], inputs, index, watch, sessions, told(place=place))
-            least = Expectation(errors={"f32": _floors_of_tensors(cheap, watch)}, parts={"f32": _floor_parts(cheap)})
-            if enough(least):
+        if floor_on and question.enough:
+            least = _least_floor(opened, floor_on)
+            if question.enough(least):
                 return least
-        for place, index in enumerate(samples):
-            worlds = [plain, *predicting, *(noise if index in floor_on else [])]
-            if len(worlds) > 1:
-                meter.measure(worlds, inputs, index, watch, sessions, told(place=place))
-            if (
-                place == 0
-                and settled
-                and index in floor_on
-                and settled(Expectation(errors=_errors_so_far(meter, watch)))
-            ):
-                floor_on = [index]
-                break
-        moved = _moved_by_reference(meter, plain, inputs, floor_on, sessions) if floor_on else {}
+        floor_on = _measure_samples(opened, meter, floor_on)
+        moved = _moved_by_reference(meter, opened.plain, question.inputs, floor_on, sessions) if floor_on else {}
     except ParityError as error:
         return Expectation(errors={}, skipped=(*skipped, _skip_of_lacking(error)))
     progress("predicting", 1, 1)
-    errors: dict[str, dict[str, float]] = {}
+    return _sum_up(opened, meter, moved, skipped, has_floor=bool(floor_on))
+
+
+def _worlds_of_formats(question: ErrorQuestion) -> tuple[list[World], list[Skip]]:
+    """A world for each format, and which of them cannot be had."""
+    worlds, skipped = [], []
+    for name in question.formats:
+        try:
+            target = _target_of_format(
+                name, question.model, question.inputs, question.calibrated_on or question.samples
+            )
+            worlds.append(replace(prepare_world(question.model, target, ())[0], name=name))
+        except ParityError as error:
+            skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
+    return worlds, skipped
+
+
+def _least_floor(opened: _OpenQuestion, floor_on: Sequence[int]) -> Expectation:
+    """The least of the floor that one world tells."""
+    meter, world = opened.question.open_meter(), opened.disturbed(least=True)
+    for place in range(len(floor_on)):
+        opened.measure(meter, [world], place, floor_on)
+    return Expectation(errors={"f32": _floors_of_tensors(meter, opened.watch)}, parts={"f32": _floor_parts(meter)})
+
+
+def _measure_samples(opened: _OpenQuestion, meter: Meter, floor_on: Sequence[int]) -> Sequence[int]:
+    """Runs all worlds on each sample, until that is settled; the samples that tell the floor then."""
+    question, noise = opened.question, []
     if floor_on:
-        handed_on = dict.fromkeys((name for name in tensors if name not in model.sites), FLOAT32_ROUNDING)
-        errors["f32"] = handed_on | _floors_of_tensors(meter, watch)
+        reordered = replace(opened.plain, name=REORDERED)
+        noise = [reordered_world(reordered, np.random.default_rng(_SEED)), opened.disturbed()]
+    for place, index in enumerate(question.samples):
+        worlds = [opened.plain, *opened.predicting, *(noise if index in floor_on else [])]
+        if len(worlds) > 1:
+            opened.measure(meter, worlds, place, question.samples)
+        if place or not question.settled or index not in floor_on:
+            continue
+        if question.settled(Expectation(errors=_errors_so_far(meter, opened.watch))):
+            return [index]
+    return floor_on
+
+
+def _sum_up(
+    opened: _OpenQuestion, meter: Meter, moved: Mapping[str, float], skipped: Sequence[Skip], *, has_floor: bool
+) -> Expectation:
+    """What was measured, as the expectation of each tensor and part."""
+    question, skipped = opened.question, list(skipped)
+    errors: dict[str, dict[str, float]] = {}
+    parts = {world.name: meter.parts.get(world.name, {}) for world in opened.predicting}
+    if has_floor:
+        sites = question.model.sites
+        handed_on = dict.fromkeys((name for name in question.tensors if name not in sites), FLOAT32_ROUNDING)
+        errors["f32"] = handed_on | _floors_of_tensors(meter, opened.watch)
         skipped += [_moved_by_optimizer(name, size) for name, size in moved.items()]
-    for world in predicting:
+    for world in opened.predicting:
         errors[world.name], lost = _foreseen_errors(world.name, meter.totals.get(world.name, {}))
         skipped += lost
-    if floor_on and "f16" in errors:
+    if has_floor and "f16" in errors:
         errors["f32"] = _floor_at_rounding(errors["f32"], errors["f16"])
-    parts = {world.name: meter.parts.get(world.name, {}) for world in predicting}
-    if floor_on and by_part:
+    if has_floor and question.by_part:
         parts["f32"] = _floor_parts(meter)
     return Expectation(errors=errors, skipped=tuple(skipped), moved=moved, parts=parts)
 

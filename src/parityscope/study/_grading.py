@@ -177,25 +177,24 @@ def _expect_output_errors(
     calibrated_on: Sequence[int] = (),
 ) -> Expectation:
     """The expected errors of the outputs; the floor on the samples that are in `plain`, or what of it is `enough`."""
-    from parityscope.expectation.expecting import expect_error
+    from parityscope.expectation.expecting import ErrorQuestion, expect_error
 
     case = examination.case
-    return expect_error(
-        case.model,
-        case.inputs,
-        samples,
-        [value.name for value in case.model.outputs],
-        formats,
+    question = ErrorQuestion(
+        model=case.model,
+        inputs=case.inputs,
+        samples=samples,
+        tensors=[value.name for value in case.model.outputs],
+        formats=formats,
         floor_on=tuple(plain),
         reference=lambda index, name: plain.get(index, {}).get(name),
-        progress=examination.progress,
         align=align,
         by_part=True,
         enough=enough,
         settled=settled,
-        sessions=sessions,
         calibrated_on=calibrated_on,
     )
+    return expect_error(question, progress=examination.progress, sessions=sessions)
 
 
 def _predicted_samples(examination: Examination) -> tuple[int, ...]:
@@ -309,20 +308,20 @@ def grade_tensors(examination: Examination) -> dict[str, Pair]:
     case, layers = examination.case, examination.layers
     if layers is None:
         return {}
-    from parityscope.expectation.expecting import expect_error
+    from parityscope.expectation.expecting import ErrorQuestion, expect_error
 
     # What is declared, and what the outputs turned out to be: a run in another arithmetic is graded by that one.
     formats = dict.fromkeys((case.policy.declared, *(pair.grade for pair in examination.outputs)))
     trace = layers.reference
-    expectation = expect_error(
-        case.model,
-        case.inputs,
-        trace.samples,
-        list(layers.statistics) if examination.request.looks_everywhere else _worth_grading(case, layers),
-        tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
+    question = ErrorQuestion(
+        model=case.model,
+        inputs=case.inputs,
+        samples=trace.samples,
+        tensors=list(layers.statistics) if examination.request.looks_everywhere else _worth_grading(case, layers),
+        formats=tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
         reference=lambda index, name: trace.get(index, name) if trace.has(index, name) else None,
-        progress=examination.progress,
     )
+    expectation = expect_error(question, progress=examination.progress)
     return plain_pairs(case, layers.statistics, layers.pairing, examination.how, expectation)
 
 

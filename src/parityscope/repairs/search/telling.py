@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.float8 import IN_FP8
-from parityscope.expectation.expecting import expect_error, run_reference
+from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
 from parityscope.repairs.search.network import price_assignment
 from parityscope.repairs.search.records import KeptNode
 
@@ -66,9 +66,15 @@ def describe_floor(task: RepairTask, search: Inputs) -> str:
         return ""
     names = [value.name for value in task.model.outputs]
     plain = run_reference(task.model, search, search.indices)
-    floor = expect_error(
-        task.model, search, search.indices, names, (), reference=lambda index, name: plain.get(index, {}).get(name)
-    ).errors["f32"]
+    question = ErrorQuestion(
+        model=task.model,
+        inputs=search,
+        samples=search.indices,
+        tensors=names,
+        formats=(),
+        reference=lambda index, name: plain.get(index, {}).get(name),
+    )
+    floor = expect_error(question).errors["f32"]
     for budget in tight:
         for name in [budget.output] if budget.output else names:
             if floor.get(name, 0.0) >= budget.limit:
