@@ -115,6 +115,12 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parityscope.cli.shell.supervise.supervise_work", unsupervised)
 
 
+@pytest.fixture
+def little_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search from outputs alone that finds nothing does a tenth of its work: for tests of what is known without it."""
+    monkeypatch.setattr("parityscope.hypotheses.from_outputs.searching.MOST_S", 4.0)
+
+
 @pytest.fixture(scope="session")
 def examined(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where all processes of a run leave what they found in the examples of checks: CODE/holds-NUMBER/study.json."""

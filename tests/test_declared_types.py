@@ -66,11 +66,11 @@ def _written(folder: Path, name: str) -> Path:
     return write_network(folder / f"{name}.onnx", text, constants)
 
 
-def _diagnosed(folder: Path, candidate: str, *words: str) -> tuple[int, dict[str, Any]]:
-    """The exit code and the study of the plain network against `candidate`."""
+def _diagnosed(folder: Path, candidate: str, *words: str, verb: str = "diagnose") -> tuple[int, dict[str, Any]]:
+    """The exit code and the study of the plain network against `candidate`; `compare` gives all but causes."""
     write_npz(folder / "x.npz", {"x": X})
     line = [str(_written(folder, "plain")), "--inputs", str(folder / "x.npz"), "--candidate", candidate]
-    code = exit_status("diagnose", *line, "--study", str(folder / "study"), "--quiet", *words)
+    code = exit_status(verb, *line, "--study", str(folder / "study"), "--quiet", *words)
     path = folder / "study" / "study.json"
     return code, json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -88,13 +88,13 @@ def test_a_converted_file_is_not_blamed_for_its_own_types(tmp_path: Path, name: 
 
 
 def test_what_the_user_declares_goes_before_the_types(tmp_path: Path) -> None:
-    code, found = _diagnosed(tmp_path, f"ort?model={_written(tmp_path, 'half')}", "--declared", "f32")
+    code, found = _diagnosed(tmp_path, f"ort?model={_written(tmp_path, 'half')}", "--declared", "f32", verb="compare")
     assert (found["policy"]["declared"], code) == ("f32", 1)
 
 
 @pytest.mark.parametrize(("name", "precision"), [("half", "f16"), ("island", "f16"), ("stored", "bf16")])
 def test_a_precision_is_taken_where_the_file_holds_it_anywhere(tmp_path: Path, name: str, precision: str) -> None:
-    code, _ = _diagnosed(tmp_path, f"ort:{precision}?model={_written(tmp_path, name)}")
+    code, _ = _diagnosed(tmp_path, f"ort:{precision}?model={_written(tmp_path, name)}", verb="compare")
     assert code == 0
 
 
@@ -133,7 +133,7 @@ def test_a_format_of_which_nobody_knows_the_cost_is_not_blamed(tmp_path: Path) -
     model.graph.initializer.extend([four, onnx.numpy_helper.from_array(np.array(0.1, np.float32), "unit")])
     model.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
     onnx.save(model, tmp_path / "four.onnx")
-    code, found = _diagnosed(tmp_path, f"ort?model={tmp_path / 'four.onnx'}")
+    code, found = _diagnosed(tmp_path, f"ort?model={tmp_path / 'four.onnx'}", verb="compare")
     assert (found["policy"]["declared"], code) == ("int4", 3)
     assert found["outputs"][0]["verdict"] == "incomplete"
     assert found["outputs"][0]["reason"].partition("; ")[2] == (

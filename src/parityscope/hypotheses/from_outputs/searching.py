@@ -1,7 +1,7 @@
 """The whole search: sites, guesses, trials, and the class of what explains as much.
 
 Budgets are estimated seconds (as `explanation.budget`) and no clock's, so that a slow or busy machine finds what a quick one
-does: all that is computed is charged to the reference's meter, and what is left over when `_MOST_S` are spent is counted.
+does: all that is computed is charged to the reference's meter, and what is left over when `MOST_S` are spent is counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _NBYTES = 3 << 30  # of the reference's tensors; chosen
 _RUNS = 400
 _GUESS_S, _DEEP_S, _TRY_S = (2.0, 20.0), (2.0, 6.0), (2.0, 20.0)
 _PAIR_S = (10.0, 28.0)  # and of the search for two faults; in small networks drawn pairs took 1 to 9
-_MOST_S = 40.0  # estimated, for all stages together; chosen
+MOST_S = 40.0  # estimated, for all stages together; chosen
 _AGAIN = 0.5  # of it for each time that a search was begun before and an edit ended it; chosen
 _NEAR, _NEAR_SITES = 0.6, 3  # of the error, and places where that much is explained; chosen
 _MOVED = 0.5  # of what is left for what enters the network: for what moves values; chosen
@@ -174,7 +174,7 @@ def _open_search(outputs: KnownOutputs, trying: Callable[[str], None], banned: f
         raise ParityError("no output of numbers differs by more than rounding")
     sites = sites_of(reference, residual.still())
     samples = _first_samples(residual, sum(reference.seconds.values()))
-    until = reference.meter.spent + _MOST_S * outputs.scale * _AGAIN**outputs.begun
+    until = reference.meter.spent + MOST_S * outputs.scale * _AGAIN**outputs.begun
     predictor = Predictor(reference=reference, residual=residual, samples=samples, trying=trying, banned=banned)
     trials = Trials(
         reference=reference,
