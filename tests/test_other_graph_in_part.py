@@ -234,19 +234,27 @@ def test_a_right_deployment_whose_file_lost_its_data_is_not_blamed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("spoil", ["cut", "text", "gone", "folder"])
-def test_a_file_that_cannot_be_read_is_one_skip_and_the_cause_is_found_from_the_outputs(
-    spoil: str, tmp_path: Path
-) -> None:
-    deployment = _Deployment(tmp_path, _louder_bias)
+def test_a_file_that_cannot_be_read_is_one_skip(spoil: str, tmp_path: Path) -> None:
+    deployment = _Deployment(tmp_path)
     path = tmp_path / "candidate.onnx"
     if spoil == "folder":
         path.mkdir()
     elif spoil != "gone":
         path.write_bytes(deployment.model.SerializeToString()[:700] if spoil == "cut" else b"no model at all")
-    document = deployment.asked()
+    _assert_unread(deployment.asked(status=0))
+
+
+def _assert_unread(document: dict[str, Any]) -> None:
     (left_out,) = [one for one in document["skipped"] if one["what"].startswith("the candidate's file")]
     assert left_out["reason"]
     assert left_out["fix"]
+
+
+def test_behind_a_file_that_cannot_be_read_the_cause_is_found_from_the_outputs(tmp_path: Path) -> None:
+    deployment = _Deployment(tmp_path, _louder_bias)
+    (tmp_path / "candidate.onnx").write_bytes(b"no model at all")
+    document = deployment.asked()
+    _assert_unread(document)
     assert document["verdict"] == "beyond"
     first = document["findings"][0]
     assert first["role"] == "cause"
