@@ -12,7 +12,6 @@ them.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -140,8 +139,7 @@ def _unlike_at_output(
 def _usual_of(parts: Sequence[Parts], axis: int, length: int) -> _Usual:
     """The medians over samples (the lower of two) of an axis of this length; where no sample has that part, those over it."""
     of_part, of_whole = (np.full((len(parts), length), np.nan) for _ in range(2))
-    with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a part that is nowhere
+    with np.errstate(divide="ignore", invalid="ignore"):
         for place, own in enumerate(parts):
             errors, references = own.errors_of(axis)[:length], own.references_of(axis)[:length]
             of_part[place, : len(errors)] = errors / references
@@ -149,6 +147,14 @@ def _usual_of(parts: Sequence[Parts], axis: int, length: int) -> _Usual:
         medians = []
         for held in (of_part, of_whole):
             held[~np.isfinite(held)] = np.nan
-            median = np.nanquantile(held, 0.5, axis=0, method="lower")
-            medians.append(np.nan_to_num(np.where(np.isnan(median), np.nanquantile(held, 0.5, method="lower"), median)))
+            median = _lower_median(held)
+            medians.append(np.nan_to_num(np.where(np.isnan(median), _lower_median(held.reshape(-1, 1)), median)))
     return _Usual(of_part=medians[0], of_whole=medians[1])
+
+
+def _lower_median(held: np.ndarray) -> np.ndarray:
+    """Of each column that which is no NaN; NaN of a column without any. numpy's own takes column after column, in Python."""
+    ordered = np.sort(held, axis=0)  # NaN come last
+    middle = np.maximum(np.count_nonzero(~np.isnan(ordered), axis=0) - 1, 0) // 2
+    found: np.ndarray = np.take_along_axis(ordered, middle[None], axis=0)[0]
+    return found
