@@ -250,8 +250,8 @@ def _block_orders(count: int) -> list[tuple[int, ...]]:
 
 
 def _reorder_blocks(array: np.ndarray, axis: int, order: Sequence[int]) -> np.ndarray:
-    blocks = np.split(array, len(order), axis)
-    return np.concatenate([blocks[index] for index in order], axis)
+    shape = (*array.shape[:axis], len(order), array.shape[axis] // len(order), *array.shape[axis + 1 :])
+    return array.reshape(shape).take(order, axis).reshape(array.shape)
 
 
 def _interleave_blocks(array: np.ndarray, axis: int, rows: int, columns: int) -> np.ndarray:
