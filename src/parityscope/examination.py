@@ -326,9 +326,9 @@ class Examination:
     @property
     def environments(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """What the reference's and the candidate's runtimes said of themselves, with the facts of this machine."""
-        run = self.compared
-        return _facts_of_side(self.reference, run.reference_environment), _facts_of_side(
-            self.candidate, run.candidate_environment
+        run, here = self.compared, machine_facts()
+        return _facts_of_side(self.reference, run.reference_environment, here), _facts_of_side(
+            self.candidate, run.candidate_environment, here
         )
 
     def declaring(self, arithmetic: str) -> Examination:
@@ -346,10 +346,9 @@ class Examination:
         return replace(self, timings={**self.timings, stage: seconds})
 
 
-def _facts_of_side(target: Target, told: Mapping[str, str]) -> dict[str, str]:
+def _facts_of_side(target: Target, told: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
     """What a side tells of itself, with the facts of this machine unless it is a recording."""
     if is_recording(target):
         return dict(told)
-    here = machine_facts()
     # A runtime may call the same processor by another name.
     return {**here, **told, "cpu": here["cpu"]}
