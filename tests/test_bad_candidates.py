@@ -316,7 +316,6 @@ def _program(place: Path) -> str:
     return f"command?run={sys.executable} {program}"
 
 
-@pytest.mark.usefixtures("little_search")
 def test_answers_that_vary_are_told_before_another_cause(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ("--inputs", str(place / "inputs"), "--samples", "2")  # each run of a program on each sample is a process
     assert _diagnosed(place, _program(place), *words) == 1
