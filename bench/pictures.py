@@ -15,6 +15,7 @@ import io
 import json
 import lzma
 import shlex
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--studies", type=Path)
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
     asked = parser.parse_args()
+    _refuse_without_font()
     _PICTURES.mkdir(parents=True, exist_ok=True)
     _DOCUMENTS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, open_browser() as browser:
@@ -68,6 +70,13 @@ def main() -> None:
             keep_document(name, folder / "study")
         if not asked.cases:
             _PAGE.write_text(_HEAD + "\n".join(show_case(name, studies / name / "study") for name in CASES), "utf-8")
+
+
+def _refuse_without_font() -> None:
+    """Ends where no font has Chinese: its characters would be drawn as boxes."""
+    listed = subprocess.run(["fc-list", ":lang=zh"], capture_output=True, text=True, check=False)
+    if not listed.stdout.strip():
+        raise SystemExit("no font here has Chinese; on Debian and Ubuntu: apt-get install fonts-wqy-zenhei")
 
 
 def make_study(name: str, folder: Path) -> None:
