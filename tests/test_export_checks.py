@@ -17,6 +17,7 @@ from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.checks import Example, known_checks
 from parityscope.checks.asking import ask_check
+from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs
 from parityscope.records import Policy
 from parityscope.study.bench import open_bench
 from parityscope.testing.check_contract import findings_of
@@ -77,28 +78,29 @@ class Desk:
     def findings(
         self,
         code: str,
-        modes: Sequence[str],
+        original: str,
         file: str,
         samples: Sequence[Mapping[str, np.ndarray]],
         constants: Mapping[str, np.ndarray],
     ) -> list[Finding]:
-        """`modes` are the network as it was given, and in its other mode; the deployment runs the file in ONNX Runtime."""
+        """`original` is the network; the deployment runs the file in ONNX Runtime."""
         model = load_model(self.written(file, constants))
         for number, arrays in enumerate(samples):
             write_npz(self.folder / "x" / f"{number}.npz", arrays)
         inputs = load_inputs(model, self.folder / "x", spool=self.folder / "spool")
         case = Case(name="export", model=model, inputs=inputs, policy=Policy(declared="f32"))
-        names = dict(
-            zip(("torch?module=net.py:make", "torch?mode=batch-statistics&module=net.py:make"), modes, strict=False)
-        )
         known = replace(examination_of(case, "ort"), verdict="beyond")
         with open_bench(known) as bench:
-            origin = {name: self.runner(text, constants) for name, text in names.items()}
-            network = next(iter(origin.values()))
+            network, converted = self.runner(original, constants), self.runner(file, constants)
             given = replace(
                 bench,
-                origin=origin,
-                converted=self.runner(file, constants),
+                origin={"torch?module=net.py:make": network},
+                converted=converted,
+                converted_from=lambda: compare_graphs(
+                    model,
+                    load_model(self.written(original, constants)),
+                    [SideOutputs(inputs=one, reference=converted(one), candidate=network(one)) for one in samples],
+                ),
                 outputs=network,
                 reference=lambda index: network(bench.inputs(index)),
             )
@@ -126,30 +128,40 @@ X = [{"x": batch(1, 8, 4)}, {"x": batch(2, 8, 4)}]
 
 
 def test_a_file_that_was_exported_in_training_mode(desk: Desk) -> None:
-    found = desk.findings("EXP002", [EVAL, TRAIN], TRAIN, X, STATISTICS)
+    found = desk.findings("EXP001", EVAL, TRAIN, X, STATISTICS)
     assert len(found) == 1
-    assert found[0].claim.startswith("The ONNX file was exported in training mode")
-    assert [one.repair for one in found[0].repairs] == ["eval_mode"]
+    assert "From the file to the network: attribute training_mode of BatchNormalization n: 1 became 0" in found[0].claim
+    assert [one.repair for one in found[0].repairs] == ["eval_mode", "export_again"]
+    assert found[0].site is not None
+    assert found[0].site.tensor == "n"
 
 
-def test_a_right_file_and_one_with_another_fault_are_no_training_mode(desk: Desk) -> None:
-    assert desk.findings("EXP002", [EVAL, TRAIN], EVAL, X, STATISTICS) == []
+def test_a_network_that_is_run_in_training_mode(desk: Desk) -> None:
+    (found,) = desk.findings("EXP001", TRAIN, EVAL, X, STATISTICS)
+    assert "attribute training_mode of BatchNormalization n: 0 became 1" in found.claim
+    assert found.repairs[0].repair == "eval_mode"
+
+
+def test_a_right_file_is_no_fault_of_the_conversion(desk: Desk) -> None:
+    assert desk.findings("EXP001", EVAL, EVAL, X, STATISTICS) == []
 
 
 def test_another_fault_is_no_training_mode(desk: Desk) -> None:
-    assert desk.findings("EXP002", [EVAL, TRAIN], EVAL.replace("Tanh", "Sigmoid"), X, STATISTICS) == []
+    (found,) = desk.findings("EXP001", EVAL, EVAL.replace("Tanh", "Sigmoid"), X, STATISTICS)
+    assert "Tanh" in found.claim
+    assert [one.repair for one in found.repairs] == ["export_again"]
 
 
 def test_an_input_that_was_traced_away(desk: Desk) -> None:
     mask = (np.arange(8) < 5).astype(np.float32)[None]
     samples = [{"x": batch(3, 1, 8), "mask": mask}, {"x": batch(4, 1, 8), "mask": mask}]
-    found = desk.findings("EXP003", [MASKED], UNMASKED, samples, {"ones": np.ones((1, 8), np.float32)})
+    found = desk.findings("EXP003", MASKED, UNMASKED, samples, {"ones": np.ones((1, 8), np.float32)})
     assert [one.claim.split(":")[0] for one in found] == ["Input mask was traced away"]
 
 
 def test_a_size_that_was_traced_as_a_constant(desk: Desk) -> None:
     samples = [{"x": batch(5, 1, 8)}, {"x": batch(6, 1, 12)}, {"x": batch(7, 1, 8)}, {"x": batch(8, 1, 12)}]
-    found = desk.findings("EXP003", [COUNTED], TRACED, samples, AXES)
+    found = desk.findings("EXP003", COUNTED, TRACED, samples, AXES)
     assert len(found) == 1
     words = "A size was traced as a constant: network and file agree for x [1, 8] and not for x [1, 12]"
     assert found[0].claim.startswith(words)
@@ -157,18 +169,18 @@ def test_a_size_that_was_traced_as_a_constant(desk: Desk) -> None:
 
 def test_a_file_that_follows_its_sizes_is_not_blamed(desk: Desk) -> None:
     samples = [{"x": batch(5, 1, 8)}, {"x": batch(6, 1, 12)}]
-    assert desk.findings("EXP003", [COUNTED], COUNTED, samples, AXES) == []
+    assert desk.findings("EXP003", COUNTED, COUNTED, samples, AXES) == []
 
 
 def test_the_conversion_is_placed_before_the_deployment(desk: Desk) -> None:
-    found = desk.findings("EXP001", [SLOPE], SLOPE.replace("0.1", "0.2"), X, {})
+    found = desk.findings("EXP001", SLOPE, SLOPE.replace("0.1", "0.2"), X, {})
     assert len(found) == 1
     assert found[0].claim.startswith("The conversion is at fault")
     assert found[0].share == pytest.approx(1.0)
 
 
 def test_a_right_conversion_places_the_fault_behind_it(desk: Desk) -> None:
-    assert desk.findings("EXP001", [SLOPE], SLOPE, X, {}) == []
+    assert desk.findings("EXP001", SLOPE, SLOPE, X, {}) == []
 
 
 # A sum in which the inputs have different parts.
@@ -183,13 +195,13 @@ ONES, NOUGHT = {"w": np.ones(8, np.float32)}, {"w": np.ones(8, np.float32), "nou
 
 def test_what_the_file_does_with_an_input_says_nothing_of_how_it_arrived(desk: Desk) -> None:
     # As if b never arrived; but the deployment does what the file does with the very same inputs.
-    assert desk.findings("BND002", [PARTS], PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT) == []
-    assert len(desk.findings("EXP003", [PARTS], PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT)) == 1
+    assert desk.findings("BND002", PARTS, PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT) == []
+    assert len(desk.findings("EXP003", PARTS, PARTS.replace("Mul(b, w)", "Mul(b, nought)"), AB, NOUGHT)) == 1
 
 
 def test_names_that_were_exchanged_by_the_export(desk: Desk) -> None:
     exchanged = PARTS.replace("Tanh(a)", "Tanh(b)").replace("Mul(b, w)", "Mul(a, w)")
-    found = desk.findings("BND001", [PARTS], exchanged, AB, ONES)
+    found = desk.findings("BND001", PARTS, exchanged, AB, ONES)
     assert len(found) == 1
     assert found[0].claim.endswith("they were exchanged when the network was exported.")
     assert [one.repair for one in found[0].repairs] == ["export_again"]

@@ -244,7 +244,7 @@ def test_too_little_memory_is_told(model: Path, tmp_path: Path, capsys: pytest.C
 
 
 def test_a_layer_below_its_request_is_told_from_the_folder(model: Path, tmp_path: Path) -> None:
-    """Asked for FP32 and written in half precision: what `CST002` reads off the layers of an engine that is here."""
+    """Asked for FP32 and written in half precision: what `CST001` reads off the layers of an engine that is here."""
     scene = make_scene(tmp_path / "scene", model, "10.0.1.6", FUSED)
     words = ("--precisionConstraints", "prefer", "--layerPrecisions", "product:fp32,cut:fp32")
     assert recorded(scene, model, "--fp16", "--times", "0", "--watch", "none", *words) == 0

@@ -328,5 +328,6 @@ def test_the_module_at_which_network_and_file_part_is_named(exported: Path) -> N
     assert "times 0.66" in cause["claim"]
     assert "EXP001" not in {finding["code"] for finding in parted["findings"]}
     placed = diagnosed("--reference", network, "--candidate", "ort?optimization=disabled")
-    assert placed["findings"][0]["code"] == "EXP001"
-    assert "EXP002" not in {finding["code"] for finding in placed["findings"]}
+    first = placed["findings"][0]
+    assert (first["code"], first["site"]["scope"]) == ("EXP001", "body/body.1")
+    assert "constant body.1.weight of Conv" in first["claim"]

@@ -50,8 +50,8 @@ class Bench:
     each gives outputs on any inputs. All raise ParityError where a side cannot run. `given(i)` are the outputs that the
     verdict was made with where those are a recording's, which `reference(i)` are not; None otherwise.
 
-    `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32) first, then in its
-    other modes. `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
+    `origin` is the network before its conversion, by target, where a side is one: as it was given (in FP32).
+    `converted` is then the ONNX model as it stands, run by ONNX Runtime with its optimizer off.
 
     `honest` gives what an honest deployment of the declared arithmetic would, on any inputs, `simulated` what simulations of
     formats would, by format.
@@ -61,6 +61,8 @@ class Bench:
 
     `graphs()` compares the candidate's own file with the reference's, once; None where it has none. `executed()` compares the
     graph that the candidate's runtime makes of the reference's file with that file's; None where it has another, or tells none.
+
+    `converted_from()` compares the graph of a reference that is a network before its conversion with the file's.
 
     `rewritten(name, edit)` runs a copy of the file that the candidate runs, which `edit` changes in place; it gives None where
     `edit` says that there was nothing to change, and is None itself where the candidate is given no file.
@@ -87,4 +89,5 @@ class Bench:
     watched: Callable[[int, Sequence[str]], Mapping[str, np.ndarray]] | None = None
     kept: MutableMapping[str, tuple[float, float, float] | None] = field(default_factory=dict)
     graphs: Callable[[], Compared] | None = None
+    converted_from: Callable[[], Compared] | None = None
     executed: Callable[[], Compared] | None = None

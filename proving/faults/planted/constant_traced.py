@@ -46,7 +46,7 @@ FAULT = Fault(
     family="export",
     expected="FUS003",
     # A constant in place of an input's part is also an input that is not uploaded again.
-    accepted=("FUS002", "BND002", "PRE001", "EXP001", "EXP002", "EXP003"),
+    accepted=("FUS002", "BND002", "PRE001", "EXP001", "EXP003"),
     subjects=tuple(_TRACED),
     plant=_plant,
 )

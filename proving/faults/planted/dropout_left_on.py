@@ -47,7 +47,7 @@ FAULT = Fault(
     title="Dropout left on",
     family="export",
     expected="FUS003",
-    accepted=("FUS002", "EXP001", "EXP002", "EXP003"),
+    accepted=("FUS002", "EXP001", "EXP003"),
     subjects=("small-two", "small-rows", "small-encoder", "small-conv", "pitch"),
     plant=_plant,
 )

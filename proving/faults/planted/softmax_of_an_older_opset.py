@@ -33,7 +33,7 @@ FAULT = Fault(
     title="Softmax of an older opset",
     family="export",
     expected="FUS002",
-    accepted=("FUS003", "EXP001", "EXP002", "EXP003"),
+    accepted=("FUS003", "EXP001", "EXP003"),
     subjects=("small-encoder", "minilm-i8", "ocr-rec"),
     plant=_plant,
 )

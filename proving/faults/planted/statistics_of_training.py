@@ -36,7 +36,7 @@ FAULT = Fault(
     title="Statistics of training",
     family="export",
     expected="FUS003",
-    accepted=("FUS002", "EXP001", "EXP002", "EXP003"),
+    accepted=("FUS002", "EXP001", "EXP003"),
     subjects=("small-conv", "ocr-cls", "ocr-npm-cls", "ocr-rec"),
     plant=_plant,
 )

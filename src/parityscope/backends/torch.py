@@ -137,11 +137,7 @@ def _switched_targets(target: Target) -> Iterator[Target]:
 
 
 def _origin_targets(target: Target) -> Iterator[Target]:
-    plain = replace(target, precision="")
-    yield plain
-    if target.option("module"):
-        mode = target.option("mode", "eval")
-        yield from (with_option(plain, "mode", other) for other in ("eval", "batch-statistics") if other != mode)
+    yield replace(target, precision="")
 
 
 def _list_arithmetic(machine: Machine) -> Iterator[Arithmetic]:

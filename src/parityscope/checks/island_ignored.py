@@ -12,8 +12,8 @@ with its islands in the format around them: if that gives the candidate's output
 as it is typed does not, the islands are not honoured. Each is tried alone, then all of them.
 
 What it is confused with: a file whose islands are in the wrong place (RNG002 alone: the model as it is typed loses the same
-elements); an engine that was asked for half precision throughout, which says so itself (CST001); one that tells the precision
-of each layer (CST002).
+elements); an engine that was asked for half precision throughout, or one that tells the precision of each
+layer, which say so themselves (CST001).
 
 How to repair: build it strongly typed, so that the file's types are no wish (`trtexec --stronglyTyped`; the only way of
 TensorRT 11); with TensorRT 8 to 10 set the precision and the output type of exactly these layers, and obey them; or make

@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_other_graph import Compared, Unit
     from parityscope.records import Finding, Site
 
-__all__ = ["CHECK", "PUT_BACK", "tells_version"]
+__all__ = ["CHECK", "PUT_BACK", "describe_unit", "offer_eval_mode", "site_of_unit", "tells_version"]
 
 PUT_BACK = "put_back"
 _VERSION = "The candidate is another version of the model"
 _CODE = "EXP005"
 _RETRAINED, _TRAINING = "retrained", "training"
+_MODE = "training_mode"  # the attribute of BatchNormalization and Dropout
 _MANY = 3  # weights that more training moved: it never moves one layer's alone
 _TOLD = 3  # places and harmless differences that are named
 _LEAST = 0.01  # of the squared error, as in `diagnosis`: what is less contributes, beside those that make the rest
@@ -70,7 +71,7 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
     correction = _make_correction(compared)
     for place, (unit, share) in enumerate(causes if compared.decision.alone else ()):
         yield _make_claim(
-            _describe_unit(unit),
+            describe_unit(unit),
             functools.partial(_test_claim, known, compared, unit, share, correction, first=place == 0),
         )
     for unit in compared.decision.unproved:
@@ -91,7 +92,7 @@ def _make_correction(compared: Compared) -> Correction | None:
     units = [unit for unit, _ in compared.decision.causes]
     if all(unit.declared for unit in units):
         return None
-    words = "; ".join(_describe_unit(unit) for unit in units[:_TOLD])
+    words = "; ".join(describe_unit(unit) for unit in units[:_TOLD])
     edit = transplant_differences(
         compared.alignment, compared.stretches, [one for unit in units for one in unit.differences]
     )
@@ -170,10 +171,10 @@ def _show_difference(
         seen,
         title=_VERSION if version else "",
         role="information" if unit.declared else "contributing" if share < _LEAST else "cause",
-        sentence=f"{_describe_unit(unit)}: {seen.because}.{declared}{harmless}",
+        sentence=f"{describe_unit(unit)}: {seen.because}.{declared}{harmless}",
         confidence=min(1.0, max(0.0, compared.decision.explained)),
         confidence_from="the share of the error, in squares, that the reference's graph gives with what is named in it",
-        site=_site_of_unit(known, unit),
+        site=site_of_unit(known, unit),
         share=share,
         repairs=_offer_repairs(unit, version=version, has_file=bool(known.candidate.option("model"))),
         details={
@@ -199,9 +200,10 @@ def _is_version(group: object, differences: int) -> bool:
 def _offer_repairs(unit: Unit, *, version: bool, has_file: bool) -> list[tuple[str, str]]:
     """What the original has put back in a copy of the candidate's file, which is tried; and converting once more."""
     if not has_file:
-        return [("convert_again", "export the file again from this network, or give the network what the file has")]
+        text = "export the file again from this network, or give the network what the file has"
+        return [*offer_eval_mode(unit), ("convert_again", text)]
     if unit.group == _TRAINING:
-        return [("eval_mode", "call model.eval() before the export, with training=TrainingMode.EVAL")]
+        return offer_eval_mode(unit)
     again = (
         "export the version that the reference has, or hold the candidate against its own original"
         if version
@@ -214,13 +216,23 @@ def _offer_repairs(unit: Unit, *, version: bool, has_file: bool) -> list[tuple[s
     return found
 
 
-def _site_of_unit(known: Examination, unit: Unit) -> Site | None:
+def offer_eval_mode(unit: Unit) -> list[tuple[str, str]]:
+    """What an exporter, or a program that loads the network, has to do where one side is in training mode alone."""
+    if not any(_TRAINING in one.words for one in unit.differences):
+        return []
+    text = (
+        "call model.eval() before torch.onnx.export, with training=TrainingMode.EVAL, and leave mode= out of the target"
+    )
+    return [("eval_mode", text)]
+
+
+def site_of_unit(known: Examination, unit: Unit) -> Site | None:
     """The first value of the reference's, in the order of its file, that is another from here on."""
     places = [site for one in unit.differences if (site := known.places.get(one.at or one.site)) is not None]
     return min(places, key=lambda site: site.index, default=None)
 
 
-def _describe_unit(unit: Unit) -> str:
+def describe_unit(unit: Unit) -> str:
     """What differs, at how many places."""
     words, count = unit.differences[0].words + unit.note, len({one.words for one in unit.differences})
     if unit.group == _RETRAINED and count >= _MANY:

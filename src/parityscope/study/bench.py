@@ -99,6 +99,9 @@ def open_bench(
             graphs=(lambda: asked.graphs(deployed))
             if deployed.option("model") or backend_named(deployed.backend).write_graph
             else None,
+            converted_from=functools.partial(asked.converted_from, origins[0])
+            if origins and backend_named(reference.backend).write_graph
+            else None,
             executed=functools.partial(asked.executed, write) if write and not candidate.option("model") else None,
             rewritten=asked.rewritten if backend_named(candidate.backend).tries_repairs else None,
             watched=asked.watched
@@ -201,6 +204,16 @@ class _Sessions:
         if isinstance(found, ParityError):
             raise found
         return found
+
+    def converted_from(self, network: Target) -> Compared:
+        """The network's own graph, before its conversion, against the file's."""
+        from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs
+
+        self.in_time()
+        both = [self.runner(one) for one in (_CONVERTED, network)]
+        every = [self._case.inputs.sample(index).arrays for index in self.samples]
+        samples = [SideOutputs(inputs=arrays, reference=both[0](arrays), candidate=both[1](arrays)) for arrays in every]
+        return compare_graphs(self._case.model, self._graph_of(network, samples), samples)
 
     def _graph_of(self, deployed: Target, samples: Sequence[SideOutputs]) -> Model:
         """What a target is by itself: its file, or what it writes."""

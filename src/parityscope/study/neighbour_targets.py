@@ -44,7 +44,7 @@ def switched_of(candidate: Target) -> tuple[Target, ...]:
 
 
 def origins_of(reference: Target, candidate: Target) -> tuple[Target, ...]:
-    """The network before its conversion, where a side is one: in FP32 as it was given, then in each other mode."""
+    """The network before its conversion, where a side is one: in FP32 as it was given."""
     for side in (reference, candidate):
         origins = backend_named(side.backend).origins
         if origins is not None:
