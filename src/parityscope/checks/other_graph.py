@@ -75,7 +75,7 @@ def _propose_claims(known: Examination, bench: Bench) -> Iterator[Claim]:
             functools.partial(_test_claim, known, compared, unit, share, correction, first=place == 0),
         )
     for unit in compared.decision.unproved:
-        yield _make_claim(_describe_unit(unit), functools.partial(_show_unproved, known, compared, unit))
+        yield _make_claim(describe_unit(unit), functools.partial(_show_unproved, known, compared, unit))
     if not (causes and compared.decision.alone) and not compared.decision.unproved:
         words = f"one of {len(compared.decision.rest)} differences of the candidate's graph makes the error"
         yield _make_claim(words, lambda: _show_refuted(known, compared, correction))
@@ -150,8 +150,8 @@ def _show_unproved(known: Examination, compared: Compared, unit: Unit) -> Shown:
         after=unit.error,
         title=_VERSION if version else "",
         role="information" if unit.declared else "contributing",
-        sentence=f"{_describe_unit(unit)}: {because}.",
-        site=_site_of_unit(known, unit),
+        sentence=f"{describe_unit(unit)}: {because}.",
+        site=site_of_unit(known, unit),
         repairs=_offer_repairs(unit, version=version, has_file=False),
         details={"parameter": unit.group, "differences": len(unit.differences)},
         skipped=compared.unread,

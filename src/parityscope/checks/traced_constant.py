@@ -11,7 +11,8 @@ and the file's do not move by a bit, the input was traced away. And samples are 
 agree on all samples of one size and on none of another, a size was.
 
 What it is confused with: an input that did not arrive (BND002), where the file would follow it; a constant that the
-network's own graph, exported here, has not: that is told as what the file says otherwise (EXP005), or what the conversion changed.
+network's own graph, exported here, has not: that is told as what the file says otherwise (EXP005), or what the
+conversion changed.
 
 How to repair: compute it with tensor operations (`torch.where`, `x.size(0)` inside them); export with dynamic shapes
 (`dynamic_shapes=`, `dynamic_axes=`); for a branch, `torch.cond`, or `dynamo=True`, which refuses what it cannot follow.
