@@ -218,12 +218,9 @@ def _offer_repairs(unit: Unit, *, version: bool, has_file: bool) -> list[tuple[s
 
 def offer_eval_mode(unit: Unit) -> list[tuple[str, str]]:
     """What an exporter, or a program that loads the network, has to do where one side is in training mode alone."""
-    if not any(_TRAINING in one.words for one in unit.differences):
+    if unit.group != _TRAINING and not any(_MODE in one.words for one in unit.differences):
         return []
-    text = (
-        "call model.eval() before torch.onnx.export, with training=TrainingMode.EVAL, and leave mode= out of the target"
-    )
-    return [("eval_mode", text)]
+    return [("eval_mode", "call model.eval() before the export, with training=TrainingMode.EVAL")]
 
 
 def site_of_unit(known: Examination, unit: Unit) -> Site | None:
