@@ -12,7 +12,9 @@ import pytest
 
 from command_line import exit_status
 from parityscope.backends.openvino_ir.translating import translated_file
+from parityscope.case import load_model
 from parityscope.case.mending import UNREAD
+from parityscope.hypotheses.from_other_graph import SideOutputs, compare_graphs
 from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
@@ -196,6 +198,74 @@ def _compressed() -> Any:
     return _model(ops.matmul(x, weight, False, False), x)
 
 
+def _in_groups() -> Any:
+    """Weights of four bits, a scale for each group of four, as compressed language models have them."""
+    x, draw = _parameter(2, 8), np.random.default_rng(7)
+    held = ops.constant(draw.integers(0, 15, (3, 2, 4)).astype(np.uint8), dtype=ov.Type.u4)
+    zero = ops.constant(np.full((3, 2, 1), 7, np.uint8), dtype=ov.Type.u4)
+    scale = ops.constant(draw.uniform(0.01, 0.03, (3, 2, 1)).astype(np.float32))
+    weight = ops.multiply(ops.subtract(ops.convert(held, "f32"), ops.convert(zero, "f32")), scale)
+    return _model(ops.matmul(x, ops.reshape(weight, [3, 8], False), False, True), x)
+
+
+def _iterated(direction: int) -> Any:
+    """A state that each turn adds a part of the input to; given are all turns' states."""
+    x = _parameter(2, 5, 3)
+    part, state = ops.parameter([2, 1, 3], np.float32), ops.parameter([2, 1, 3], np.float32)
+    after = ops.tanh(ops.add(ops.multiply(part, np.float32(0.5)), state))
+    body = ov.Model([ops.result(after), ops.result(ops.sigmoid(after))], [part, state], "each")
+    found = ov.op.tensor_iterator()
+    found.set_body(body)
+    ends = (0, 1, 1, -1, 1) if direction > 0 else (-1, -1, 1, 0, 1)
+    found.set_sliced_input(part, x.output(0), *ends)
+    begin = ops.reduce_mean(x, ops.constant([1]), True)
+    found.set_merged_input(state, begin.output(0), body.results[0].output(0))
+    told = found.get_concatenated_slices(body.results[1].output(0), *ends)
+    last = found.get_iter_value(body.results[0].output(0), -1)
+    return _model(ops.add(told, last), x)
+
+
+def _looped() -> Any:
+    """Three turns that each halve and shift a state."""
+    x, turn, state = _parameter(2, 3), ops.parameter([], np.int64), ops.parameter([2, 3], np.float32)
+    after = ops.add(ops.multiply(state, np.float32(0.5)), ops.convert(turn, "f32"))
+    body = ov.Model([ops.constant(True), after], [turn, state], "each")
+    found = ov.op.loop(ops.constant(3).output(0), ops.constant(True).output(0))
+    found.set_function(body)
+    found.set_special_body_ports([0, 0])
+    found.set_merged_input(state, ops.abs(x).output(0), body.results[1].output(0))
+    return _model(found.get_iter_value(body.results[1].output(0), -1), x)
+
+
+def _branched(least: float) -> Any:
+    x = _parameter(2, 3)
+    given = [ops.parameter([2, 3], np.float32) for _ in range(2)]
+    made = ops.exp(given[0]), ops.relu(given[1])
+    branches = [ov.Model([ops.result(one)], [read], "b") for read, one in zip(given, made, strict=True)]
+    asked = ops.greater(ops.reduce_max(x, ops.constant([0, 1]), False), np.float32(least))
+    found = ov.op.if_op(asked.output(0))
+    found.set_then_body(branches[0])
+    found.set_else_body(branches[1])
+    found.set_input(x.output(0), *given)
+    return _model(found.set_output(branches[0].results[0], branches[1].results[0]), x)
+
+
+def _with_state() -> Any:
+    x = _parameter(2, 3)
+    held = ops.read_value(ops.constant(np.full((2, 3), 0.25, np.float32)), "held", ov.Type.f32, [2, 3])
+    total = ops.add(x, held)
+    found = _model(ops.tanh(total), x)
+    found.add_sinks([ops.assign(total, "held")])
+    return found
+
+
+def _large() -> Any:
+    """Weights of 67 MB, which lie in a file beside the graph."""
+    x = _parameter(1, 4100)
+    weight = np.random.default_rng(8).normal(size=(4100, 4100)).astype(np.float32) / np.float32(64)
+    return _model(ops.matmul(x, ops.constant(weight), False, False), x)
+
+
 def _quantized(levels: int) -> Any:
     x = _parameter(1, 2, 3)
     low, high = np.array([[[-1.28], [0.0]]], np.float32), np.array([[[1.27], [2.55]]], np.float32)
@@ -231,11 +301,18 @@ def _strided(x: Any) -> Any:
 KINDS = {
     "attention": _of(lambda x: ops.scaled_dot_product_attention(x, x, x), 1, 5, 4),
     "bidirectional": lambda: _lstm("bidirectional"),
+    "branch, else": lambda: _branched(100.0),
+    "branch, then": lambda: _branched(-100.0),
     "clamp": _of(lambda x: ops.clamp(x, -0.5, 0.5), 2, 6),
     "coarse": lambda: _quantized(16),
     "compressed": _compressed,
     "forward": lambda: _lstm("forward"),
+    "four bits": _in_groups,
     "gelu": _of(lambda x: ops.gelu(x, "tanh"), 2, 6),
+    "iterated": lambda: _iterated(1),
+    "iterated backwards": lambda: _iterated(-1),
+    "large": _large,
+    "looped": _looped,
     "mvn": _of(lambda x: ops.mvn(x, ops.constant([-1]), True, 1e-3, "inside_sqrt"), 2, 6),
     "norm": _of(lambda x: ops.normalize_l2(x, ops.constant([1]), 1e-6, "add"), 3, 6),
     "pad": _of(lambda x: ops.pad(x, [0, 1], [1, 2], "reflect"), 3, 6),
@@ -243,6 +320,7 @@ KINDS = {
     "quantized": lambda: _quantized(256),
     "resize": _of(_resized, 1, 2, 4, 4),
     "split": _of(lambda x: ops.variadic_split(x, 1, ops.constant([2, -1])).output(1), 2, 6),
+    "state": _with_state,
     "squares": _of(lambda x: ops.squared_difference(x, ops.constant(np.float32(0.3))), 3, 6),
     "strided": _of(_strided, 2, 6, 3),
     "swish": _of(ops.swish, 2, 6),
@@ -288,3 +366,33 @@ def test_what_has_no_translation_is_left_unread_and_named(capsys: pytest.Capture
     document = _diagnosed(capsys, reference, path)
     assert "constant w3 of MatMul" in document["findings"][0]["claim"]
     assert [one for one in document["skipped"] if "ReverseSequence" in one["reason"]]
+
+
+@pytest.mark.parametrize(("factor", "declared"), [(1.0, True), (1.5, False)])
+def test_weights_of_four_bits_are_on_the_grid_that_their_groups_declare(
+    tmp_path: Path, factor: float, declared: bool
+) -> None:
+    draw = np.random.default_rng(11)
+    weight = draw.normal(size=(16, 4, 8)).astype(np.float32)
+    scale = ((weight.max(-1, keepdims=True) - weight.min(-1, keepdims=True)) / 15).astype(np.float32)
+    zero = np.rint(-weight.min(-1, keepdims=True) / scale)
+    held = np.clip(np.rint(weight / scale) + zero, 0, 15)
+    x = _parameter(2, 32)
+    parts = [ops.convert(ops.constant(one.astype(np.uint8), dtype=ov.Type.u4), "f32") for one in (held, zero)]
+    whole = ops.multiply(ops.subtract(*parts), ops.constant((factor * scale).astype(np.float32)))
+    path = tmp_path / "candidate.xml"
+    model = _model(ops.matmul(x, ops.reshape(whole, [16, 32], False), False, True), x)
+    ov.save_model(model, path, compress_to_fp16=False)
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2,32] x) => (float[2,16] y) { y = MatMul(x, w) }'
+    reference = write_network(tmp_path / "reference.onnx", text, {"w": np.ascontiguousarray(weight.reshape(16, 32).T)})
+    feeds = {"x": draw.normal(size=(2, 32)).astype(np.float32)}
+    wrong = ((held - zero) * factor * scale).reshape(16, 32)
+    sample = SideOutputs(
+        inputs=feeds,
+        reference={"y": feeds["x"] @ weight.reshape(16, 32).T},
+        candidate={"y": (feeds["x"] @ wrong.T).astype(np.float32)},
+    )
+    compared = compare_graphs(load_model(reference), load_model(translated_file(path, 17)), [sample])
+    [(unit, share)] = compared.decision.causes
+    assert share > 0.99
+    assert unit.declared is declared

@@ -160,8 +160,10 @@ def _write_multiply(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
             values, zero = held
             axes = [axis for axis, size in enumerate(scale.shape) if size > 1]
             zero = np.zeros((), values.dtype) if zero is None else np.broadcast_to(zero, scale.shape)
-            if len(axes) > 1 or (zero != np.rint(zero)).any() or scale.ndim != values.ndim:
+            if (zero != np.rint(zero)).any() or scale.ndim != values.ndim:
                 break
+            if len(axes) > 1:
+                return _write_groups(write, values, np.asarray(scale, np.float32), zero)
             kept = [np.ascontiguousarray(one).reshape(-1) for one in (np.asarray(scale, np.float32), zero)]
             kept = kept if axes else [one.reshape(-1)[0] for one in kept]
             named = [write.add_constant(values), write.add_constant(kept[0])]
@@ -172,6 +174,19 @@ def _write_multiply(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
                 axis=axes[0] if axes else None,
             )
     return write.emit("Mul", node.inputs)
+
+
+def _write_groups(write: OnnxWriter, values: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> list[str]:
+    """Integers of which each group has a scale of its own, (rows, groups, 1): as rows of one scale each, laid out as they were.
+
+    values: (rows, groups, size).
+    """
+    deep = max(axis for axis, size in enumerate(scale.shape) if size > 1) + 1
+    whole = np.broadcast_to(scale, (*values.shape[:deep], *scale.shape[deep:])).reshape(-1)
+    held = np.broadcast_to(zero, (*values.shape[:deep], *scale.shape[deep:])).reshape(-1)
+    named = [write.add_constant(values.reshape(len(whole), -1)), write.add_constant(np.ascontiguousarray(whole))]
+    flat = write.emit_one("DequantizeLinear", *named, write.add_constant(held.astype(values.dtype)), axis=0)
+    return write.emit("Reshape", [flat, write.add_constant(np.array(values.shape, np.int64))])
 
 
 def _write_fake_quantize(write: OnnxWriter, node: OpenvinoNode) -> list[str]:

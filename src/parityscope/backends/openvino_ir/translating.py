@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from parityscope.backends.openvino_ir.bodies import translators_of_bodies
 from parityscope.backends.openvino_ir.operators import ELEMENT_TYPES, SAME, TRANSLATORS
 from parityscope.backends.openvino_ir.reading import read_openvino_file
 from parityscope.backends.openvino_ir.recurrent import RECURRENT
@@ -23,6 +24,7 @@ from parityscope.errors import ParityError
 from parityscope.private_folders import lasting_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from parityscope.backends.openvino_ir.operators import Translator
@@ -30,18 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["OpenvinoNode", "translated_file"]
 
 _OLDEST = 13  # the opset from which on axes may be inputs and every type has its operators
-_LARGEST = 1_900_000_000  # bytes of constants, below the 2 GiB that one ONNX file holds
 _IR_VERSION = 10
 _PACKED = {"i4": np.int8, "u4": np.uint8, "i2": np.int8, "u2": np.uint8, "u1": np.uint8}  # as one element a byte
 _INTEGERS = frozenset({"i8", "u8", *_PACKED})
-_TABLE: dict[str, Translator] = {**TRANSLATORS, **RECURRENT}
+_INLINE = 1 << 26  # bytes of constants, chosen: more lie in a file beside the graph, which holds 2 GiB at most
 
 
 def translated_file(path: Path, opset: int) -> Path:
     """The ONNX file of an IR; the same one as long as both its files are the same.
 
     Raises:
-        ParityError: OpenVINO is not there, cannot read it, or its weights do not fit into one ONNX file.
+        ParityError: OpenVINO is not there, or cannot read it.
     """
     marks = []
     for one in (path, path.with_suffix(".bin")):
@@ -68,31 +69,25 @@ def _translate_once(path: Path, opset: int, marks: tuple[Any, ...]) -> Path:
     model = _write_model(read_openvino_file(ov.Core(), path), opset, path)
     name = hashlib.sha256(repr(marks).encode()).hexdigest()[:16]
     found = lasting_folder("translated") / f"{path.stem}-{opset}-{name}.onnx"
-    onnx.save(model, found)
+    held = sum(len(one.raw_data) for one in model.graph.initializer)
+    onnx.save(model, found, save_as_external_data=held > _INLINE, location=f"{found.stem}.bin", size_threshold=1024)
     return found
 
 
 def _write_model(model: Any, opset: int, path: Path) -> onnx.ModelProto:
     write, names = OnnxWriter(opset), _Names(model)
     write.taken |= names.all
-    inputs, held = [], 0
+    inputs = []
     for node in model.get_ordered_ops():
         kind = node.get_type_name()
         if kind == "Parameter":
             inputs.append(_declare_value(names.name_of(node.output(0)), node.output(0), path))
         elif kind == "Constant":
             array = _constant_of(node)
-            held += 0 if array is None else array.nbytes
             if array is not None:
                 write.add_constant(array, names.name_of(node.output(0)))
             else:
                 _write_unread(write, OpenvinoNode(node, names))
-            if held > _LARGEST:
-                raise ParityError(
-                    f"the weights of {path.name} do not fit into one ONNX file",
-                    where=str(path),
-                    fix="compare outputs alone: openvino is a candidate of the ONNX file too",
-                )
         elif kind != "Result":
             _write_operation(write, OpenvinoNode(node, names))
     order = {names.name_of(one): place for place, one in enumerate(model.inputs)}
@@ -151,13 +146,18 @@ def _key_of_port(port: Any) -> tuple[str, int]:
 class OpenvinoNode:
     """An operator of an IR as a translator sees it: its kind, the names of what it reads and gives, its attributes."""
 
-    def __init__(self, node: Any, names: _Names) -> None:
+    def __init__(self, node: Any, names: _Names | _BodyNames) -> None:
         self._node = node
         self.kind: str = node.get_type_name()
         self.name: str = node.get_friendly_name()
         self.inputs = [names.name_of(node.input_value(place)) for place in range(node.get_input_size())]
         self.outputs = [names.name_of(port) for port in node.outputs()]
         self._attributes = node.get_attributes()
+
+    @property
+    def body_holder(self) -> Any:
+        """The operator of OpenVINO's, which has bodies."""
+        return self._node
 
     def get_attribute(self, name: str, *default: Any) -> Any:
         """An attribute, as OpenVINO gives it."""
@@ -189,8 +189,7 @@ class OpenvinoNode:
 
     def maybe_constant(self, place: int) -> np.ndarray | None:
         """The elements of an input that is a constant, kept in another type or not."""
-        source = self._node.input_value(place).get_node()
-        kind = source.get_element_type().get_type_name()
+        source, kind = self._node.input_value(place).get_node(), self.in_type(place)
         while source.get_type_name() == "Convert":
             source = source.input_value(0).get_node()
         found = _constant_of(source) if source.get_type_name() == "Constant" else None
@@ -232,11 +231,23 @@ def _constant_of(node: Any) -> np.ndarray | None:
 
     kind = node.get_element_type().get_type_name()
     if kind in _PACKED:
-        return np.asarray(node.get_data(dtype=_PACKED[kind])).reshape(list(node.get_output_shape(0)))
+        return _unpack_elements(np.array(node.data), kind, list(node.get_output_shape(0)))
     if kind not in ELEMENT_TYPES or kind == "string":
         return None
     data = np.array(node.data)
     return data.view(ml_dtypes.bfloat16) if kind == "bf16" else data
+
+
+def _unpack_elements(held: np.ndarray, kind: str, shape: list[int]) -> np.ndarray:
+    """One element a byte of several a byte: the first in the lowest bits, of single bits in the highest."""
+    bits, count = int(kind[1:]), int(np.prod(shape, dtype=np.int64))
+    raw = np.ascontiguousarray(held).reshape(-1).view(np.uint8)
+    if raw.size != count:
+        order = range(8 - bits, -1, -bits) if bits == 1 else range(0, 8, bits)
+        raw = np.stack([(raw >> shift) & ((1 << bits) - 1) for shift in order], axis=1).reshape(-1)[:count]
+        if kind.startswith("i"):
+            raw = np.where(raw >> (bits - 1), raw.astype(np.int16) - (1 << bits), raw)
+    return raw.astype(_PACKED[kind]).reshape(shape)
 
 
 def _declare_value(name: str, port: Any, path: Path) -> onnx.ValueInfoProto:
@@ -267,6 +278,53 @@ def _translate_node(write: OnnxWriter, node: OpenvinoNode) -> list[str]:
     if node.kind not in SAME:
         raise UntranslatedError("its kind is not known")
     return write.emit(SAME[node.kind], node.inputs, outputs=len(node.outputs))
+
+
+class _BodyNames:
+    """What the values of a body are called: its parameters as they are `given`, others by the operator around and their own."""
+
+    def __init__(self, stem: str, taken: set[str], given: dict[tuple[str, int], str]) -> None:
+        self._stem, self._taken, self._known = stem, taken, given
+
+    def name_of(self, port: Any) -> str:
+        """The name of a value."""
+        key = _key_of_port(port)
+        if key not in self._known:
+            name = f"{self._stem}/{key[0]}" + (f".{key[1]}" if key[1] else "")
+            while name in self._taken:
+                name += "'"
+            self._taken.add(name)
+            self._known[key] = name
+        return self._known[key]
+
+
+def _write_body(write: OnnxWriter, body: Any, given: Mapping[int, str]) -> list[str]:
+    """Writes the nodes of a body; the names of its results.
+
+    Raises:
+        UntranslatedError: an operator in it has no translation.
+    """
+    stem = write.stem
+    parameters = body.get_parameters()
+    called = {_key_of_port(parameters[place].output(0)): name for place, name in given.items()}
+    names = _BodyNames(stem, write.taken, called)
+    for each in body.get_ordered_ops():
+        kind = each.get_type_name()
+        if kind == "Constant":
+            array = _constant_of(each)
+            if array is None:
+                raise UntranslatedError("a constant in its body has no type of ONNX")
+            write.add_constant(array, names.name_of(each.output(0)))
+        elif kind not in {"Parameter", "Result"}:
+            node = OpenvinoNode(each, names)
+            first, write.stem = len(write.nodes), f"{stem}/{node.name}"
+            made = _translate_node(write, node)
+            write.name_results(made[: len(node.outputs)], node.outputs, first, f"{stem}/{node.name}")
+    write.stem = stem
+    return [names.name_of(one.input_value(0)) for one in body.get_results()]
+
+
+_TABLE: dict[str, Translator] = {**TRANSLATORS, **RECURRENT, **translators_of_bodies(_write_body)}
 
 
 def _write_unread(write: OnnxWriter, node: OpenvinoNode) -> None:

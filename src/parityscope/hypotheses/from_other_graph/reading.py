@@ -15,7 +15,7 @@ import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import program_of
-from parityscope.operators import base_of, of_kind
+from parityscope.operators import base_of, of_kind, operators_that_move
 from parityscope.spilling import Keeper, note_read
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ __all__ = [
 _MOST = 1 << 30  # bytes of one sample's tensors that are kept, chosen
 _PIECE = 1 << 24  # bytes, chosen: of a weight that is read from its file
 _RANDOM = of_kind("random")
+_LAID_OUT = operators_that_move("in order") | operators_that_move("permuted")  # they leave each element on its grid
 Values = dict[str, "np.ndarray"]
 
 
@@ -121,6 +122,10 @@ def read_graph(model: Model, sessions: Sessions) -> ReadGraph:
         constants.update((name, value) for name, value in zip(step.outputs, found, strict=True) if name)
         if step.op_type == "DequantizeLinear":
             grids[step.outputs[0]] = _grid_of_dequantize(step, constants)
+        elif step.op_type in _LAID_OUT and step.inputs[0] in grids:
+            grid = np.broadcast_to(grids[step.inputs[0]], constants[step.inputs[0]].shape).astype(np.float32)
+            others = [constants[name] if name else None for name in step.inputs[1:]]
+            grids[step.outputs[0]] = run_step(step, [grid, *others], program, sessions)[0]
     readers: dict[str, list[tuple[ProgramStep, int]]] = {}
     for step in steps:
         for place, name in enumerate(step.inputs):
