@@ -402,7 +402,7 @@ class _AligningWork:
         What is called as another value of the reference is paired with that: a fold keeps the name of its last step.
         """
         found = [pair for pair in self._pair_inputs(step, maker) if self.pair(*pair)]
-        if not found and have_same_operator(step, maker):
+        if not found and have_same_operator(step, maker) and _have_same_arity(step, maker):
             outputs = [
                 (its, its if its in self.reference.makers and its not in self.partner else mine)
                 for its, mine in zip(step.outputs, maker.outputs, strict=False)
@@ -444,6 +444,11 @@ def _chain_above(graph: ReadGraph, site: str, paired: Mapping[str, str]) -> Iter
         if len(varying) != 1 or varying[0] in paired:
             return
         site = varying[0]
+
+
+def _have_same_arity(step: ProgramStep, maker: ProgramStep) -> bool:
+    """Whether two steps are given the same inputs: a Conv without the bias that the other has is told with what is behind it."""
+    return len([*filter(None, step.inputs)]) == len([*filter(None, maker.inputs)])
 
 
 def have_same_operator(step: ProgramStep, maker: ProgramStep) -> bool:

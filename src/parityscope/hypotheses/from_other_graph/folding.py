@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.hypotheses.from_other_graph.reading import is_training_step, operator_family
-from parityscope.operators import CONTRACTIONS
+from parityscope.operators import CONTRACTIONS, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["FoldedProduct", "fold_linear_step"]
 
 _EPSILON = 1e-5  # BatchNormalization's default
+_PASSING = with_trait("passes on")
 _LINEAR = CONTRACTIONS - {"ConvTranspose"}
 
 
@@ -30,7 +31,7 @@ _LINEAR = CONTRACTIONS - {"ConvTranspose"}
 class FoldedProduct:
     """A linear step's weight by name, with its output channels first, and its bias (float64), as they stand and in all.
 
-    `scale` and `offset` are those of each channel that are folded into it.
+    `scale` and `offset` are those of each channel that are folded into it. `left` are the operators of the other steps, sorted.
     """
 
     name: str
@@ -38,6 +39,7 @@ class FoldedProduct:
     bias: np.ndarray
     scale: np.ndarray
     offset: np.ndarray
+    left: tuple[str, ...]
 
     @property
     def whole(self) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +55,7 @@ class FoldedProduct:
 def fold_linear_step(graph: ReadGraph, steps: Sequence[ProgramStep]) -> FoldedProduct | None:
     """The one linear step among `steps` with the scales and offsets behind it; None where there are more or none.
 
-    What follows behind those is left aside.
+    What follows behind those is left aside, and told.
     """
     linear = [step for step in steps if operator_family(step) in _LINEAR and len(step.inputs) > 1]
     weight = graph.constants.get(linear[0].inputs[1]) if len(linear) == 1 else None
@@ -67,12 +69,21 @@ def fold_linear_step(graph: ReadGraph, steps: Sequence[ProgramStep]) -> FoldedPr
     if len(step.inputs) > 2 and step.inputs[2] in graph.constants:
         bias = bias + np.asarray(graph.constants[step.inputs[2]], np.float64).reshape(-1)
     scale, offset = np.ones(len(matrix)), np.zeros(len(matrix))
-    site = step.outputs[0]
+    site, folded = step.outputs[0], {step.index}
     while True:
         readers = [one for one, _ in graph.readers.get(site, ()) if any(one is other for other in steps)]
         found = _affine_of_step(graph, readers[0], site, len(matrix)) if len(readers) == 1 else None
         if found is None:
-            return FoldedProduct(name=step.inputs[1], weight=matrix, bias=bias, scale=scale, offset=offset)
+            left = (one for one in steps if one.index not in folded and operator_family(one) not in _PASSING)
+            return FoldedProduct(
+                name=step.inputs[1],
+                weight=matrix,
+                bias=bias,
+                scale=scale,
+                offset=offset,
+                left=tuple(sorted(map(operator_family, left))),
+            )
+        folded.add(readers[0].index)
         scale, offset = scale * found[0], offset * found[0] + found[1]
         site = readers[0].outputs[0]
 

@@ -99,6 +99,8 @@ def _folded_words(alignment: Alignment, stretch: DifferingStretch) -> str:
     candidate = fold_linear_step(alignment.candidate, stretch.its_steps)
     if reference is None or candidate is None or reference.weight.shape != candidate.weight.shape:
         return ""
+    if reference.left != candidate.left:  # another step is behind it: no other weight says that
+        return ""
     # As the reference has them, if the candidate's scales are the same; else with all that is folded in.
     plain = zip((reference.weight, reference.bias), reference.unfolded(*candidate.whole), strict=True)
     whole = zip(reference.whole, candidate.whole, strict=True)
