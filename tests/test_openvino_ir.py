@@ -396,3 +396,29 @@ def test_weights_of_four_bits_are_on_the_grid_that_their_groups_declare(
     [(unit, share)] = compared.decision.causes
     assert share > 0.99
     assert unit.declared is declared
+
+
+@pytest.mark.parametrize(
+    ("kind", "build", "words"),
+    [
+        ("Add", ops.maximum, "Max n in place of BatchNormalization n; Conv c is given no B"),
+        ("Add", ops.subtract, "the bias of w1, with what is folded into it: times -1"),
+        ("Relu", ops.sqrt, "Sqrt r in place of Relu r"),
+    ],
+)
+def test_another_operator_in_an_ir_is_one_difference(
+    reference: Path, kind: str, build: Callable[..., Any], words: str
+) -> None:
+    def edit(model: Any) -> None:
+        node = _nodes(model, kind)[0]
+        _put(node.output(0), build(*(node.input_value(place) for place in range(node.get_input_size()))).output(0))
+
+    path = _converted(reference, edit)
+    compiled = ov.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    sample = SideOutputs(
+        inputs=X,
+        reference={"y": ort.InferenceSession(str(reference)).run(None, X)[0]},
+        candidate={"y": next(iter(compiled(list(X.values())).values()))},
+    )
+    compared = compare_graphs(load_model(reference), load_model(translated_file(path, 17)), [sample])
+    assert [one.differences[0].words for one, _ in compared.decision.causes] == [words]
