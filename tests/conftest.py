@@ -84,7 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Every second process reads the files from the last to the first: what one has rewritten the others need not."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     if number % 2 and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
-        config.args = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"), reverse=True)]
+        paths = sorted(Path(__file__).parent.glob("test_*.py"), reverse=True)
+        config.args = [str(path) for path in paths if not pytest_ignore_collect(path, config)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
