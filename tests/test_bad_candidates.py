@@ -295,6 +295,16 @@ def test_an_output_of_another_shape_is_in_the_headline_and_no_matter_of_the_batc
     assert "batch" not in rest
 
 
+def test_an_output_with_its_axes_in_another_order_is_told_how_to_turn_it(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number, found in enumerate(_answers(place)):
+        write_npz(place / "recorded" / f"{number:06d}.npz", {**found, "z": np.ascontiguousarray(found["z"].T)})
+    words = ("compare", str(place / "model.onnx"), "--inputs", str(place / "inputs"), "--study", str(place / "study"))
+    assert exit_status(*words, "--candidate", f"saved?path={place / 'recorded'}") == 3
+    assert "with numpy z.transpose(1, 0)" in " ".join(capfd.readouterr().out.split())
+
+
 def test_answers_that_vary_are_the_only_cause_if_they_explain_the_error(place: Path) -> None:
     run, noise = open_session(load_model(place / "model.onnx").graph()), np.random.default_rng(9)
 

@@ -220,6 +220,45 @@ def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:
     assert first["share"] > 0.985
 
 
+@pytest.mark.parametrize("other", ["", "  z = Cast<to = 1>(position)\n"])
+def test_positions_that_are_one_off_are_an_input_and_no_node(tmp_path: Path, other: str) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (int64[12] position) => (float[1,12,16] y) {
+      wide = Unsqueeze(position, ends)
+      number = Cast<to = 1>(wide)
+      angle = Mul(number, w2)
+      y = Sin(angle)
+    }"""
+    if other:  # something else reads it, and is right
+        text = text.replace("y) {", "y, float[12] z) {").replace("      wide", other + "      wide")
+    weights = {
+        "w2": (10000.0 ** -np.arange(0, 1, 1 / 16)).astype(np.float32).reshape(1, 1, 16),
+        "ends": np.array([0, 2]),
+    }
+    model = write_network(tmp_path / "model.onnx", text, weights)
+    run = open_session(load_model(model).graph())
+    for number in range(3):
+        position = np.arange(12) + 40 * number + 1
+        write_npz(tmp_path / "inputs" / f"{number}.npz", {"position": position})
+        write_npz(
+            tmp_path / "recorded" / f"{number}.npz",
+            {**run({"position": position - 1}), **({"z": position.astype(np.float32)} if other else {})},
+        )
+    words = (
+        "diagnose",
+        str(model),
+        "--inputs",
+        str(tmp_path / "inputs"),
+        "--quiet",
+        "--study",
+        str(tmp_path / "study"),
+    )
+    assert exit_status(*words, "--candidate", str(tmp_path / "recorded")) == 1
+    first = findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))[0]
+    assert (first["code"], first["role"]) == ("FUS014", "cause")
+    assert (first["site"]["op_type"] == "Input") == (not other)
+    assert first["claim"].startswith("what is read of input 'position' (input): -1 added") == (not other)
+
+
 def test_what_does_the_same_is_told_with_what_would_decide(tmp_path: Path) -> None:
     halved = NETWORK.replace("s = Mul(h, gain)", "q = Mul(h, gain)\n  s = Mul(q, half)")
     first = findings(diagnose(tmp_path, halved, {"half": np.array(0.5, np.float32)}))[0]

@@ -21,6 +21,7 @@ from parityscope.backends.targets import check_target, parse_target
 from parityscope.case import Sample, load_inputs, load_model
 from parityscope.case.formats import polygraphy
 from parityscope.errors import ParityError
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,6 +195,17 @@ def test_shapes_tell_which_recorded_array_is_which_output(model: Model, tmp_path
     assert said == "their shapes tell which is which"
     assert_same(session_of(model, *shlex.split(typed))[1][0], OUTPUTS[0])
     assert_same(session_of(model, f"{tmp_path}/o.npz&map=arr_1:y,arr_0:z")[1][0], OUTPUTS[0])
+
+
+def test_what_is_suggested_of_several_names_fits_by_shape(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] x) => (float[1,4] y, float[4] a, float[4] b) {
+      y = Neg(x) a = ReduceSum<keepdims = 0>(x, zero) b = Abs(a)
+    }"""
+    several = load_model(write_network(tmp_path / "model.onnx", text, {"zero": np.array([0])}))
+    np.savez(tmp_path / "o.npz", past_a=np.ones(4, np.float32), past_b=np.ones(4, np.float32), out=OUTPUTS[0]["y"])
+    with pytest.raises(ParityError, match="none of the model's outputs") as caught:
+        session_of(several, f"saved?path={tmp_path}/o.npz")
+    assert "say which is which, for example: 'saved?map=out:y,past_a:a,past_b:b&" in caught.value.fix
 
 
 def test_the_inputs_are_no_recording_of_outputs(model: Model, tmp_path: Path) -> None:

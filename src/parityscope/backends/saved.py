@@ -130,7 +130,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
 
 
 def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool, list[tuple[str, str]]]:
-    """Whether the declared shapes leave one reading alone, and (recorded, output) in it; else pairs in their order."""
+    """Whether the declared shapes leave one reading alone, and (recorded, output) in it; else what fits, in its order."""
     left = {
         value.name: [name for name, array in arrays.items() if _may_have(value.shape, array.shape)]
         for value in model.outputs
@@ -140,9 +140,11 @@ def _pair_by_shape(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[bool
         (chosen,) = left.pop(single)
         pairs[single] = chosen
         left = {name: [each for each in fitting if each != chosen] for name, fitting in left.items()}
-    if left:
-        return False, list(zip(arrays, (value.name for value in model.outputs), strict=False))
-    return True, [(pairs[value.name], value.name) for value in model.outputs]
+    for name, fitting in left.items():
+        chosen = next((each for each in fitting if each not in pairs.values()), "")
+        pairs.update({name: chosen} if chosen else {})
+    found = [(pairs[value.name], value.name) for value in model.outputs if value.name in pairs]
+    return not left, found or list(zip(arrays, (value.name for value in model.outputs), strict=False))
 
 
 def _may_have(declared: Sequence[int | str | None] | None, shape: tuple[int, ...]) -> bool:

@@ -51,6 +51,7 @@ from parityscope.hypotheses.from_outputs.reference import READ
 from parityscope.hypotheses.from_outputs.rules import EVERYWHERE
 from parityscope.hypotheses.from_outputs.searching import KnownOutputs
 from parityscope.hypotheses.worker import Worker, skips_of_search
+from parityscope.operators import operators_that_move, with_trait
 from parityscope.records import Site
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ _NEAR = "what it leaves is more than rounding leaves, so that it may stand in fo
 _MEND = "take that step out of the deployment's preprocessing"
 # Kinds of edits that a fusion makes: what one node computes, and not what it holds.
 _OF_FUSIONS = {"attributes", "inputs", "operators", "operator fitted", "upper bound", "lower bound", "both bounds"}
+_ENTERED = "input"  # in the place of an operator
+_OF_EACH = {"factor", "offset"}  # what is done to every element alike
+_PASSING = with_trait("passes on") | operators_that_move("in order", "permuted")
 _BARRIERS = 8  # in one command; chosen
 _ANOTHER = 0.5  # of the error (chosen): an engine that looking changed by so much is another program
 _SHOWN = 3  # members of a class in a claim; the details hold more
@@ -226,9 +230,28 @@ def _describe_tried(told: OutputsAnswer) -> str:
     return f"{told.predicted:,} changes were estimated, {sum(told.evaluated.values()):,} computed ({listed}){untried}"
 
 
-def _describe_place(known: Examination, member: EquivalentEdit) -> str:
+def _input_behind(known: Examination, member: EquivalentEdit) -> str:
+    """The input of the model whose values are changed, if an edit changes those; else "".
+
+    What scales or shifts every element of an input that was only moved or cast on its way, and that nothing else reads, is
+    done to the input.
+    """
     if member.output.endswith(READ):
-        return f"what is read of input {member.output.removesuffix(READ)!r}"
+        return member.output.removesuffix(READ)
+    if not member.numbers or member.numbers.keys() - _OF_EACH or member.inside or member.also:
+        return ""
+    graph = known.model.graph().graph
+    value = next((one for node in graph for one in node.outputs if one.name == member.output), None)
+    while value is not None and (node := value.producer()) is not None:
+        value = node.inputs[0] if node.op_type in _PASSING and node.inputs else None
+        if value is None or len(value.uses()) != 1:
+            return ""
+    return str(value.name) if value is not None and value in graph.inputs else ""
+
+
+def _describe_place(known: Examination, member: EquivalentEdit) -> str:
+    if entered := _input_behind(known, member):
+        return f"what is read of input {entered!r}"
     site = known.places.get(member.output)
     inside = f"inside {member.inside}: " if member.inside else ""
     return inside + ((site.node if site is not None else "") or member.output)
@@ -240,13 +263,13 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
     also += "; ".join(f"{_describe_place(known, one)}: {one.words}" for one in others[:_SHOWN])
     also += "." if others and len(others) <= _SHOWN else "; ..." if others else ""
     places = len({one.output for one in told.members})
-    entered = first.output.removesuffix(READ) if first.output.endswith(READ) else ""
-    mapped = _map_of_input(known, entered, first) if entered else {}
+    entered = _input_behind(known, first)
+    mapped = _map_of_input(known, entered, first) if first.output.endswith(READ) else {}
     return replace(
         seen,
         role="cause" if told.exact else "contributing",
         sentence=(
-            f"{_describe_place(known, first)} ({first.op_type}): {first.words}{say_equal(first.equal)}: "
+            f"{_describe_place(known, first)} ({_ENTERED if entered else first.op_type}): {first.words}{say_equal(first.equal)}: "
             f"{seen.because}.{also}{_describe_next_record(told)}"
         ),
         confidence=max(0.0, min(1.0, first.share)) / places * (1.0 if told.exact else STANDS_IN),
@@ -273,7 +296,7 @@ def _show_finding(known: Examination, told: OutputsAnswer, seen: Shown) -> Shown
 def _map_of_input(known: Examination, name: str, member: EquivalentEdit) -> Mapping[str, Any]:
     """What turns an input that is scaled and shifted back into what the model expects, as details of a repair."""
     numbers = member.numbers
-    if known.bench is None or not numbers or not numbers.keys() <= {"factor", "offset"}:
+    if known.bench is None or not numbers or numbers.keys() - _OF_EACH:
         return {}
     sample = known.bench.inputs(known.bench.samples[0])
     scaled = (sample[name] * numbers.get("factor", 1.0) + numbers.get("offset", 0.0)).astype(sample[name].dtype)

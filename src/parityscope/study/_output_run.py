@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture
@@ -39,6 +40,7 @@ __all__ = ["COMPARING", "Closed", "Closing", "answer_closing", "asking_of", "fin
 COMPARING = "comparing outputs"  # what the progress says
 _SHAPE = re.compile(r"\[[\d, ]*\]")
 _BATCH = "let the candidate run at the batch size of the samples, or give samples of its own"
+_AXES = 6  # chosen: no image, sound or text has more, and their orders are counted one by one
 _SHAPES = (
     "check that it is the same output of the same model: if it is called otherwise there, --map reference=candidate"
 )
@@ -195,6 +197,11 @@ def _fix_for(problem: str, name: str) -> str:
     if OTHER_SHAPE in problem:
         # Sizes of the first axis are the batch's, where all else agrees.
         ours, theirs = (json.loads(shape) for shape in _SHAPE.findall(problem)[:2])
+        if sorted(ours) == sorted(theirs) and len(ours) <= _AXES:
+            order = next(one for one in permutations(range(len(ours))) if [theirs[axis] for axis in one] == ours)
+            return (
+                f"its axes may come in another order (NHWC?): hand it on transposed, with numpy {name}.transpose{order}"
+            )
         return _BATCH if ours[1:] == theirs[1:] and len(ours) == len(theirs) else _SHAPES
     if "did not give" in problem:
         return f"let it give {name} back; if it calls it otherwise: --map {name}=ITS_NAME"
