@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.simulating import simulated_world
 from parityscope.testing.networks import write_network
+from proving.models.fetching import require
+from proving.models.samples import page_crops
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -341,3 +344,51 @@ def test_a_format_that_is_not_known_is_told_with_all_that_are(
     error = capsys.readouterr().err
     assert "no number format 'int9'" in error
     assert "int8, fp8" in error
+
+
+@pytest.fixture(scope="module")
+def text_direction(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained classifier, samples of it, and the file that ONNX Runtime quantizes it to, calibrated on other samples."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    folder = tmp_path_factory.mktemp("quantized")
+    plain = onnx.version_converter.convert_version(onnx.load(require("ocr-cls")), 13)
+    onnx.save(plain, folder / "plain.onnx")
+    given = list(itertools.islice(page_crops(np.random.default_rng(1)), 12))
+    for number, arrays in enumerate(given[8:]):
+        write_npz(folder / "samples" / f"{number}.npz", arrays)
+
+    class _Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = iter(given[:8])
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(self.left, None)
+
+    quantize_static(
+        folder / "plain.onnx",
+        folder / "int8.onnx",
+        _Reader(),
+        quant_format=QuantFormat.QDQ,
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
+    return folder
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1.0, 0), (0.05, 1)])
+def test_a_trained_model_quantized_right_is_within_and_with_a_broken_scale_beyond(
+    text_direction: Path, factor: float, status: int
+) -> None:
+    model = onnx.load(text_direction / "int8.onnx")
+    scale = next(node.input[1] for node in model.graph.node if node.op_type == "QuantizeLinear")
+    tensor = next(one for one in model.graph.initializer if one.name == scale)
+    tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor) * np.float32(factor), scale))
+    path = text_direction / f"{status}.onnx"
+    onnx.save(model, path)
+    line = ["compare", str(text_direction / "plain.onnx"), "--inputs", str(text_direction / "samples"), "--quiet"]
+    study = text_direction / f"study-{status}"
+    assert exit_status(*line, "--candidate", f"ort?model={path}", "--study", str(study)) == status
+    document = json.loads((study / "study.json").read_text())
+    assert document["policy"]["declared"] == "int8"

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import formats
+from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.comparison.distance import error_distance
 from parityscope.comparison.parts import Parts, axes_with_parts, measure_parts
 from parityscope.errors import ParityError
@@ -197,6 +198,8 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
     finest_of = finest_of_outputs(examination.case.model)
     for output in outputs:
         both = known_parts(examination.compared, output, expected)
+        if declared in QUANTIZED:
+            both = _beside_all_samples(both)
         plain = Limits(declared=declared, samples=len(examination.compared.per_sample[output]))
         if max((worst_ratio(*pair, plain) for pair in both.values()), default=0.0) <= 1.0:
             continue
@@ -212,6 +215,21 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
             sample = max(both, key=lambda one: worst_ratio(*both[one], limits))
             found[output] = _deviation_of(sample, *both[sample], limits)
     return found
+
+
+def _beside_all_samples(both: Mapping[int, tuple[Parts, Parts]]) -> dict[int, tuple[Parts, Parts]]:
+    """Measured and expected parts by sample, with the error of all samples together expected of each.
+
+    What cannot be drawn anew is expected by one simulation, which says little of one sample: a probability near one may be off by
+    ten times as much in another honest run. The samples together tell how far such runs are off.
+    """
+    expected = [own for _, own in both.values()]
+    error, size = (
+        sum(float(one[0]) for one in sums)
+        for sums in ([own.errors_of(-1) for own in expected], [own.references_of(-1) for own in expected])
+    )
+    share = error / size if size > 0 else 0.0
+    return {sample: (found, own.scaled(1.0, share)) for sample, (found, own) in both.items()}
 
 
 def known_parts(
