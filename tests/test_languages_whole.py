@@ -14,18 +14,35 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import onnx
 import pytest
 
 from golden import documents
+from parityscope.backends.onnxruntime_sessions import open_session
+from parityscope.case import load_model
 from parityscope.catalogue import WORDS, tell_page, whole_catalogue
+from parityscope.hypotheses.from_outputs.families import bounds_of, families_of, filters_of, operators_of
+from parityscope.hypotheses.from_outputs.searching import KnownOutputs, search_outputs
+from parityscope.hypotheses.from_outputs.sites import EARLY, LATE
 from parityscope.languages import LANGUAGES, OWN, speak_language
 from parityscope.languages.catalogue import entries_of
-from parityscope.languages.translating import missing_in
+from parityscope.languages.translating import missing_in, translate
 from parityscope.report.view import view_study
+from parityscope.testing.networks import write_network
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NETWORK = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4,6,6] x) => (float[1,5] y) {
+  a = Conv<pads = [1, 1, 1, 1]>(x, w, b)
+  r = Relu(a)
+  m = Concat<axis = 1>(r, x)
+  f = Flatten(m)
+  n = LayerNormalization(f, scale)
+  d = MatMul(n, k)
+  y = Softmax(d)
+}"""
 OTHERS = sorted(set(LANGUAGES) - {OWN})
 SOURCE = Path(__file__).parents[1] / "src" / "parityscope"
 FOLDERS = (
@@ -169,3 +186,39 @@ def test_every_word_of_a_first_screen_is_told(code: str) -> None:
         labels = [row["label"] for row in screen["rows"]]
         texts = [screen["title"], screen["basis"], screen["rest"], *labels, *(tile["label"] for tile in found["tiles"])]
         assert [text for text in texts if missing_in(text, code)] == []
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_every_generated_edit_is_told(code: str, tmp_path: Path) -> None:
+    """Whatever was changed in a network, its name and numbers aside, is said in the language."""
+    draw = np.random.default_rng(3)
+    shapes = {"w": (4, 4, 3, 3), "b": (4,), "scale": (288,), "k": (288, 5)}
+    weights = {name: draw.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    model = write_network(tmp_path / "m.onnx", NETWORK, weights)
+    feeds = [{"x": draw.normal(size=(1, 4, 6, 6)).astype(np.float32)}]
+    wrong = [{name: array[:, ::-1] for name, array in open_session(load_model(model).graph())(feeds[0]).items()}]
+    found = search_outputs(KnownOutputs(model=model, feeds=feeds, candidate=wrong, noise={"y": 1e-6}, scale=0.01))
+    edits = {edit.words for site in found.sites for _, edit in site.edits((*EARLY, *LATE))}
+    edits |= {
+        family.make(*family.starts[0]).words
+        for site in found.sites
+        for family in (*families_of(site), *bounds_of(site), *operators_of(site), *filters_of(site))
+    }
+    assert len(edits) > 5000
+    left = {words: said for words in edits if _english_in(said := translate(words, code), words)}
+    assert not left, "\n".join(f"{words} -> {said}" for words, said in left.items())
+
+
+@functools.cache
+def _names_of_the_standard() -> frozenset[str]:
+    schemas = onnx.defs.get_all_schemas_with_history()
+    kept = {name for one in schemas for name in (one.name, *one.attributes, *(made.name for made in one.inputs))}
+    return frozenset(kept | {"erf", "tanh", "edge", "reflect", "symmetric", "wrap"})  # the last four are numpy's
+
+
+def _english_in(said: str, words: str) -> set[str]:
+    """What is left of English but for names: of tensors, in the standard, and an attribute's value."""
+    values = re.findall(r"(?:attribute|with) \w+ ([\w.]+)| in place of (\w+)$", words)
+    plain = re.sub(r"'[^']*'", "", said)
+    english = set(re.findall(r"(?<![\w'/._-])[a-z]{3,}(?![\w'/._-])", plain))
+    return english - _names_of_the_standard() - {value for pair in values for value in pair}

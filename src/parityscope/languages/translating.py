@@ -33,6 +33,9 @@ _ENDS = {".": "。", ":": "："}
 _LEAD = re.compile(r"((?:[^\w\s<>'\"(\[/|-]+|-|[A-Z]{3}\d{3}(?:-\d+)?(?:@\d+)?|\d+\.) )(?=\S)")
 # What stands behind a finding's sentence: its code and its role.
 _TAIL = re.compile(r"(?P<told>.*\S) \[(?P<code>[A-Z]{3}\d{3}), (?P<role>[^][]+)\]")
+# A constant or an input by its name in the standard and its role, with the tensor's own name: one name, wherever it stands.
+_LABEL = re.compile(r"\b(?P<kind>constant|input) (?P<name>\w+)(?:, (?P<role>[a-z. _]+))? (?P<tensor>\('[^']*'\))(?! =)")
+_HELD = "'\N{CURRENCY SIGN}%d'"  # what stands in a label's place meanwhile
 _FEW_WORDS = 3  # what may fill a light pattern; chosen
 _MARK = re.compile(r"[.;:] ")
 _ENGLISH = re.compile(r"(?<![\w'/._-])[a-z]{2,}(?![\w'/._-])")
@@ -46,10 +49,27 @@ def translate(text: str, code: str) -> str:
     """`text` in the language of that code; what its catalogue lacks stays as it is."""
     if not _LEAST_WORDS.search(text):
         return text
+    if labels := list(_LABEL.finditer(text)):
+        return _translate_around(text, labels, code)
     held = catalogue_of(code)
     inner = text.strip()
     said = _translate_held(inner, held, code)
     return text if said is None else text.replace(inner, said, 1)
+
+
+def _translate_around(text: str, labels: Sequence[re.Match[str]], code: str) -> str:
+    """A text whose labels are names while the rest is translated."""
+    for number, label in enumerate(labels):
+        text = text.replace(label.group(), _HELD % number)
+    first = f"{_HELD % 0} "
+    behind = translate(text.removeprefix(first), code)
+    # What is done to it is often known by itself.
+    said = first + behind if text.startswith(first) and not _ENGLISH.search(behind) else translate(text, code)
+    for number, label in enumerate(labels):
+        role = f", {translate(label['role'], code)}" if label["role"] else ""
+        told = f"{translate(label['kind'], code)} {label['name']}{role} {label['tensor']}"
+        said = said.replace(_HELD % number, told)
+    return said
 
 
 def missing_in(text: str, code: str) -> bool:
