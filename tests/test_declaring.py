@@ -15,6 +15,7 @@ from parityscope.case.declaring import message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.intake import read_message
 from parityscope.case.model import load_model, read_graph
+from parityscope.errors import ParityError
 from proving.models.fetching import model_path
 
 if TYPE_CHECKING:
@@ -101,3 +102,11 @@ def test_comparing_outputs_imports_no_graph_library(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "LOADED []" in done.stdout
+
+
+def test_a_network_of_pytorch_as_the_model_is_told_where_it_belongs(tmp_path: Path) -> None:
+    path = tmp_path / "net.pt2"
+    path.write_bytes(b"PK\x03\x04 not a graph of ONNX")
+    with pytest.raises(ParityError) as caught:
+        load_model(path)
+    assert "torch?program=net.pt2" in caught.value.fix

@@ -78,7 +78,10 @@ def _parse_message(path: Path) -> tuple[onnx.ModelProto, _Key]:
             raise ParityError(f"{path.name} holds no graph", where=str(path), fix=_EMPTY)
         if key not in _seen:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                scan_bytes(content, str(path))
+                try:
+                    scan_bytes(content, str(path))
+                except ParityError as error:
+                    raise _error_of_network(path) or error from error
         model = onnx.ModelProto()
         try:
             model.ParseFromString(file.read())
@@ -89,6 +92,18 @@ def _parse_message(path: Path) -> tuple[onnx.ModelProto, _Key]:
                 fix="check that the download or export finished, and export it again",
             ) from error
     return model, key
+
+
+def _error_of_network(path: Path) -> ParityError | None:
+    """The error of who gives a network of PyTorch where its ONNX file is wanted."""
+    option = {".pt2": "program", ".pt": "script"}.get(path.suffix)
+    if option is None:
+        return None
+    return ParityError(
+        f"{path.name} is a file of PyTorch, and no ONNX model",
+        where=str(path),
+        fix=f"give its ONNX file as the model, and the network beside it: --reference 'torch?{option}={path.name}'",
+    )
 
 
 def _check_message(model: onnx.ModelProto, path: Path) -> None:
