@@ -1,8 +1,8 @@
 """How the answers to rows part from each other: what runs on changed batches, and a recording, tell.
 
-A kernel for k rows that is run on more gives the answers of the first k again and again. That predicts the whole output from
-the reference's alone, so that a recording is enough, and nothing in it is fitted but k. Everything else is asked of both
-sides, the reference first.
+A kernel for k rows that is run on more gives the answers of the first k again and again; a batch that is filled wrongly has a
+row twice, or one of zeros. That predicts the whole output from the reference's alone, so that a recording is enough.
+Everything else is asked of both sides, the reference first.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 
 from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit
 from parityscope.comparison.distance import distance_between
+from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from parityscope.bench import Bench
     from parityscope.checks._reproducing import Misfit
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_ALONE",
+    "TakenRows",
     "Uneven",
-    "find_repeated_rows",
+    "find_taken_rows",
     "find_uneven_row",
     "furthest_row",
     "is_open",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 MOST_ALONE = 8  # rows run one by one
+_MOST_TAKEN = 64  # wrong rows, each of which is held against every other; chosen
 _REPEATED = 4.0  # times the spread between two runs. Chosen: of one row it may be larger than of all
 
 
@@ -50,10 +53,18 @@ class Uneven:
     error: float
 
 
-def find_repeated_rows(known: Examination, bench: Bench, rows: int) -> tuple[int, Misfit] | None:
-    """How many first rows the candidate's answers repeat in the first sample, and what that leaves of its error.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenRows:
+    """Which row's answer each wrong row has (None: the answer to zeros), and what that leaves of the error."""
 
-    None where no number below `rows` explains the error, or where the outputs tell too little to judge by.
+    sources: Mapping[int, int | None]
+    left: Misfit
+
+
+def find_taken_rows(known: Examination, bench: Bench, rows: int) -> TakenRows | None:
+    """Whose answers the wrong rows of the first sample have.
+
+    None where one has no other row's answer, nor the reference's to zeros, or where the outputs tell too little to judge by.
     """
     index = bench.samples[0]
     if index not in bad_samples(known, bench):
@@ -61,19 +72,50 @@ def find_repeated_rows(known: Examination, bench: Bench, rows: int) -> tuple[int
     reference, candidate = bench.reference(index), bench.candidate(index)
     before = measure_misfit(known, reference, candidate)
     # An output that is right has its own rows; only of the others can something be explained.
-    wrong = {name for name in reference if not measure_misfit(known, {name: reference[name]}, candidate).fits}
-    for count in range(1, rows):
-        again = np.arange(rows) % count
-        changed = {name: _take_rows(array, again) if name in wrong else array for name, array in reference.items()}
-        left = measure_misfit(known, changed, candidate)
-        if left.explains(before):
-            return count, left
-    return None
+    wrong = {
+        name: array
+        for name, array in reference.items()
+        if name in candidate and array.ndim and len(array) == rows and candidate[name].shape == array.shape
+        if not measure_misfit(known, {name: array}, candidate).fits
+    }
+    sources: dict[int, int | None] = {}
+    own = {row: _misfit_of_row(known, wrong, row, candidate, row) for row in range(rows)}
+    bad = [row for row, misfit in own.items() if not misfit.fits] if wrong else []
+    for row in bad[:_MOST_TAKEN]:
+        others = (other for other in range(rows) if other != row)
+        fits = [one for one in others if _misfit_of_row(known, wrong, one, candidate, row).explains(own[row])]
+        if len(fits) > 1:
+            return None  # rows that cannot be told apart
+        sources[row] = fits[0] if fits else None
+    order = [source if (source := sources.get(row)) is not None else row for row in range(rows)]
+    changed = {name: array[order] if name in wrong else array for name, array in reference.items()}
+    empty = [row for row, source in sources.items() if source is None]
+    if empty:
+        answers = _answers_to_zeros(bench, bench.inputs(index), empty)
+        if any(name not in answers or answers[name].shape != array.shape for name, array in wrong.items()):
+            return None
+        for name in wrong:
+            changed[name][empty] = answers[name][empty]
+    left = measure_misfit(known, changed, candidate)
+    return TakenRows(sources=sources, left=left) if sources and left.explains(before) else None
 
 
-def _take_rows(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Those rows of an output that has one for each of the batch; any other output as it is."""
-    return array[rows] if array.ndim and len(array) == len(rows) else array
+def _misfit_of_row(known: Examination, reference: Arrays, row: int, candidate: Arrays, other: int) -> Misfit:
+    one = {name: array[row : row + 1] for name, array in reference.items()}
+    return measure_misfit(known, one, {name: candidate[name][other : other + 1] for name in reference})
+
+
+def _answers_to_zeros(bench: Bench, arrays: Arrays, rows: Sequence[int]) -> Arrays:
+    """What the reference gives where the inputs of some rows are zeros; nothing where it cannot be run so."""
+    given = {name: array.copy() for name, array in arrays.items()}
+    for array in given.values():
+        if array.dtype.kind not in "fiub":
+            return {}
+        array[list(rows)] = 0
+    try:
+        return bench.outputs(given)
+    except ParityError:
+        return {}
 
 
 def furthest_row(reference: Arrays, candidate: Arrays, start: int) -> Uneven:

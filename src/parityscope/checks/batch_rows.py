@@ -1,16 +1,17 @@
 """A row of a batch gets another answer because of where it stands or who stands beside it.
 
 What goes wrong: a kernel was chosen for another batch size, a plugin takes its strides from the first row, a fixed batch of one
-was built into the graph, a workspace is shared between rows. Row 0 is often right.
+was built into the graph, a workspace is shared between rows, a batch is filled with a row twice or with one of zeros. Row 0 is
+often right.
 
 How it shows: errors that come with batch size, rows from some index on that are wrong, identical rows with different answers.
 
-How we test for it: first, whether the candidate's answers are the reference's for the first k rows, over and over: a recording
-can tell that too. Otherwise, rows of most networks do not know of each other, and the reference is asked whether these do.
-Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the sample's first
-row beside other rows; its rows each one place further on, whose answers must go with them; and, where the batch size is open,
-its rows one by one, which must come out as in the batch. With a recording, rows that happen to be identical in the data are
-compared.
+How we test for it: first, whether each wrong row has the reference's answer to another row (the first k, over and over, say) or
+to zeros: a recording can tell that too. Otherwise, rows of most networks do not know of each other, and the reference is asked
+whether these do. Then the candidate gets a batch whose rows are all the sample's first row, which must come out alike; the
+sample's first row beside other rows; its rows each one place further on, whose answers must go with them; and, where the batch
+size is open, its rows one by one, which must come out as in the batch. With a recording, rows that happen to be identical in
+the data are compared.
 
 A network that knows its batch by right (ranges of dynamic quantization, batch statistics) gives other answers in another
 one. Where only outputs are known the reference is run on several samples as one batch, and on each row alone: what gives the
@@ -39,8 +40,9 @@ from parityscope.checks._regrouped import propose_regrouped
 from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
 from parityscope.checks._rows import (
     MOST_ALONE,
+    TakenRows,
     Uneven,
-    find_repeated_rows,
+    find_taken_rows,
     find_uneven_row,
     furthest_row,
     is_open,
@@ -61,6 +63,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CHECK"]
 
+_RUN_APART = (
+    "batch_size",
+    "run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",
+)
+_FILL_ROWS = ("pair_samples", "write each sample into its own row of the batch, and each answer beside its own sample")
+_OF_ZEROS = "the answer to inputs of zeros"
+_NAMED = 4  # rows; chosen
 _ROWS = 4  # of the batch that is made where the data have one row: as many as the public case had
 
 
@@ -95,8 +104,8 @@ def _test_claim(known: Examination, bench: Bench, rows: int) -> Shown:
     index = bench.samples[0]
     arrays = bench.inputs(index)
     before = measure_misfit(known, bench.reference(index), bench.candidate(index))
-    if rows > 1 and (again := find_repeated_rows(known, bench, rows)):
-        return _show_built_in_batch(bench, before, again)
+    if rows > 1 and (taken := find_taken_rows(known, bench, rows)):
+        return _show_taken_rows(bench, before, taken, rows)
     if bench.answers is None:
         found = uneven_in_recording(known, arrays, bench.candidate(index), rows)
     else:
@@ -133,19 +142,21 @@ def _is_old(known: Examination, bench: Bench, output: str) -> bool:
     return bool(found) and all(remains is not None or place == 0 for place, _, remains in seen)
 
 
-def _show_built_in_batch(bench: Bench, before: Misfit, again: tuple[int, Misfit]) -> Shown:
-    """The finding that rows get the answers of the first few."""
-    count, after = again
-    index = bench.samples[0]
-    found = furthest_row(bench.reference(index), bench.candidate(index), count)
-    first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
-    because = f"every row from {count} on gets {first} again: with that the error falls from {format_percent(before.error)} to "
-    return _show_finding(
-        found,
-        after.share(before),
-        show_supported(before, after, because + format_percent(after.error)),
-        "the reference gives each its own",
-    )
+def _show_taken_rows(bench: Bench, before: Misfit, taken: TakenRows, rows: int) -> Shown:
+    """The finding that rows have the answers of others."""
+    index, sources = bench.samples[0], taken.sources
+    found = furthest_row(bench.reference(index), bench.candidate(index), min(sources))
+    count = next((k for k in range(1, rows) if all(sources.get(r, r) == r % k for r in range(rows))), None)
+    if count is not None:
+        first = "the first row's answer" if count == 1 else f"the first {count} rows' answers"
+        said, repair = f"every row from {count} on gets {first} again", _RUN_APART
+    else:
+        told = [f"row {row} has " + (_OF_ZEROS if of is None else f"row {of}'s answer") for row, of in sources.items()]
+        said = "; ".join(told[:_NAMED]) + (f"; and {len(told) - _NAMED} rows more" if len(told) > _NAMED else "")
+        repair = _FILL_ROWS
+    fallen = f"with that the error falls from {format_percent(before.error)} to {format_percent(taken.left.error)}"
+    seen = show_supported(before, taken.left, f"{said}: {fallen}")
+    return _show_finding(found, taken.left.share(before), seen, "the reference gives each its own", repair)
 
 
 def _misfit_row_by_row(known: Examination, bench: Bench, arrays: Arrays, rows: int) -> Misfit | None:
@@ -190,7 +201,11 @@ def _batch_size(arrays: Arrays) -> int | None:
 
 
 def _show_finding(
-    found: Uneven, share: float | None, seen: Shown, otherwise: str = "the reference gives one answer"
+    found: Uneven,
+    share: float | None,
+    seen: Shown,
+    otherwise: str = "the reference gives one answer",
+    repair: tuple[str, str] = _RUN_APART,
 ) -> Shown:
     return replace(
         seen,
@@ -202,12 +217,7 @@ def _show_finding(
         else "the share of the error, in squares, that is gone row by row, or with each row at one place",
         site=Site(tensor=found.output, node="", op_type="", index=-1),
         share=share,
-        repairs=(
-            (
-                "batch_size",
-                "run row by row until the runtime is mended, or rebuild the engine with this batch size in its profile",
-            ),
-        ),
+        repairs=(repair,),
         details={"output": found.output, "row": found.row, "apart": found.error},
     )
 
@@ -246,6 +256,7 @@ _EXCHANGED = {"rows": np.array([0, 2, 1, 3], np.int64)}
 # One sample of four rows; a leading axis of samples would be taken for its batch.
 _ROWS_OF = {"x": np.random.default_rng(67).normal(size=(1, 32)).astype(np.float32)}
 _FIXED = _MODEL.replace("float[N,32]", "float[4,32]")
+_BIASED = _FIXED.replace("Tanh", "Cos")
 _FOUR = {"x": np.random.default_rng(68).normal(size=(4, 32)).astype(np.float32)}
 _ALIKE = {"x": np.repeat(_FOUR["x"][:1], 4, axis=0)}
 _PLAIN = "ort?optimization=disabled"
@@ -253,6 +264,15 @@ _PLAIN = "ort?optimization=disabled"
 
 def _has_only_first(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
     return [{name: np.repeat(array[:1], len(array), axis=0) for name, array in one.items()} for one in outputs]
+
+
+def _has_a_row_twice(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    return [{name: array[[0, 1, 0, 3]] for name, array in one.items()} for one in outputs]
+
+
+def _has_an_empty_row(outputs: Sequence[Arrays]) -> Sequence[Arrays]:
+    """The answer of `_BIASED` to zeros in its third row."""
+    return [{"y": np.where(np.arange(4)[:, None] == 2, np.cos(np.float32(0)), one["y"])} for one in outputs]
 
 
 def _mix_samples(_: Sequence[Arrays]) -> Sequence[Arrays]:
@@ -282,6 +302,8 @@ CHECK = Check(
             model=_FIXED, candidate_model=_fix_batch_size(_TAKEN), inputs=_FOUR, constants=_EXCHANGED, candidate=_PLAIN
         ),
         Example(model=_FIXED, inputs=_FOUR, outputs_fault=_has_only_first),
+        Example(model=_FIXED, inputs=_FOUR, outputs_fault=_has_a_row_twice),
+        Example(model=_BIASED, inputs=_FOUR, outputs_fault=_has_an_empty_row),
         # The network itself mixes the rows of its batch, and four samples were one.
         Example(model=_MIXED, inputs=_FOUR, constants=_CONSTANTS, outputs_fault=_mix_samples),
     ),
