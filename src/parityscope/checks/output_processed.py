@@ -2,7 +2,8 @@
 
 What goes wrong: the sigmoid or the softmax is in the model and in the program as well, or in neither; logits are taken for
 probabilities; vectors are normalized on one side only; results are written in percent, as whole numbers or with two decimals;
-class numbers begin at one; a quantized output is turned back with another scale or zero point.
+class numbers begin at one; boxes are written as centre and size; a quantized output is turned back with another scale or zero
+point.
 
 How it shows: outputs in another range, in every precision alike; the intermediate tensors, if there are any, are right up to the
 end.
@@ -10,7 +11,9 @@ end.
 How we test for it: no run. A sigmoid, a softmax, an exponential and a normalization to length one are applied to the
 reference's output, and to the candidate's; and one factor, or one number added, is fitted to all elements of all samples at
 once. A claim is accepted if what is left of the error is what the declared arithmetic explains, on every wrong sample looked
-at. That numbers were rounded or cut to so many decimals is seen in the candidate's values, which all lie on that grid.
+at. Each wrong field (an index of the last axis, or of the second) is also taken as a sum of a few of the model's: a box as
+centre and size for one of corners. That numbers were rounded or cut to so many decimals is seen in the candidate's values,
+which all lie on that grid.
 
 What it is confused with: a last layer that computes another function, which looks the same from outside; where layers were
 captured and the error begins before the last one, nothing is claimed. A network without a bias hands a factor of its inputs
@@ -148,8 +151,10 @@ _SOFTMAX, _SIGMOID, _PLAIN = (
 _IDS = """<ir_version: 8, opset_import: ["" : 17]> g (float[40,12] x) => (int64[40] y) {
   y = ArgMax<axis = 1, keepdims = 0>(x)
 }"""
+_BOXES = """<ir_version: 8, opset_import: ["" : 17]> g (float[2,20,4] x) => (float[2,20,4] y) { y = Sigmoid(x) }"""
 _RNG = np.random.default_rng(67)
 _X = {"x": _RNG.normal(size=(2, 12)).astype(np.float32)}
+_SCENES = {"x": _RNG.normal(size=(2, 20, 4)).astype(np.float32)}
 _MANY = {"x": _RNG.normal(size=(40, 12)).astype(np.float32)}
 
 
@@ -159,6 +164,11 @@ def _deployment_changing(change: Callable[[np.ndarray], np.ndarray]) -> Callable
 
 def _apply_sigmoid(array: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-array)))
+
+
+def _centre_and_size(boxes: np.ndarray) -> np.ndarray:
+    low, high = boxes[..., :2], boxes[..., 2:]
+    return np.concatenate([(low + high) / 2, high - low], axis=-1)
 
 
 CHECK = Check(
@@ -180,6 +190,7 @@ CHECK = Check(
             site="y",
         ),
         Example(model=_IDS, inputs=_MANY, outputs_fault=_deployment_changing(lambda y: y + 1), site="y"),
+        Example(model=_BOXES, inputs=_SCENES, outputs_fault=_deployment_changing(_centre_and_size), site="y"),
     ),
     holds_not=(
         Example(model=_PLAIN, inputs=_X, candidate="sim:bf16", declared="f32"),
@@ -187,5 +198,6 @@ CHECK = Check(
         Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(lambda y: y * 0)),
         Example(model=_PLAIN, inputs=_X, outputs_fault=_deployment_changing(lambda y: y[:, ::-1])),
         Example(model=_IDS, inputs=_MANY, outputs_fault=_deployment_changing(lambda y: 11 - y)),
+        Example(model=_BOXES, inputs=_SCENES, outputs_fault=_deployment_changing(lambda y: y[..., :1] * y)),
     ),
 )

@@ -1,7 +1,7 @@
 """(reference's output, candidate's) on several samples -> what was done to the output once more, or once less, in words.
 
-Each is a function without parameters, or with one number that is the same for every element of every sample; and a grid of
-decimals, which is seen in the candidate's own values.
+Each is a function without parameters, or with one number that is the same for every element of every sample; a grid of decimals,
+which is seen in the candidate's own values; or sums of fields (`mixing`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.checks.misreading.mixing import explain_fields
 from parityscope.comparison.distance import distance_between
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def _explain_floats(pairs: Sequence[Both], limit: float) -> Iterator[Processed]:
             yield Processed(words=f"is what {words} has yet to be applied to", error=max(once_less))
     yield from _fit_one_number(wide, limit)
     yield from _fit_decimal_grid(pairs, wide, limit)
+    if mixed := explain_fields(wide, limit):
+        yield Processed(words=mixed.words, error=mixed.error)
 
 
 def _final_functions(rank: int) -> Iterator[tuple[str, Function]]:
