@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,8 @@ from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from parityscope.arithmetic.held_grids import HeldGrid
 
 __all__ = ["operands_of", "quantize_products"]
 
@@ -54,13 +57,16 @@ def operands_of(model: ir.Model) -> tuple[str, ...]:
     )
 
 
-def quantize_products(model: ir.Model, name: str, largest: Mapping[str, float]) -> Arrangement:
+def quantize_products(
+    model: ir.Model, name: str, largest: Mapping[str, float], held: Mapping[str, HeldGrid] = MappingProxyType({})
+) -> Arrangement:
     """What is rounded in `model` as it is typed, with the operands of its products quantized.
 
     Args:
         model: Any opset from 7; only put in topological order.
         name: One of `QUANTIZED`.
         largest: The largest magnitude of each activation that a product reads, by name.
+        held: The grids of constants that a file keeps in INT8, by name: of weights, and of tables that no product reads.
 
     Raises:
         ParityError: there is no such quantization, or the opset cannot be converted up.
@@ -68,7 +74,7 @@ def quantize_products(model: ir.Model, name: str, largest: Mapping[str, float]) 
     if name not in QUANTIZED:
         raise ParityError(f"{name} quantizes no products", fix=f"use one of: {', '.join(QUANTIZED)}")
     typed = arrange_precision(model, None)
-    found = _int8_operands(typed.model, largest) if name == "int8" else _fp8_operands(typed.model, largest)
+    found = _int8_operands(typed.model, largest, held) if name == "int8" else _fp8_operands(typed.model, largest)
     constants = {place: what for place, what in found.items() if isinstance(what, np.ndarray)}
     return replace(
         typed,
@@ -89,12 +95,21 @@ def _is_product(node: ir.Node) -> bool:
     return node.op_type in CONTRACTIONS and node.domain in {"", "ai.onnx"} and len(node.inputs) > 1
 
 
-def _int8_operands(copy: ir.Model, largest: Mapping[str, float]) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
-    """What products read in the place of each operand."""
-    found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {}
+def _int8_operands(
+    copy: ir.Model, largest: Mapping[str, float], held: Mapping[str, HeldGrid]
+) -> dict[tuple[ir.Node, int], np.ndarray | Quantizer]:
+    """What products read in the place of each operand, and whatever else in that of a constant with a grid."""
+    found: dict[tuple[ir.Node, int], np.ndarray | Quantizer] = {
+        (node, index): held[str(value.name)].round(tensor.numpy())
+        for node in copy.graph
+        for index, value in enumerate(node.inputs)
+        if value is not None and value.name in held and (tensor := constant_value(value)) is not None
+    }
     for node in [one for one in copy.graph if _is_product(one) and _can_be_quantized(one, largest)]:
         for index, value in _operands_read(node):
             tensor = constant_value(value)
+            if (node, index) in found:
+                continue
             if tensor is not None:
                 how = quantization_of(
                     tensor.numpy(), _INT8, axis=_weight_channel_axis(node, index, value), symmetric=True

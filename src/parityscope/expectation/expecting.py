@@ -27,7 +27,8 @@ Not covered: algorithms with larger constants than a sum of products (Winograd, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from parityscope.arithmetic.held_grids import HeldGrid
     from parityscope.case import Inputs, Model
     from parityscope.comparison import ReplayStatistics
     from parityscope.comparison.parts import Parts
@@ -91,6 +93,7 @@ class ErrorQuestion:
             products: where that is enough, nothing else is run.
         settled: Is shown what the first sample tells: where that settles it, no other is run.
         calibrated_on: The samples that quantized formats take their scales from; `samples` if there are none.
+        held: The grids on which the candidate's own file keeps constants, by name.
     """
 
     model: Model
@@ -105,6 +108,7 @@ class ErrorQuestion:
     enough: Callable[[Expectation], bool] | None = None
     settled: Callable[[Expectation], bool] | None = None
     calibrated_on: Sequence[int] = ()
+    held: Mapping[str, HeldGrid] = field(default_factory=lambda: MappingProxyType({}))
 
     def open_meter(self) -> Meter:
         """What errors are measured with."""
@@ -177,10 +181,7 @@ def _worlds_of_formats(question: ErrorQuestion) -> tuple[list[World], list[Skip]
     worlds, skipped = [], []
     for name in question.formats:
         try:
-            target = _target_of_format(
-                name, question.model, question.inputs, question.calibrated_on or question.samples
-            )
-            worlds.append(replace(prepare_world(question.model, target, ())[0], name=name))
+            worlds.append(_world_of_format(name, question))
         except ParityError as error:
             skipped.append(Skip(what=f"expected error of {name}", reason=error.problem, fix=error.fix))
     return worlds, skipped
@@ -257,13 +258,20 @@ def _known_sites(program: Program) -> set[str]:
     return {*program.steps_of, *program.constants, *program.inputs}
 
 
-def _target_of_format(name: str, model: Model, inputs: Inputs, samples: Sequence[int]) -> Target:
+def _world_of_format(name: str, question: ErrorQuestion) -> World:
     """What simulates a format: its rounding alone, its range left as FP32's."""
+    model = question.model
     if name not in QUANTIZED:
-        return Target(backend="sim", precision=name, options=(("range", "unbounded"),))
-    from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
+        target = Target(backend="sim", precision=name, options=(("range", "unbounded"),))
+        return replace(prepare_world(model, target, ())[0], name=name)
+    from parityscope.arithmetic.quantizing import quantize_products
+    from parityscope.backends.calibrating import calibrate_magnitudes
+    from parityscope.evaluation.simulating import simulated_world
 
-    return quantized_target(name, calibrate_magnitudes(model, [inputs.sample(index) for index in samples]))
+    samples = [question.inputs.sample(index) for index in question.calibrated_on or question.samples]
+    return simulated_world(
+        name, quantize_products(model.graph(), name, calibrate_magnitudes(model, samples), question.held)
+    )
 
 
 def _moved_by_reference(

@@ -6,8 +6,8 @@ A tensor's grade is the finest arithmetic whose *expected* error on these sample
 * `tf32`, `f16`, `bf16`: the reference simulated with that format's *rounding*, its range left as FP32's. Loss of range
   (overflow, underflow to zero) is not rounding and is never excused by a grade. Where a simulation gives NaN or
   infinity and the reference does not, nothing is expected: an infinite error would excuse every other.
-* `int8`: the reference with the operands of its products quantized to INT8, by scales of these samples. It is computed
-  where it is declared.
+* `int8`: the reference with the operands of its products quantized to INT8, by scales of these samples; and where the
+  candidate's own file keeps constants in INT8, these on grids as coarse as its own. It is computed where it is declared.
 
 A measured error may exceed the expected one by a margin and still have that grade; the margins are constants below.
 """

@@ -27,6 +27,7 @@ from parityscope.study.unlike_samples import expect_unlike
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from parityscope.arithmetic.held_grids import HeldGrid
     from parityscope.case import Case
     from parityscope.comparison import Statistics
     from parityscope.comparison.rows import Align
@@ -193,8 +194,20 @@ def _expect_output_errors(
         enough=enough,
         settled=settled,
         calibrated_on=calibrated_on,
+        held=_grids_of_candidate(examination),
     )
     return expect_error(question, progress=examination.progress, sessions=sessions)
+
+
+def _grids_of_candidate(examination: Examination) -> Mapping[str, HeldGrid]:
+    """The grids on which the candidate's own file keeps constants, where INT8 is declared; none without such a file."""
+    case, candidate = examination.case, examination.candidate
+    if case.policy.declared not in QUANTIZED or not candidate.option("model"):
+        return {}
+    from parityscope.arithmetic.held_grids import held_grids
+    from parityscope.backends.opening import model_of
+
+    return held_grids(case.model.shared_graph(), model_of(case.model, candidate).shared_graph())
 
 
 def _predicted_samples(examination: Examination) -> tuple[int, ...]:
@@ -320,6 +333,7 @@ def grade_tensors(examination: Examination) -> dict[str, Pair]:
         tensors=list(layers.statistics) if examination.request.looks_everywhere else _worth_grading(case, layers),
         formats=tuple(name for name in formats if name in {*FORMATS, *QUANTIZED}),
         reference=lambda index, name: trace.get(index, name) if trace.has(index, name) else None,
+        held=_grids_of_candidate(examination),
     )
     expectation = expect_error(question, progress=examination.progress)
     return plain_pairs(case, layers.statistics, layers.pairing, examination.how, expectation)
