@@ -20,13 +20,14 @@ from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
 from parityscope.records import Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from parityscope.bench import Bench
     from parityscope.examination import Examination
     from parityscope.records import Verdict
 
     Arrays = Mapping[str, np.ndarray]
+    Give = Callable[[int], Arrays]
 
 __all__ = [
     "NEAR",
@@ -35,18 +36,18 @@ __all__ = [
     "Misfit",
     "are_same_arrays",
     "bad_samples",
+    "batch_size",
     "changed_run",
     "grain_of",
-    "is_one_answer",
     "is_same_throughout",
     "limit_of",
     "measure_misfit",
     "nonsense_fits",
     "odds_of_accident",
-    "show_as_dead",
     "show_refuted",
     "show_supported",
     "tell_trial",
+    "unless_one_answer",
     "wrong_samples",
 ]
 
@@ -205,36 +206,71 @@ def nonsense_fits(known: Examination, bench: Bench, index: int) -> bool:
 def is_same_throughout(known: Examination, bench: Bench, output: str) -> bool:
     """Whether the candidate gives one wrong answer to every sample: a dead network does, whatever its buffers hold."""
     limit = limit_of(known, output)
-    first, *others = (bench.candidate(index)[output] for index in bench.samples)
-    wrong = distance_between(bench.reference(bench.samples[0])[output], first) > limit
-    return wrong and all(distance_between(first, other) <= limit for other in others)
+    found = [bench.candidate(index)[output][None] for index in bench.samples]
+    wrong = distance_between(bench.reference(bench.samples[0])[output], found[0][0]) > limit
+    return wrong and _is_repeated(found, limit)
 
 
-def is_one_answer(known: Examination, bench: Bench) -> bool:
-    """Whether all that is wrong is one answer to samples that differ: what they tell ends somewhere, and nobody sees where."""
+def _is_repeated(arrays: Sequence[np.ndarray], limit: float = 0.0) -> bool:
+    """Whether all rows of all these arrays are the first, within a relative L2 error."""
+    first = arrays[0][:1]
+    return all(distance_between(np.repeat(first, len(one), axis=0), one) <= limit for one in arrays)
+
+
+def batch_size(arrays: Arrays) -> int | None:
+    """The size of the batch; None if the inputs do not share a first axis."""
+    sizes = {array.shape[0] if array.ndim else None for array in arrays.values()}
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _split_by(bench: Bench, give: Give, name: str, *, rows: bool) -> list[np.ndarray]:
+    """A tensor of each sample, along whose first axis the samples lie, or the rows of their batches; empty if it has none."""
+    found = [(give(index)[name], batch_size(bench.inputs(index))) for index in bench.samples]
+    if not rows:
+        return [array[None] for array, _ in found]
+    return [array for array, _ in found] if all(array.ndim and len(array) == size for array, size in found) else []
+
+
+def _say_one_answer(known: Examination, bench: Bench, held: Give) -> str:
+    """In words, where all that is wrong is one answer to what differs, in `held` and in the reference; "" if nowhere.
+
+    What such inputs tell ends somewhere, and nobody sees where. The first sample, or row, is wrong itself: else its answer is
+    what the others were given.
+    """
     beyond = [pair.site.tensor for pair in known.beyond]
-    return bool(beyond) and all(
-        _differs_by_sample(known, bench, one) and is_same_throughout(known, bench, one) for one in beyond
-    )
+    for rows, words in ((False, "on every sample"), (True, "in every row")):
+        mine = {name: _split_by(bench, bench.reference, name, rows=rows) for name in beyond}
+        its = {name: _split_by(bench, bench.candidate, name, rows=rows) for name in beyond}
+        if (
+            beyond
+            and all([*mine.values(), *its.values()])
+            and all(_is_repeated(its[name], limit_of(known, name)) for name in beyond)
+            and not all(_is_repeated(mine[name], limit_of(known, name)) for name in beyond)
+            and not all(_is_repeated(_split_by(bench, held, name, rows=rows)) for name in held(bench.samples[0]))
+            and any(distance_between(mine[name][0][:1], its[name][0][:1]) > limit_of(known, name) for name in beyond)
+        ):
+            return words
+    return ""
 
 
-def _differs_by_sample(known: Examination, bench: Bench, output: str) -> bool:
-    """Whether the reference's answers to samples differ."""
-    first, *others = (bench.reference(index)[output] for index in bench.samples)
-    return any(distance_between(first, other) > limit_of(known, output) for other in others)
+def unless_one_answer(known: Examination, bench: Bench, shown: Shown, held: Give | None = None) -> Shown:
+    """What was shown; as one possibility among others where all that is wrong is one answer to what differs.
 
-
-def show_as_dead(shown: Shown) -> Shown:
-    """What gives one answer to all samples, as one possibility among others."""
+    `held` gives the inputs of a sample as the claim has them: where they do not differ themselves, one answer is predicted.
+    """
+    alike = _say_one_answer(known, bench, held or bench.inputs)
+    if not alike:
+        return shown
     return replace(
         shown,
         role="contributing",
         share=None,
-        sentence=f"{shown.sentence} It is one possibility: the outputs are the same on every sample, and any layer that gives "
+        sentence=f"{shown.sentence} It is one possibility: the outputs are the same {alike}, and any layer that gives "
         "nothing on leaves them so.",
         confidence=0.5 * (1.0 if shown.confidence is None else shown.confidence),
         confidence_from="half: what ends all that the inputs tell leaves the same outputs, wherever it stands",
         correction=None,
+        further=tuple(unless_one_answer(known, bench, one, held) for one in shown.further),
     )
 
 

@@ -121,7 +121,7 @@ def _answers_to_zeros(bench: Bench, arrays: Arrays, rows: Sequence[int]) -> Arra
 def furthest_row(reference: Arrays, candidate: Arrays, start: int) -> Uneven:
     """The row from `start` on that is furthest from its own answer."""
     parted = [
-        Uneven(words="", output=name, row=row, error=distance_between(array[row], candidate[name][row]))
+        Uneven(words="", output=name, row=row, error=distance_between(array[row, ...], candidate[name][row, ...]))
         for name, array in reference.items()
         if name in candidate and array.ndim and candidate[name].shape == array.shape
         for row in range(start, len(array))
@@ -189,7 +189,7 @@ def _uneven_among_equals(known: Examination, outputs: Arrays, rows: int) -> Unev
         if array.ndim == 0 or len(array) != rows:
             continue
         for row in range(1, rows):
-            error = distance_between(array[0], array[row])
+            error = distance_between(array[0, ...], array[row, ...])
             if error > _limit_between_rows(known, name) and (worst is None or error > worst.error):
                 worst = Uneven(words="identical rows get different answers", output=name, row=row, error=error)
     return worst
@@ -201,7 +201,7 @@ def _compare_two_rows(
     for name, array in first.items():
         if name not in second or array.ndim == 0 or len(array) <= row or len(second[name]) <= other:
             continue
-        error = distance_between(array[row], second[name][other])
+        error = distance_between(array[row, ...], second[name][other, ...])
         if error > _limit_between_rows(known, name):
             return Uneven(words=words, output=name, row=row, error=error)
     return None

@@ -37,7 +37,15 @@ import numpy as np
 from parityscope.checks import Check, Claim, Example, Prediction
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks._regrouped import propose_regrouped
-from parityscope.checks._reproducing import RUN_S, Misfit, limit_of, measure_misfit, show_refuted, show_supported
+from parityscope.checks._reproducing import (
+    RUN_S,
+    Misfit,
+    batch_size,
+    limit_of,
+    measure_misfit,
+    show_refuted,
+    show_supported,
+)
 from parityscope.checks._rows import (
     MOST_ALONE,
     TakenRows,
@@ -77,7 +85,7 @@ def _propose_claims(known: Examination) -> list[Claim]:
     bench = known.bench
     if bench is None:
         return []
-    rows = _batch_size(bench.inputs(bench.samples[0]))
+    rows = batch_size(bench.inputs(bench.samples[0]))
     if rows is None:
         return []
     regrouped = list(propose_regrouped(known, bench, rows)) if is_open(known) else []
@@ -192,12 +200,6 @@ def _misfit_at_best_place(known: Examination, bench: Bench, arrays: Arrays, rows
             worst[place] = max(worst[place], measure_misfit(known, one, other), key=lambda each: each.over)
     best = min(range(rows), key=lambda place: worst[place].over)
     return f"with each row at place {best}", worst[best]
-
-
-def _batch_size(arrays: Arrays) -> int | None:
-    """The size of the batch; None if the inputs do not share a first axis."""
-    sizes = {array.shape[0] if array.ndim else None for array in arrays.values()}
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _show_finding(

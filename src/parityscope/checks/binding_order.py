@@ -45,6 +45,7 @@ from parityscope.checks._reproducing import (
     show_refuted,
     show_supported,
     tell_trial,
+    unless_one_answer,
 )
 from parityscope.checks.misreading.orders import count_runs, groups_of, search_order
 from parityscope.comparison.distance import distance_between
@@ -151,7 +152,7 @@ def _inputs_tested(known: Examination, bench: Bench, groups: list[tuple[str, ...
     shown = _show_finding(known, order, {}, show_supported(before, after, because), after.share(before), trial)
     if comes_from_file(known, bench) is not None:
         shown = _show_exported_order(shown)
-    return replace(shown, correction=correct_input_order(order))
+    return unless_one_answer(known, bench, replace(shown, correction=correct_input_order(order)))
 
 
 def _show_exported_order(shown: Shown) -> Shown:

@@ -50,6 +50,7 @@ from parityscope.checks._reproducing import (
     odds_of_accident,
     show_refuted,
     show_supported,
+    unless_one_answer,
     wrong_samples,
 )
 from parityscope.checks.misreading.readings import BEFORE, CARRIED, FAMILIES, MOVED, ZERO, misreadings_of
@@ -205,7 +206,9 @@ def _test_claim(
         because = f"the error falls from {format_percent(before.error)} to {format_percent(after.error)}"
         shown = _show_finding(family, names, words, show_supported(before, after, because), after.share(before))
         if enough:
-            return replace(shown, correction=_correct_reading(bench, names, family, words))
+            shown = replace(shown, correction=_correct_reading(bench, names, family, words))
+            held = functools.partial(_inputs_as_held, bench, family, names, words)
+            return unless_one_answer(known, bench, shown, held)
         if odds_of_accident(bench, judged, after, before, _count_readings(bench)) <= _ACCIDENT:
             return _show_as_possible(known, bench, judged, shown, after, before)
     if not enough:
@@ -225,6 +228,10 @@ def _test_claim(
             shown=replace(shown, correction=_correct_reading(bench, nearest[0], family, nearest[1])), tried=tried
         ),
     )
+
+
+def _inputs_as_held(bench: Bench, family: str, names: _Names, words: str, index: int) -> Mapping[str, np.ndarray]:
+    return {**bench.inputs(index), **dict(_list_readings(bench, family, names, index)).get(words, {})}
 
 
 def _count_readings(bench: Bench) -> int:

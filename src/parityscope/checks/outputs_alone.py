@@ -41,7 +41,7 @@ from parityscope.checks._common import (
     say_equal,
 )
 from parityscope.checks._correcting import correct_layers
-from parityscope.checks._reproducing import is_one_answer, nonsense_fits, show_as_dead, wrong_samples
+from parityscope.checks._reproducing import nonsense_fits, unless_one_answer, wrong_samples
 from parityscope.checks.barriers import offer_barrier
 from parityscope.checks.preprocessing.repairing import affine_details, repairs_of
 from parityscope.errors import ParityError
@@ -128,8 +128,9 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
         return (
             shown if known.localization is None else Shown(because=shown.because, outcome="refutes", after=shown.after)
         )
-    if is_one_answer(known, bench):
-        return replace(show_as_dead(shown), further=tuple(map(show_as_dead, shown.further)))
+    possible = unless_one_answer(known, bench, shown)
+    if possible is not shown:
+        return possible
     wrong = wrong_samples(known, bench)
     if not wrong or not all(nonsense_fits(known, bench, index) for index in wrong):
         return shown

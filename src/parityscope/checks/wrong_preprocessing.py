@@ -45,7 +45,7 @@ from parityscope.checks import Check, Claim, Correction, Example, NearMiss, Pred
 from parityscope.checks._arriving import has_arrived_right, unless_arrived
 from parityscope.checks._common import HALVED, STANDS_IN, format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
-from parityscope.checks._reproducing import NEAR, is_one_answer, nonsense_fits, show_as_dead, wrong_samples
+from parityscope.checks._reproducing import NEAR, nonsense_fits, unless_one_answer, wrong_samples
 from parityscope.checks.preprocessing.images import image_of, image_steps
 from parityscope.checks.preprocessing.pictures import pictures_of
 from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
@@ -165,10 +165,9 @@ def _test_claim(
     )
     if found.best is not None:
         shown = _show_finding(known, samples[0], found, seen, recipe)
+        shown = replace(shown, correction=_make_correction(found.best))
         # An overflow inside the network ends what any input tells, and inputs that make one reproduce it.
-        if found.honest and is_one_answer(known, bench):
-            return show_as_dead(shown)
-        return replace(shown, correction=_make_correction(found.best))
+        return unless_one_answer(known, bench, shown) if found.honest else shown
     return replace(seen, nearest=_nearest_steps(known, question, found, seen))
 
 

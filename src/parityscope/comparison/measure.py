@@ -59,8 +59,8 @@ def measure_pair(
     base = functools.partial(
         Statistics,
         kind=kind,
-        reference_dtype=reference.dtype.name,
-        candidate_dtype=candidate.dtype.name,
+        reference_dtype=_name_of_type(reference, kind),
+        candidate_dtype=_name_of_type(candidate, kind),
         shape=reference.shape,
         samples=1,
     )
@@ -95,6 +95,11 @@ def measure_pair(
         scores=score_rows(reference, candidate) if as_scores else None,
         states=_accumulate_states(*rows),
     )
+
+
+def _name_of_type(array: np.ndarray, kind: Kind) -> str:
+    """The name of a tensor's type; one for all strings, whose width is that of the longest in one array."""
+    return "object" if kind == "text" else array.dtype.name
 
 
 def kind_of_pair(*arrays: np.ndarray) -> Kind:

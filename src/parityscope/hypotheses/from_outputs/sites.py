@@ -209,12 +209,11 @@ class EditSite:
 
 
 def sites_of(reference: Reference, still: frozenset[str]) -> list[EditSite]:
-    """The sites of the live steps, those inside of bodies too; what reaches an output that stands still is none."""
-    found = []
+    """The sites of the live steps, those inside of bodies too; what reaches an output that stands still, or is text, is none."""
+    found, values = [], reference.values[0]
     for step in reference.live:
-        reached = {
-            name: _tensors_reached(reference, step, name) for name in step.outputs if name in reference.values[0]
-        }
+        numbers = [name for name in step.outputs if name in values and values[name].dtype.kind not in "OUST"]
+        reached = {name: _tensors_reached(reference, step, name) for name in numbers}
         given = [name for name, those in reached.items() if not those.isdisjoint(reference.program.outputs)]
         free = [name for name in given if reached[name].isdisjoint(still)]
         if step.bodies:
