@@ -203,3 +203,14 @@ def test_where_torch_is_not_imported_nothing_asks_for_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ps.ParityError, match="there is no model"):
         ps.lint(tmp_path / "nowhere.onnx")
+
+
+def test_a_module_in_training_mode_is_run_in_evaluation_mode_and_that_is_told(net: Any) -> None:
+    told = "the module was in training mode; it was run in evaluation mode"
+    held = {"candidate": "ort", "inputs": [{"x": x} for x in X]}
+    trained = ps.diagnose(net.train(), **held)
+    assert trained.verdict == "within"
+    assert trained.document["reference"]["environment"]["note"] == told
+    assert told in " ".join(str(trained).split())
+    assert net.training
+    assert told not in " ".join(str(ps.diagnose(net.eval(), **held)).split())

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND"]
 
+_TRAINED = "the module was in training mode; it was run in evaluation mode"
+
 
 def _probe_package() -> Probe:
     try:
@@ -99,9 +101,18 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
                 "tf32": "on" if tf32 else "off",
                 "mode": target.option("mode", "eval"),
                 "inputs bound": order.words,
+                **({"note": _TRAINED} if _is_put_into_eval(target) else {}),
                 **({"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}),
             },
         )
+
+
+def _is_put_into_eval(target: Target) -> bool:
+    """Whether a program handed over a module in training mode, which nobody asked to keep."""
+    from parityscope.backends.pytorch.handing import find_handed
+
+    handed = find_handed(target.option("module"))
+    return bool(getattr(handed, "training", False)) and target.option("mode", "eval") == "eval"
 
 
 def _torch_device(torch: Any, target: Target) -> Any:

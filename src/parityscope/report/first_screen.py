@@ -305,6 +305,8 @@ def _rows_of_notes(document: Mapping[str, Any], model: Mapping[str, Any]) -> Ite
     findings = document.get("findings", ())
     causes = [one for one in findings if one.get("role") == "cause"]
     notes = [_SAME] if str(document.get("headline", "")).startswith(_SAME) else []
+    sides = (document.get("reference") or {}, document.get("candidate") or {})
+    notes += dict.fromkeys(clean(note) for side in sides if (note := (side.get("environment") or {}).get("note")))
     notes += [model["varies"]] if model["varies"] else []
     notes += [
         f"{clean(one.get('title', ''))} [{clean(one.get('code', ''))}]"
