@@ -214,3 +214,20 @@ def test_a_module_in_training_mode_is_run_in_evaluation_mode_and_that_is_told(ne
     assert told in " ".join(str(trained).split())
     assert net.training
     assert told not in " ".join(str(ps.diagnose(net.eval(), **held)).split())
+
+
+def test_outputs_that_an_exporter_named_are_paired_by_order(net: Any, tmp_path: Path) -> None:
+    import onnxruntime
+
+    net.eval()
+    batch = torch.from_numpy(X[0])
+    torch.onnx.export(net, (batch,), str(tmp_path / "net.onnx"), input_names=["x"], output_names=["y"], dynamo=False)
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
+    inputs = [{"x": x} for x in X]
+    with pytest.warns(UserWarning, match="paired by their order: .* is 'y'"):
+        assert ps.compare(net, candidate=session, inputs=inputs).verdict == "within"
+    with pytest.warns(UserWarning, match="is 'scores'"):
+        wrong = ps.compare(net, candidate=lambda given: {"scores": 2 * session.run(None, given)[0]}, inputs=inputs)
+    assert wrong.verdict == "beyond"
+    with pytest.raises(ps.ParityError, match="no output could be compared"):
+        ps.compare(net, candidate=lambda given: {"scores": session.run(None, given)[0][:, :2]}, inputs=inputs)

@@ -200,12 +200,13 @@ def _order_by_names(values: Sequence[Any], asked: Callable[[int], Sequence[str]]
 
 
 @contextlib.contextmanager
-def candidate_target(candidate: Candidate) -> Iterator[str]:
+def candidate_target(candidate: Candidate, exported: Path | None = None) -> Iterator[str]:
     """The text of a target: as it is, or of what runs here while the block lasts.
 
     A module of torch is run in eval mode as a copy, and as it is where it is compiled; its layers are seen. Another callable is
     given a dict of arrays by input name; a session of ONNX Runtime is run as it is; anything else are the answers
-    themselves, one a sample (a mapping by output name, an array, a sequence in the order of the outputs).
+    themselves, one a sample (a mapping by output name, an array, a sequence in the order of the outputs). `exported` is the
+    model's file where its exporter named the outputs: other names are then taken in their order.
 
     Raises:
         ParityError: it is nothing of that.
@@ -219,8 +220,43 @@ def candidate_target(candidate: Candidate) -> Iterator[str]:
         return
     from parityscope.backends.python import handed_over
 
-    with handed_over(_runner_of_candidate(candidate)) as target:
+    run = _runner_of_candidate(candidate)
+    with handed_over(run if exported is None else _with_names_of(exported, run)) as target:
         yield target
+
+
+def _with_names_of(path: Path, run: Callable[[Sample], object]) -> Callable[[Sample], object]:
+    """`run`, whose outputs are called as those of the file where all are called otherwise and number and shapes agree."""
+    import warnings
+
+    from parityscope.case import load_model
+
+    outputs = load_model(path).outputs
+
+    def run_renamed(sample: Sample) -> object:
+        given = run(sample)
+        if (
+            not isinstance(given, Mapping)
+            or len(given) != len(outputs)
+            or any(one.name in given for one in outputs)
+            or not all(_has_shape(value, one.shape) for one, value in zip(outputs, given.values(), strict=True))
+        ):
+            return given
+        pairs = ", ".join(f"{one.name!r} is {name!r}" for one, name in zip(outputs, given, strict=True))
+        warnings.warn(f"torch names no outputs, so that they are paired by their order: {pairs}", stacklevel=2)
+        return {one.name: value for one, value in zip(outputs, given.values(), strict=True)}
+
+    return run_renamed
+
+
+def _has_shape(value: object, shape: Sequence[int | str | None] | None) -> bool:
+    """Whether a value may be a tensor of that shape, whose sizes need not all be known."""
+    found = getattr(value, "shape", None)
+    if shape is None or found is None:
+        return True
+    return len(found) == len(shape) and all(
+        not isinstance(size, int) or size == own for size, own in zip(shape, found, strict=True)
+    )
 
 
 def own_reference(model: Network, reference: Candidate | None) -> Candidate:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsFloat, Unpack
 from parityscope.api.arguments import with_checked_arguments
 from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
 from parityscope.api.results import Result
+from parityscope.backends.pytorch.handing import is_network
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -144,8 +145,8 @@ def _answer_request(
     with (
         # With the network itself as the reference, its export is a stage of its own, which causes speak of.
         model_and_data(model, inputs, checked=reference is not None) as (path, data),
-        candidate_target(candidate) as tested,
-        candidate_target(own_reference(model, reference)) as original,
+        candidate_target(candidate, path if is_network(model) else None) as tested,
+        candidate_target(own_reference(model, reference), path if is_network(model) else None) as original,
     ):
         request = Request(
             model=path,
