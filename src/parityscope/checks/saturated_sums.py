@@ -90,8 +90,9 @@ def _test_claim(known: Examination, bench: Bench) -> Shown:
     if run is None:
         return show_refuted(None, "no product of eight-bit numbers has weights of more than seven bits")
     before, after = [], []
+    wrong = {pair.site.tensor for pair in known.beyond}  # where steps of eight bits err more, saturation may not show
     for index in bench.samples:
-        reference = bench.reference(index)
+        reference = {name: array for name, array in bench.reference(index).items() if name in wrong}
         before.append(measure_misfit(known, reference, bench.candidate(index)))
         after.append(measure_misfit(known, reference, run(bench.inputs(index))))
     worst, left = (_worst_of(each) for each in (before, after))

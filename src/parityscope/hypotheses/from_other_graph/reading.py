@@ -83,7 +83,7 @@ def is_training_step(step: ProgramStep) -> bool:
 
 def is_quantized_step(step: ProgramStep) -> bool:
     """Whether a step computes in integers, or goes to them or back, by what its operator is called."""
-    return "Quantize" in step.op_type or step.op_type.startswith("QLinear") or step.op_type.endswith("Integer")
+    return "uantize" in step.op_type or step.op_type.startswith("QLinear") or step.op_type.endswith("Integer")
 
 
 def content_of(array: np.ndarray) -> bytes:
