@@ -117,11 +117,15 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
 
 
 def _nearly_causes(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Where nothing is proved: the one that explains all of the error but for a rest that it does not, as a possibility."""
+    """Where nothing is proved: the one that explains all of the error but for a rest that it does not, as a possibility.
+
+    What lists what was ruled out says where the error is, and names no cause.
+    """
     near = [
         one
         for one in document.get("findings", ())
         if one.get("role") == "contributing"
+        and not one.get("ruled_out")
         and (as_number(one.get("share")) or 0.0) >= PROVED
         and (as_number(one.get("confidence")) or 0.0) >= WEAK
     ]

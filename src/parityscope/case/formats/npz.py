@@ -161,7 +161,8 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def write_members(archive: zipfile.ZipFile, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes each array as a member of an open archive; any tensor name will do. Texts are written as such, not as objects."""
     for name, given in arrays.items():
-        array = given.astype(np.str_) if given.dtype == object else given
+        is_text = given.dtype == object and all(isinstance(one, str) for one in given.flat)
+        array = given.astype(np.str_) if is_text else given
         with archive.open(name + _SUFFIX, "w", force_zip64=True) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
 
