@@ -92,7 +92,8 @@ def _list_rows(document: Mapping[str, Any], model: Mapping[str, Any]) -> Iterato
             if one.get("role") == "contributing" and _is_needed(one) and one not in causes
         ]
         yield from (_row_of_further_cause(one, causes) for one in further[: MOST_ADVICE - 1])
-        yield from _rows_of_contradiction(causes)
+        answers = [one for one in document.get("findings", ()) if one.get("ruled_out")]
+        yield from _rows_of_contradiction(causes or answers)
         yield from rows_of_place(document, causes)
         proved = any(map(is_proved, causes))
         offered = [one for one in model["repairs"] if one["cures"] or (one["likely"] and not proved)]
@@ -197,9 +198,9 @@ def _has_rows(document: Mapping[str, Any]) -> bool:
     return bool(kinds & {"classes", "positions"})
 
 
-def _rows_of_contradiction(causes: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+def _rows_of_contradiction(shown: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """The evidence that speaks against what is said first: both are told, and no average of them."""
-    against = [clean(one["contradicted"]) for one in causes if one.get("contradicted")]
+    against = [clean(one["contradicted"]) for one in shown if one.get("contradicted")]
     if against:
         yield make_row("But", cut_text(f"evidence contradicts this: {against[0]}"))
 
