@@ -224,10 +224,17 @@ def test_outputs_that_an_exporter_named_are_paired_by_order(net: Any, tmp_path: 
     torch.onnx.export(net, (batch,), str(tmp_path / "net.onnx"), input_names=["x"], output_names=["y"], dynamo=False)
     session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
     inputs = [{"x": x} for x in X]
+
+    def doubled(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"scores": 2 * session.run(None, given)[0]}
+
     with pytest.warns(UserWarning, match="paired by their order: .* is 'y'"):
         assert ps.compare(net, candidate=session, inputs=inputs).verdict == "within"
     with pytest.warns(UserWarning, match="is 'scores'"):
-        wrong = ps.compare(net, candidate=lambda given: {"scores": 2 * session.run(None, given)[0]}, inputs=inputs)
+        wrong = ps.compare(net, candidate=doubled, inputs=inputs)
     assert wrong.verdict == "beyond"
     with pytest.raises(ps.ParityError, match="no output could be compared"):
         ps.compare(net, candidate=lambda given: {"scores": session.run(None, given)[0][:, :2]}, inputs=inputs)
+    with pytest.warns(UserWarning, match="is 'y'"):
+        proof = ps.verify(net, before=doubled, after=session, inputs=inputs, timing=0.0)
+    assert proof.exit == 0

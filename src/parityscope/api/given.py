@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
     from parityscope.case import Sample
 
-__all__ = ["Candidate", "Data", "Network", "candidate_target", "model_and_data", "model_file", "own_reference"]
+__all__ = [
+    "Candidate",
+    "Data",
+    "Network",
+    "candidate_target",
+    "exported_file",
+    "model_and_data",
+    "model_file",
+    "own_reference",
+]
 
 # A path, bytes, an onnx.ModelProto, an onnx_ir.Model, a torch.nn.Module or an ExportedProgram: no package is imported to say so.
 Network = Any
@@ -257,6 +266,11 @@ def _has_shape(value: object, shape: Sequence[int | str | None] | None) -> bool:
     return len(found) == len(shape) and all(
         not isinstance(size, int) or size == own for size, own in zip(shape, found, strict=True)
     )
+
+
+def exported_file(model: Network, path: Path) -> Path | None:
+    """The model's file, where the exporter of its network named the outputs."""
+    return path if is_network(model) else None
 
 
 def own_reference(model: Network, reference: Candidate | None) -> Candidate:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from parityscope.api.arguments import with_checked_arguments
-from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
+from parityscope.api.given import candidate_target, exported_file, model_and_data, model_file, own_reference
 from parityscope.api.verbs import stated_budgets
 from parityscope.private_folders import scratch_folder
 from parityscope.request import Data as Asked
@@ -261,9 +261,9 @@ def verify(
 
     with (
         model_and_data(model, inputs, checked=reference is not None) as (path, data),
-        candidate_target(before) as first,
-        candidate_target(after) as second,
-        candidate_target(own_reference(model, reference)) as original,
+        candidate_target(before, exported_file(model, path)) as first,
+        candidate_target(after, exported_file(model, path)) as second,
+        candidate_target(own_reference(model, reference), exported_file(model, path)) as original,
     ):
         asked = Asked(inputs=data, **read)
         request = asked.make_request(

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat, Unpack
 
 from parityscope.api.arguments import with_checked_arguments
-from parityscope.api.given import candidate_target, model_and_data, model_file, own_reference
+from parityscope.api.given import candidate_target, exported_file, model_and_data, model_file, own_reference
 from parityscope.api.results import Result
-from parityscope.backends.pytorch.handing import is_network
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
@@ -145,8 +144,8 @@ def _answer_request(
     with (
         # With the network itself as the reference, its export is a stage of its own, which causes speak of.
         model_and_data(model, inputs, checked=reference is not None) as (path, data),
-        candidate_target(candidate, path if is_network(model) else None) as tested,
-        candidate_target(own_reference(model, reference), path if is_network(model) else None) as original,
+        candidate_target(candidate, exported_file(model, path)) as tested,
+        candidate_target(own_reference(model, reference), exported_file(model, path)) as original,
     ):
         request = Request(
             model=path,
