@@ -20,7 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.integers import INTEGERS, IntegerFormat, fake_quantize, quantization_of
-from parityscope.case.graph import constant_input, constant_value, input_at
+from parityscope.case.graph import constant_input, constant_value, input_at, values_before
 from parityscope.operators import OPERATORS, base_of, operators_that_move
 
 if TYPE_CHECKING:
@@ -80,9 +80,8 @@ def _integers_held(model: ir.Model) -> Iterator[tuple[np.ndarray, np.ndarray, in
         read, zero_role, scale_role = _DEQUANTIZE if node.op_type == "DequantizeLinear" else _PRODUCT
         if read not in roles or zero_role not in roles:
             continue
-        value = origin = input_at(node, roles.index(read))
-        while origin is not None and (maker := origin.producer()) is not None and maker.op_type in _MOVES:
-            origin = input_at(maker, 0)
+        value = input_at(node, roles.index(read))
+        origin = next(reversed([*values_before(value, _MOVES)]), None)
         tensor = constant_value(origin)
         if tensor is None or tensor.dtype not in _EIGHT or not tensor.shape.numpy():
             continue

@@ -34,6 +34,7 @@ __all__ = [
     "node_name",
     "sites_of_values",
     "value_by_name",
+    "values_before",
 ]
 
 
@@ -133,6 +134,14 @@ def consumers_of(value: ir.Value) -> list[ir.Node]:
 def input_at(node: ir.Node, index: int) -> ir.Value | None:
     """Input `index`; None where it is left out, or where a damaged file has fewer inputs than it should."""
     return node.inputs[index] if index < len(node.inputs) else None
+
+
+def values_before(value: ir.Value | None, moves: Container[str]) -> Iterator[ir.Value]:
+    """A value, and while operators that `moves` names made it of their first input, that input, and so on."""
+    while value is not None:
+        yield value
+        node = value.producer()
+        value = input_at(node, 0) if node is not None and node.op_type in moves else None
 
 
 def bodies_of_node(node: ir.Node) -> list[ir.Graph]:

@@ -35,6 +35,7 @@ __all__ = [
     "find_uneven_row",
     "furthest_row",
     "is_open",
+    "take_row",
     "uneven_in_recording",
 ]
 
@@ -100,9 +101,15 @@ def find_taken_rows(known: Examination, bench: Bench, rows: int) -> TakenRows | 
     return TakenRows(sources=sources, left=left) if sources and left.explains(before) else None
 
 
+def take_row(arrays: Arrays, row: int) -> dict[str, np.ndarray]:
+    """One row of each, as a batch of one."""
+    return {name: array[row : row + 1] for name, array in arrays.items()}
+
+
 def _misfit_of_row(known: Examination, reference: Arrays, row: int, candidate: Arrays, other: int) -> Misfit:
-    one = {name: array[row : row + 1] for name, array in reference.items()}
-    return measure_misfit(known, one, {name: candidate[name][other : other + 1] for name in reference})
+    return measure_misfit(
+        known, take_row(reference, row), take_row({name: candidate[name] for name in reference}, other)
+    )
 
 
 def _answers_to_zeros(bench: Bench, arrays: Arrays, rows: Sequence[int]) -> Arrays:
@@ -151,7 +158,7 @@ def find_uneven_row(
     if not is_open(known):
         return None
     for row in range(min(rows, MOST_ALONE)):
-        one = {name: array[row : row + 1] for name, array in arrays.items()}
+        one = take_row(arrays, row)
         whole_theirs, whole_ours = (answers(arrays), reference(arrays)) if rows > 1 else (theirs, ours)
         words = "a row alone gets another answer than in the batch"
         if _compare_two_rows(known, whole_ours, reference(one), row, 0, words) is None:

@@ -54,6 +54,7 @@ from parityscope.checks._rows import (
     find_uneven_row,
     furthest_row,
     is_open,
+    take_row,
     uneven_in_recording,
 )
 from parityscope.checks.misreading.remains import remains_by_sample
@@ -173,7 +174,7 @@ def _misfit_row_by_row(known: Examination, bench: Bench, arrays: Arrays, rows: i
         return None
     worst = Misfit(error=0.0, over=0.0)
     for row in range(rows):
-        one = {name: array[row : row + 1] for name, array in arrays.items()}
+        one = take_row(arrays, row)
         try:
             found = measure_misfit(known, bench.outputs(one), bench.answers(one))
         except ParityError:
@@ -196,7 +197,7 @@ def _misfit_at_best_place(known: Examination, bench: Bench, arrays: Arrays, rows
         if any(not array.ndim or array.shape[0] != rows for side in sides for array in side.values()):
             return "", None
         for place in range(rows):
-            one, other = ({name: array[place : place + 1] for name, array in side.items()} for side in sides)
+            one, other = (take_row(side, place) for side in sides)
             worst[place] = max(worst[place], measure_misfit(known, one, other), key=lambda each: each.over)
     best = min(range(rows), key=lambda place: worst[place].over)
     return f"with each row at place {best}", worst[best]

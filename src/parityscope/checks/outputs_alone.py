@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from parityscope.backends import backend_named, is_recording
+from parityscope.case.graph import values_before
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import (
     GUARD_NAN,
@@ -242,12 +243,10 @@ def _input_behind(known: Examination, member: EquivalentEdit) -> str:
     if not member.numbers or member.numbers.keys() - _OF_EACH or member.inside or member.also:
         return ""
     graph = known.model.graph().graph
-    value = next((one for node in graph for one in node.outputs if one.name == member.output), None)
-    while value is not None and (node := value.producer()) is not None:
-        value = node.inputs[0] if node.op_type in _PASSING and node.inputs else None
-        if value is None or len(value.uses()) != 1:
-            return ""
-    return str(value.name) if value is not None and value in graph.inputs else ""
+    changed = next((one for node in graph for one in node.outputs if one.name == member.output), None)
+    before = [*values_before(changed, _PASSING)][1:]
+    alone = all(len(one.uses()) == 1 for one in before)
+    return str(before[-1].name) if before and alone and before[-1] in graph.inputs else ""
 
 
 def _describe_place(known: Examination, member: EquivalentEdit) -> str:

@@ -46,7 +46,7 @@ class RepairTask:
     """What is asked.
 
     `low` is the format: "f16", "bf16", "f8e4m3", or several of them ("f8e4m3,f16"); `functions` are metrics of the user's
-    by name;`matched` are outputs whose rows have no order, `decides` says what outputs decide, as in `Policy`;
+    by name; `matched` are outputs whose rows have no order, `decides` says what outputs decide, as in `Policy`;
     `margin` divides every budget while searching (0: 1.3 with
     several search samples, 1.5 with fewer than three); `search_samples` and `held_out` count samples (0: chosen);
     `sensing` bounds the evaluations for sensitivities (0: as many as nodes); `seconds` and
