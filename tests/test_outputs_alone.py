@@ -708,3 +708,62 @@ def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(t
     )
     assert found.holds
     assert {one.guess.site.output for one in found.alike} == {"h4"}
+
+
+DETECTOR = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[n,4] boxes, float[n] found) {
+  a = Gemm(x, of_boxes, beside)
+  o = Sigmoid(a)
+  r = Reshape(o, rows)
+  corner, size, s = Split<axis = 1>(r, parts)
+  end = Add(corner, size)
+  b = Concat<axis = 1>(corner, end)
+  each = Unsqueeze(b, zero)
+  turned = Transpose<perm = [1, 0]>(s)
+  scores = Unsqueeze(turned, zero)
+  kept = NonMaxSuppression(each, scores, most, iou)
+  index = Gather<axis = 1>(kept, two)
+  first = Slice(index, zero, twelve, zero)
+  boxes = Gather(b, first)
+  score = Gather(s, first)
+  found = Squeeze(score, one)
+}"""
+RECURRENT = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,5] y) {
+  t = Unsqueeze(x, zero)
+  all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets)
+  h = Squeeze(last, zero)
+  y = Gemm(h, w4, b4)
+}"""
+
+
+def _more_weights() -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(7)
+    shapes = {"of_boxes": (20, 40), "beside": (40,), "gates": (1, 56, 20), "again": (1, 56, 14), "offsets": (1, 112)}
+    numbers = {"rows": [-1, 5], "parts": [2, 2, 1], "zero": [0], "one": [1], "two": 2, "twelve": [12], "most": [1000]}
+    return {
+        **{name: draw.normal(size=shape).astype(np.float32) / np.float32(4) for name, shape in shapes.items()},
+        **{name: np.array(number) for name, number in numbers.items()},
+        "iou": np.array([0.5], np.float32),
+    }
+
+
+def _turn_gates(array: np.ndarray) -> np.ndarray:
+    """Gates as PyTorch has them (i, f, g, o), in the place of ONNX's (i, o, f, g)."""
+    halves = np.split(array, array.shape[1] // 56, 1)
+    return np.concatenate([np.split(half, 4, 1)[gate] for half in halves for gate in (0, 2, 3, 1)], 1)
+
+
+@pytest.mark.parametrize("of_others", ["threshold", "gates"])
+def test_what_a_node_reads_is_found_where_no_slope_leads_to_it(
+    tmp_path: Path, of_others: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = _more_weights()
+    monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | more)
+    if of_others == "threshold":  # more rows are kept then: another length, which what follows cuts off
+        network, wrong, words = DETECTOR, {"iou": np.array([0.3], np.float32)}, "iou_threshold ('iou') [0.3]"
+    else:
+        network, words = RECURRENT, "4 blocks (gates) of constants [1, 2, 3] in the order"
+        wrong = {name: _turn_gates(more[name]) for name in ("gates", "again", "offsets")}
+    first = findings(diagnose(tmp_path / "wrong", network, wrong, network=network))[0]
+    assert (first["code"], first["confidence"] > 0.9) == ("FUS014", True)
+    assert words in first["claim"]
+    assert "convert the original again" in str(first["repairs"][0])

@@ -135,8 +135,8 @@ def _show_finding(suspect: Suspect, others: tuple[Explained, ...], best: Explain
             (
                 "barrier",
                 (
-                    "keep this layer out of the fusion (make its input or output a graph output, or upgrade the runtime), "
-                    "and compare the deployed file's node with the original's"
+                    "compare the deployed file's node with the original's, and convert the original again where they differ; "
+                    "else keep this layer out of the fusion (make its input or output a graph output, or upgrade the runtime)"
                 ),
             ),
         ),

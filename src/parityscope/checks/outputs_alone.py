@@ -69,6 +69,9 @@ _UNPROVED = "What the outputs alone say"
 _COST_S = 30.0
 _LATER = 0.3  # of the budget, for each copy that is looked at again; chosen: there are up to six of them
 _NEAR = "what it leaves is more than rounding leaves, so that it may stand in for another change there or near by"
+_COMPARE = (
+    "compare this node of the deployed file with the original's, and convert the original again where they differ"
+)
 _MEND = "take that step out of the deployment's preprocessing"
 # Kinds of edits that a fusion makes: what one node computes, and not what it holds.
 _OF_FUSIONS = {"attributes", "inputs", "operators", "operator fitted", "upper bound", "lower bound", "both bounds"}
@@ -308,13 +311,12 @@ def _describe_next_record(told: OutputsAnswer) -> str:
 
 
 def _offer_repairs(known: Examination, told: OutputsAnswer, member: EquivalentEdit) -> tuple[Offer, ...]:
-    reads = _list_read_results(known, member) if member.kind.removesuffix(EVERYWHERE) in _OF_FUSIONS else []
+    kind = member.kind.removesuffix(EVERYWHERE)
+    reads = _list_read_results(known, member) if kind in _OF_FUSIONS else []
     found: list[Offer] = [offer_barrier(known, reads)] if 0 < len(reads) <= _BARRIERS else []
-    if member.kind.removesuffix(EVERYWHERE) == SWALLOWED:
+    if kind == SWALLOWED:
         found.append(GUARD_NAN)
-    found.append(
-        ("compare_node", "compare this node of the deployed file with the original's, and keep it out of a fusion")
-    )
+    found.append(("compare_node", _COMPARE))
     if told.record:
         found.append(("record", _say_record(told)))
     return tuple(found)

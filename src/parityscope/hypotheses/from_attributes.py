@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.stretch import ComputedStretch
 
-__all__ = ["attribute_edits", "integers_near", "lists_near", "reals_near"]
+__all__ = ["attribute_edits", "integers_near", "lists_near", "reals_near", "thresholds_near"]
 
 _ELEMENT_TYPES = ("to", "dtype", "output_dtype")
 _MOST_TYPES = 24  # of ONNX's element types
@@ -216,6 +216,14 @@ def reals_near(value: float) -> list[float]:
     near = [2 * value, value / 2, 10 * value, value / 10, -value, value * value, value + 1, math.sqrt(abs(value))]
     near += [1 / value] if value else []
     return [other for other in dict.fromkeys([*near, *_REAL_VALUES]) if other != value and math.isfinite(other)]
+
+
+def thresholds_near(value: float) -> list[float]:
+    """Round numbers of the same power of ten: what somebody would write for a threshold."""
+    if not value or not math.isfinite(value):
+        return []
+    whole = math.copysign(10.0 ** math.ceil(math.log10(abs(value))), value)
+    return [other for other in (float(f"{whole * step / 20:.6g}") for step in range(1, 21)) if other != value]
 
 
 def lists_near(value: list[int], rank: int) -> list[list[int]]:

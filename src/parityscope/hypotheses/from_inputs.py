@@ -12,17 +12,18 @@ import numpy as np
 
 from parityscope.hypotheses.changes import FORMATS, blocks_of, changes_of, round_to_format
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.from_attributes import integers_near, lists_near, reals_near
+from parityscope.hypotheses.from_attributes import integers_near, lists_near, reals_near, thresholds_near
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.schemas import (
     describe_value,
+    gives_decisions,
     input_label,
     schema_of,
 )
 from parityscope.operators import OPERATORS, role_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import onnx
 
@@ -36,6 +37,7 @@ __all__ = [
     "changed_input_edits",
     "constant_edits",
     "edit_of_input",
+    "gate_edits",
     "input_edits",
     "input_values",
     "joint_edits",
@@ -54,6 +56,7 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] =
     "running variance": lambda data, over: data.var(over, dtype=np.float64),
 }
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
+_GATE_BITS = 1.5  # beside which of the orders it is; chosen, as the layers that have gates are few
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 _MOST_GROWN = (
     2.0  # times as large as they are: extents that are tried; 128 more on four axes of a picture are gigabytes
@@ -87,6 +90,15 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         yield StretchEdit(
             words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy_input(one, other)
         )
+
+
+def gate_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """The gates of a recurrent layer's constants in another order: formats differ in it as they do in attributes."""
+    gates = OPERATORS[node.op_type].gates if node.op_type in OPERATORS else 0
+    constants = stretch.context.constants
+    arrays = {index: constants[name] for index, name in enumerate(node.input) if name in constants}
+    if gates > 1:
+        yield from _block_order_edits(place, arrays, (gates,), _GATE_BITS)
 
 
 def _take_statistics(running: Mapping[int, str]) -> Callable[[Arrays], Arrays]:
@@ -135,7 +147,7 @@ def changed_constant_edits(stretch: ComputedStretch, place: int, node: onnx.Node
     constants = [index for index in values if node.input[index] in stretch.context.constants]
     for index in constants:
         if values[index].size <= _SMALL:
-            yield from _small_constant_edits(place, label_of_input(stretch, node, index), index, values[index])
+            yield from _small_constant_edits(stretch, place, node, index, values[index])
     for index in constants:
         edits = _input_change_edits(place, label_of_input(stretch, node, index), index, values[index], len(values))
         yield from _keep_extents(edits, node, index, values)
@@ -188,11 +200,16 @@ def _copy_input(source: int, target: int) -> Callable[[Arrays], Arrays]:
     return lambda arrays: [arrays[source] if index == target else array for index, array in enumerate(arrays)]
 
 
-def _small_constant_edits(place: int, label: str, index: int, array: np.ndarray) -> Iterator[StretchEdit]:
+def _small_constant_edits(
+    stretch: ComputedStretch, place: int, node: onnx.NodeProto, index: int, array: np.ndarray
+) -> Iterator[StretchEdit]:
+    label = label_of_input(stretch, node, index)
     flat = array.ravel().tolist()
     found: list[list[Any]] = []
     if array.size == 1 and array.dtype.kind == "f":
-        found = [[value] for value in reals_near(flat[0])]
+        # No slope leads to a threshold, so that its values are listed.
+        listed = thresholds_near(flat[0]) if gives_decisions(schema_of(node, stretch.context.opsets)) else []
+        found = [[value] for value in dict.fromkeys([*listed, *reals_near(flat[0])])]
     elif array.size == 1 and array.dtype.kind in "iu":
         found = [[value] for value in integers_near(flat[0], 4)]
     elif array.dtype.kind in "iu" and flat:
@@ -295,7 +312,8 @@ def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
             yield StretchEdit(
                 words=f"constants {having} all {words}", bits=bits, at=place, before=_change_each(together)
             )
-    yield from _gate_order_edits(place, arrays)
+    if node.op_type not in OPERATORS or not OPERATORS[node.op_type].gates:
+        yield from _block_order_edits(place, arrays, (2, 3, 4), 7)
 
 
 def _change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
@@ -305,12 +323,14 @@ def _change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
     ]
 
 
-def _gate_order_edits(place: int, arrays: Mapping[int, np.ndarray]) -> Iterator[StretchEdit]:
+def _block_order_edits(
+    place: int, arrays: Mapping[int, np.ndarray], counts: Sequence[int], bits: float
+) -> Iterator[StretchEdit]:
     """Blocks of one axis of all constants that have it in another order, those twice as long in both halves."""
     for axis in range(max(array.ndim for array in arrays.values())):
         length = min(array.shape[axis] for array in arrays.values() if array.ndim > axis)
         fitting = [i for i, a in arrays.items() if a.ndim > axis and a.shape[axis] in (length, 2 * length)]
-        for count in (2, 3, 4) if len(fitting) > 1 else ():
+        for count in counts if len(fitting) > 1 else ():
             if count not in blocks_of(length):
                 continue
             for order in list(itertools.permutations(range(count)))[1:]:
@@ -324,7 +344,7 @@ def _gate_order_edits(place: int, arrays: Mapping[int, np.ndarray]) -> Iterator[
 
                 yield StretchEdit(
                     words=f"{count} blocks (gates) of constants {fitting} in the order {list(order)}",
-                    bits=7 + math.log2(math.factorial(count)),
+                    bits=bits + math.log2(math.factorial(count)),
                     at=place,
                     before=_change_each(dict.fromkeys(fitting, change)),
                 )

@@ -7,16 +7,20 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import onnx
-from onnx import AttributeProto, helper
+from onnx import AttributeProto, helper, numpy_helper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
 __all__ = [
     "attribute_value",
+    "axes_by_values",
     "changed_node",
     "default_of",
     "describe_value",
+    "gives_decisions",
     "input_label",
     "quoted_words",
     "schema_of",
@@ -30,6 +34,7 @@ _QUOTED = re.compile(r"[\"'`]+([A-Za-z_]\w+)[\"'`]+")
 _SHAPED = re.compile(r"\b[A-Z][A-Z_]+\b|\b(?:[A-Z][a-z]+)+\b|\b[a-z]+_[a-z_]+\b")
 _MOST_WORDS = 60
 _SHOWN = 8  # entries of a list
+_LENGTHS = 64  # entries of an input that may say shapes, axes or sizes
 
 
 def schema_of(node: onnx.NodeProto, opsets: Mapping[str, int]) -> Any | None:
@@ -57,6 +62,11 @@ def versions_of(node: onnx.NodeProto) -> tuple[int, ...]:
 def quoted_words(text: str) -> tuple[str, ...]:
     """Words that a description gives as values: in quotes, or written as names are."""
     return tuple(dict.fromkeys([*_QUOTED.findall(text), *_SHAPED.findall(text)]))[:_MOST_WORDS]
+
+
+def gives_decisions(schema: Any | None) -> bool:
+    """Whether an operator's first result can be no real number: what it reads as numbers are compared."""
+    return schema is not None and bool(schema.outputs) and not any("float" in one for one in schema.outputs[0].types)
 
 
 def attribute_value(node: onnx.NodeProto, name: str) -> Any:
@@ -100,6 +110,33 @@ def describe_value(value: Any) -> str:
         more = ", ..." if len(value) > _SHOWN else ""
         return "[" + ", ".join(map(describe_value, value[:_SHOWN])) + more + "]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)[:70]
+
+
+def axes_by_values(
+    node: onnx.NodeProto, inputs: Sequence[np.ndarray | None], opsets: Mapping[str, int], name: str
+) -> frozenset[int]:
+    """The axes of a result whose length the standard's shape inference does not know, though it knows what is read.
+
+    Rows that are found: NonMaxSuppression, NonZero, Unique, Compress. None where the standard does not know the operator.
+    """
+    schema = schema_of(node, opsets)
+    arrays = {one: array for one, array in zip(node.input, inputs, strict=False) if one and array is not None}
+    if schema is None or any(array.dtype.kind in "OUST" for array in arrays.values()):
+        return frozenset()
+    types, data = {}, {}
+    for one, array in arrays.items():
+        types[one] = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        if array.dtype.kind in "iu" and array.size <= _LENGTHS:
+            data[one] = numpy_helper.from_array(array)
+    versions = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+    try:
+        found = onnx.shape_inference.infer_node_outputs(schema, node, types, data, opset_imports=versions)
+    except Exception:  # noqa: BLE001 - what the standard cannot infer is as long as it is
+        return frozenset()
+    if name not in found or not found[name].tensor_type.HasField("shape"):
+        return frozenset()
+    sizes = enumerate(found[name].tensor_type.shape.dim)
+    return frozenset(axis for axis, size in sizes if not size.HasField("dim_value"))
 
 
 INTEGER, REAL, TEXT, INTEGERS, REALS, TEXTS = (

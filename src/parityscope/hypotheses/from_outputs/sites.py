@@ -16,6 +16,7 @@ from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.from_nan import SWALLOWED
 from parityscope.hypotheses.from_outputs.rewriting import rewrite_body
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MADE_S, SITE_S
+from parityscope.hypotheses.schemas import axes_by_values
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
 from parityscope.operators import operators_that_move
@@ -33,7 +34,7 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
-PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "attributes", "operands", "relatives")
+PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "gates", "attributes", "operands", "relatives")
 EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT, _OF_STATES = "values", "states"
@@ -59,6 +60,7 @@ class EditSite:
     crashed: dict[str, str] = field(default_factory=dict)
     _stretch: ComputedStretch | None = None
     _edits: dict[str, list[StretchEdit]] = field(default_factory=dict)
+    _counted: dict[str, frozenset[int]] = field(default_factory=dict)
 
     @property
     def stretch(self) -> ComputedStretch:
@@ -98,6 +100,16 @@ class EditSite:
         return (
             self.reference.values[sample][self.output] if self.inner is None else self.inner.values[sample][self.output]
         )
+
+    def counted_axes(self, name: str) -> frozenset[int]:
+        """The axes of a result that are as long as the values say, whatever the shapes of what is read: rows that were found."""
+        if self.inner is not None or not self.whole_step:
+            return frozenset()
+        if name not in self._counted:
+            node = self._node()
+            inputs = [self.stretch.value(0, one) if one else None for one in node.input]
+            self._counted[name] = axes_by_values(node, inputs, self.stretch.context.opsets, name)
+        return self._counted[name]
 
     @property
     def price(self) -> float:
@@ -151,9 +163,11 @@ class EditSite:
             yield edit
 
     def _generator_of(self, kind: str) -> Iterator[StretchEdit]:
+        return next(edits for name, edits in generated_kinds(self.stretch, [(0, self._node())]) if name == kind)
+
+    def _node(self) -> onnx.NodeProto:
         stretch = self.stretch
-        node = next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
-        return next(edits for name, edits in generated_kinds(stretch, [(0, node)]) if name == kind)
+        return next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
 
     def results(
         self, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray] | None = None

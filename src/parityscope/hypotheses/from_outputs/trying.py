@@ -178,7 +178,7 @@ class Trials:
         self._run_each(sorted(guesses, key=lambda one: len(one.made().words)), moves=True)
 
     def _run_each(self, guesses: Iterable[Guess], *, moves: bool = False) -> None:
-        given: set[tuple[str, bytes]] = set()
+        given: dict[tuple[str, bytes], TriedGuess | None] = {}
         for guess in guesses:
             if self.explains or self.is_spent:
                 return
@@ -187,10 +187,15 @@ class Trials:
             result = self._result_of_plain(guess)
             if result is not None and moves and not (self._made and _are_moved(guess.site, self.worst, self._made[1])):
                 result = None
-            if result is not None and (guess.site.output, result) not in given:
-                given.add((guess.site.output, result))
-                self.attempt(guess)
+            key = guess.site.output, result or b""
+            # The same on the worst sample: on the others it may be what explains the rest.
+            if result is not None and (key not in given or self._is_near(given[key])):
+                tried = self.attempt(guess)
+                given.setdefault(key, tried)
             self._made = None
+
+    def _is_near(self, one: TriedGuess | None) -> bool:
+        return one is not None and one.share is not None and _MOST_OF_IT < one.explained < ENOUGH
 
     def _result_of_plain(self, guess: Guess) -> bytes | None:
         """The digest of what the step gives on the worst sample; None where that is the reference's, or of no shape for it."""
@@ -205,7 +210,7 @@ class Trials:
         for name, array in zip(guess.site.step.outputs, results, strict=False):
             if array is None or name not in known:
                 continue
-            if not _may_stand_for(array.shape, known[name].shape):
+            if not _may_stand_for(array.shape, known[name].shape, guess.site.counted_axes(name)):
                 return None
             same = same and np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -346,9 +351,14 @@ class Trials:
         return self._confirm_share(guess, guess.made(), found.responses)
 
 
-def _may_stand_for(shape: Sequence[int], known: Sequence[int]) -> bool:
-    """Whether a result of this shape broadcasts to the known one: an operand that is handed on alone may be shorter."""
-    return len(shape) == len(known) and all(one in {1, other} for one, other in zip(shape, known, strict=True))
+def _may_stand_for(shape: Sequence[int], known: Sequence[int], counted: frozenset[int]) -> bool:
+    """Whether a result of this shape broadcasts to the known one: an operand that is handed on alone may be shorter.
+
+    Along the axes that are `counted` it may have any length.
+    """
+    return len(shape) == len(known) and all(
+        one in {1, other} or axis in counted for axis, (one, other) in enumerate(zip(shape, known, strict=True))
+    )
 
 
 def _are_moved(site: EditSite, sample: int, results: Sequence[np.ndarray | None]) -> bool:
