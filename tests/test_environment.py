@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from command_line import exit_status
-from parityscope.backends.elf import needed_libraries
-from parityscope.backends.machine import loaded_libraries, machine_facts, recorded_facts
+from parityscope.backends.machine import loaded_libraries, machine_facts, needed_libraries, recorded_facts
 from parityscope.case.formats.npz import write_npz
 from parityscope.environment import MATTERS, facts_of, list_conflicts, list_differences
 from parityscope.errors import ParityError

@@ -22,8 +22,8 @@ from parityscope.checks.near_zero import outside_of
 from parityscope.checks.outlier import outliers_of
 from parityscope.checks.statistics import ks_distance, noise_of
 from parityscope.records import Policy, Target, Tolerance
+from parityscope.study.causes import second_run
 from parityscope.study.neighbour_targets import peers_of, switched_of
-from parityscope.study.unoptimized_run import second_run
 from parityscope.testing.check_contract import findings_of
 from parityscope.testing.networks import write_network
 

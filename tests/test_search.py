@@ -25,13 +25,12 @@ from parityscope.records import Budget
 from parityscope.repairs.plan import SCHEMA, applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, RepairTask, search_repair
 from parityscope.repairs.search.costs import H200, Times, flops_of
-from parityscope.repairs.search.cut import cheapest_assignment
-from parityscope.repairs.search.front import pareto_front
+from parityscope.repairs.search.cut import Arc, cheapest_assignment, minimum_cut
 from parityscope.repairs.search.improving import improver_of, runs_of
 from parityscope.repairs.search.judging import make_yardstick, relative_error, worst_excess
-from parityscope.repairs.search.maxflow import Arc, minimum_cut
 from parityscope.repairs.search.network import OUTSIDE, CutNetwork, Vertex, Wire, network_of, price_assignment
 from parityscope.repairs.search.oracle import Oracle
+from parityscope.repairs.search.preparing import pareto_front
 from parityscope.repairs.search.pricing import pricer_of
 from parityscope.repairs.search.proving import certificate_of, confidence_of_share, samples_needed
 from parityscope.repairs.search.records import KeptNode

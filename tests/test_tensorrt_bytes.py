@@ -18,7 +18,7 @@ from onnx import numpy_helper
 from parityscope.backends.tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of
 from parityscope.backends.tensorrt.listening import Heard
 from parityscope.backends.tensorrt.memory import pointer_of
-from parityscope.backends.tensorrt.summarizing import write_summary
+from parityscope.backends.tensorrt.running import write_summary
 from parityscope.errors import ParityError
 from parityscope.trace import write_safetensors
 

@@ -18,7 +18,6 @@ import numpy as np
 import onnx
 import pytest
 
-from parityscope.backends.tensorrt.debugging import listen_to_context
 from parityscope.backends.tensorrt.executing import EngineRun, run_once
 from parityscope.backends.tensorrt.iotensors import IOFact, check_sample, covering_profile, io_facts
 from parityscope.backends.tensorrt.listening import Heard
@@ -27,7 +26,7 @@ from parityscope.backends.tensorrt.marking import Marked
 from parityscope.backends.tensorrt.memory import Device
 from parityscope.backends.tensorrt.network import described_by
 from parityscope.backends.tensorrt.options import TensorrtOptions
-from parityscope.backends.tensorrt.running import EngineQuestion, open_engine
+from parityscope.backends.tensorrt.running import EngineQuestion, listen_to_context, open_engine
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError
 

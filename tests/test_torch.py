@@ -23,8 +23,8 @@ from parityscope.backends import Capture, backend_named
 from parityscope.backends.contract import check_backend
 from parityscope.backends.opening import open_target
 from parityscope.backends.pytorch.binding import input_order
+from parityscope.backends.pytorch.capturing import fx_operators, scopes_of
 from parityscope.backends.pytorch.loading import LoadedNetwork, Parameter
-from parityscope.backends.pytorch.scopes import fx_operators, scopes_of
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.errors import ParityError

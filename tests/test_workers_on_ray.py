@@ -19,7 +19,7 @@ import pytest
 
 import parityscope
 from command_line import exit_status
-from parityscope.backends.sharing import files_of_targets, locate_target, needs_gpu
+from parityscope.backends.shared_targets import files_of_targets, locate_target, needs_gpu
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError

@@ -11,6 +11,8 @@ program that knows versions may write them, as text by name, into `environment.j
 
 The command line is split as a shell would split it, and run without a shell. What it prints is kept and shown
 when it fails. This backend runs code that you name; it is never reused across invocations.
+
+A copy of a model whose intermediate tensors are outputs, for runtimes that are other people's programs.
 """
 
 from __future__ import annotations
@@ -25,19 +27,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._marking import marked_copy
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.programs import run_program
 from parityscope.backends.targets import one_of, with_option
+from parityscope.case.extending import with_outputs
 from parityscope.case.formats import view_as_declared
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
+from parityscope.case.intake import external_files, read_message
 from parityscope.errors import ParityError
 from parityscope.plain_numbers import plain_number
 from parityscope.private_folders import scratch_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from parityscope.case import Model, Sample
     from parityscope.records import Target
@@ -75,7 +78,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     level = one_of(target, "optimization", _LEVELS, _LEVELS[0])
     environment: dict[str, str] = {}
     with scratch_folder("marked") as scratch:
-        marked = str(marked_copy(model, capture.tensors, Path(scratch))) if capture.tensors else None
+        marked = str(_marked_copy(model, capture.tensors, Path(scratch))) if capture.tensors else None
         asked = {"tensors": list(capture.tensors), "marked": marked, "optimization": level}
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
@@ -168,6 +171,25 @@ def _restore_lost_type(name: str, array: np.ndarray, program: str, declared: str
 
 def _switched_targets(target: Target) -> Iterator[Target]:
     yield with_option(target, "optimization", "disabled")
+
+
+def _marked_copy(model: Model, tensors: Sequence[str], folder: Path) -> Path:
+    """Writes `model` with `tensors` as further outputs into the empty `folder`; weights outside the file are linked, not copied.
+
+    Raises:
+        ParityError: the model's external data cannot be read.
+        OSError: the folder cannot be written.
+    """
+    outputs = {value.name for value in model.outputs}
+    wanted = [name for name in tensors if name in model.sites and name not in outputs]
+    path = folder / model.path.name
+    path.write_bytes(with_outputs(model.path, wanted))
+    home = model.path.parent
+    for file in external_files(read_message(model.path), model.path):
+        link = folder / file.relative_to(home)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file.resolve())
+    return path
 
 
 BACKEND = Backend(

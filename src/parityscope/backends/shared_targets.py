@@ -1,31 +1,36 @@
-"""Targets that workers open and ask: a task is a group of samples, which every open session of a worker answers."""
+"""Targets that workers open and ask: a task is a group of samples, which every open session of a worker answers.
+
+What a target needs on another machine: the files that it names, a GPU, its runtime.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Capture
+from parityscope.backends import Capture, backend_named
 from parityscope.backends.both import open_both
 from parityscope.backends.opening import open_target
-from parityscope.backends.sharing import files_of_model, files_of_targets, locate_target, needs_gpu
 from parityscope.case import load_model
+from parityscope.case.intake import external_files, read_message
 from parityscope.custom_operators import library_in_use
-from parityscope.workers import Job, Shipped
+from parityscope.workers import Job, Shipped, ShippedFiles
 from parityscope.workers.packing import pack_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from parityscope.backends import Session
     from parityscope.case import Model, Sample
     from parityscope.records import Target
     from parityscope.workers import Do
 
-__all__ = ["SharedTargets", "make_job"]
+__all__ = ["SharedTargets", "files_of_targets", "locate_target", "make_job", "needs_gpu"]
+
+_ON_GPU = ("cuda", "tensorrt", "gpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,7 @@ def make_job(
         read=lambda number: read(groups[number]),
         open=partial(_open_tasks, model, shared),
         shipped=Shipped(
-            files=(files_of_model(model.path), *files_of_targets(shared.targets)),
+            files=(_files_of_model(model.path), *files_of_targets(shared.targets)),
             open=partial(_open_there, str(model.path), shared),
             gpus=int(any(map(needs_gpu, shared.targets))),
             runtimes=tuple(dict.fromkeys(one.backend for one in shared.targets)),
@@ -91,3 +96,37 @@ def _open_sessions(model: Model, targets: tuple[Target, ...], last: Capture) -> 
         reference, candidate = targets
         with open_both(model, reference, candidate, theirs=last) as sessions:
             yield sessions
+
+
+def _files_of_model(path: Path) -> ShippedFiles:
+    """A model with its external data."""
+    return ShippedFiles(path=path, files=(path, *external_files(read_message(path), path)))
+
+
+def files_of_targets(targets: Sequence[Target]) -> tuple[ShippedFiles, ...]:
+    """All that options of targets name and that is here, each once."""
+    return tuple({found.path: found for target in targets for found in _named_files(target)}.values())
+
+
+def locate_target(target: Target, places: Mapping[str, Path]) -> Target:
+    """The target with its files where they lie there; `places` by the paths that they have here."""
+    return replace(target, options=tuple((key, str(places.get(value, value))) for key, value in target.options))
+
+
+def needs_gpu(target: Target) -> bool:
+    """Whether a target runs on an NVIDIA GPU."""
+    device = target.option("device") or target.option("provider")
+    return backend_named(target.backend).tensorrt == "yes" or device.lower().startswith(_ON_GPU)
+
+
+def _named_files(target: Target) -> Iterator[ShippedFiles]:
+    for _, value in target.options:
+        path = Path(value)
+        try:
+            is_file, is_folder = path.is_file(), path.is_dir()
+        except OSError:  # too long for a name
+            continue
+        if is_folder:
+            yield ShippedFiles(path=path, files=tuple(sorted(one for one in path.rglob("*") if one.is_file())))
+        elif is_file:
+            yield _files_of_model(path) if path.suffix == ".onnx" else ShippedFiles(path=path, files=(path,))

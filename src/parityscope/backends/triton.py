@@ -15,6 +15,8 @@ environment. Intermediate tensors are not shown.
 
 Any server that speaks the KServe V2 protocol will do. Source: Triton's documentation, "HTTP/REST and GRPC Protocol" and
 "Binary Tensor Data Extension".
+
+Whether what a server tells of its model, and what it answers, is the model that is compared: names, types, shapes, version.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ import numpy as np
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends._triton import PROTOCOLS, connect_client
-from parityscope.backends._triton_checks import TYPES, check_model, check_version, restore_declared_type
 from parityscope.backends.command import parse_seconds
 from parityscope.errors import ParityError
 
@@ -36,10 +37,29 @@ if TYPE_CHECKING:
 
     from parityscope.backends._triton import Client
     from parityscope.case import Model, Sample
-    from parityscope.records import Target
+    from parityscope.records import Target, ValueInfo
 
 __all__ = ["BACKEND"]
 
+# The protocol's names of types; those that it lacks cannot be served.
+_TYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+    "bfloat16": "BF16",
+    "str": "BYTES",
+}
+_HALVES = {"FP16", "BF16"}
+_FLOATS = {"float32", "float64"}
 _DEFAULT_WAIT_S = 60.0  # chosen: an answer that takes longer is taken for a server that hangs; wait= changes it
 _EXCEEDED = "StatusCode.DEADLINE_EXCEEDED"  # gRPC's name of a time limit
 _OTHER_PROTOCOL = ("Expected HTTP/", "Failed parsing HTTP/2")  # a gRPC port asked over HTTP, and the other way round
@@ -69,7 +89,7 @@ def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[S
         with _turn_into_errors("reaching it", where, wait, protocol):
             client = stack.enter_context(connect_client(protocol, url, wait))
         server, described = _ask_server(client, name, version, where, wait, protocol)
-        check_model(model, described, where)
+        _check_model(model, described, where)
         served = {one["name"]: one["datatype"] for one in described.get("outputs", ())}
         wanted = [value.name for value in model.outputs]
 
@@ -77,15 +97,15 @@ def _open_session(model: Model, target: Target, _capture: Capture) -> Iterator[S
 
         def run(sample: Sample) -> Mapping[str, np.ndarray]:
             given = [
-                (value.name, TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
+                (value.name, _TYPES[value.dtype], np.asarray(sample.arrays[value.name], order="C"))
                 for value in model.inputs
             ]
             with _turn_into_errors(f"answering sample {sample.name}", where, wait, protocol):
                 arrays, by = client.infer(name, version, given, wanted)
-            check_version(by, version or (answered[0] if answered else ""), sample.name, where)
+            _check_version(by, version or (answered[0] if answered else ""), sample.name, where)
             answered.append(by)
             return {
-                value.name: restore_declared_type(value.name, array, served[value.name], value.dtype, where)
+                value.name: _restore_declared_type(value.name, array, served[value.name], value.dtype, where)
                 for value in model.outputs
                 if (array := arrays[value.name]) is not None
             }
@@ -175,6 +195,77 @@ def _turn_into_errors(doing: str, where: str, wait: float, protocol: str) -> Ite
             problem = f"the server failed when {doing}: {words}"
             fix = "look into the server's log; `curl HOST:8000/v2/models/NAME` shows what it has"
         raise ParityError(problem, where=where, fix=fix) from error
+
+
+def _check_model(model: Model, described: Mapping[str, Any], where: str) -> None:
+    """Whether the server's model is this one, as far as its metadata tells."""
+    inputs = {one["name"]: one for one in described.get("inputs", ())}
+    outputs = {one["name"]: one for one in described.get("outputs", ())}
+    missing = [value.name for value in model.inputs if value.name not in inputs]
+    extra = sorted(set(inputs) - {value.name for value in model.inputs})
+    unserved = [value.name for value in model.outputs if value.name not in outputs]
+    if missing or extra or unserved:
+        parts = [
+            f"it has no input {', '.join(missing)}" if missing else "",
+            f"it also takes {', '.join(extra)}" if extra else "",
+            f"it gives no output {', '.join(unserved)}" if unserved else "",
+        ]
+        raise ParityError(
+            f"the server's model is not this one: {'; '.join(part for part in parts if part)}",
+            where=where,
+            fix=f"it takes {', '.join(inputs)} and gives {', '.join(outputs)}: give the model that is served, or rename there",
+        )
+    for value in model.inputs:
+        _check_one("input", value, inputs[value.name], where, halves=False)
+    for value in model.outputs:
+        _check_one("output", value, outputs[value.name], where, halves=True)
+
+
+def _check_one(kind: str, value: ValueInfo, served: Mapping[str, Any], where: str, *, halves: bool) -> None:
+    """One tensor's type and shape; an output may be a half where a float is declared."""
+    wanted, has = _TYPES.get(value.dtype, value.dtype), str(served["datatype"])
+    narrowed = halves and has in _HALVES and value.dtype in _FLOATS
+    if has != wanted and not narrowed:
+        raise ParityError(
+            f"{kind} {value.name} is {has} in the server and {wanted} in the model",
+            where=where,
+            fix="serve the model with the same types, or compare with the model that is served",
+        )
+    shape = [int(size) for size in served.get("shape", ())]
+    if value.shape is None:
+        return
+    fits = len(shape) == len(value.shape) and all(
+        size < 0 or not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ParityError(
+            f"{kind} {value.name} has shape {shape} in the server and {list(value.shape)} in the model",
+            where=where,
+            fix="in config.pbtxt, max_batch_size adds a dimension in front: set it to 0, or leave the batch out of dims",
+        )
+
+
+def _check_version(answered: str, wanted: str, sample: str, where: str) -> None:
+    """Whether the version that was asked, or that answered before, answered: a server may load another meanwhile."""
+    if answered and wanted and answered != wanted:
+        raise ParityError(
+            f"version {answered} of the model answered sample {sample}, and not version {wanted}",
+            where=where,
+            fix=f"write version={wanted}, and keep the server from loading other versions meanwhile",
+        )
+
+
+def _restore_declared_type(name: str, array: np.ndarray, served: str, declared: str, where: str) -> np.ndarray:
+    """An output in the type that is declared for it; `served` is what the metadata said of it."""
+    if served in _HALVES and declared in _FLOATS:
+        return array.astype(declared)
+    if declared in _TYPES and declared not in {"bfloat16", "str"} and array.dtype.name != declared:
+        raise ParityError(
+            f"output {name} came as {array.dtype.name}, and the server's metadata says {served}",
+            where=where,
+            fix="serve the model with the types that its configuration declares",
+        )
+    return array
 
 
 BACKEND = Backend(

@@ -4,6 +4,11 @@ The derivative of one node is `onnx-ad`'s (it differentiates graphs of ONNX; who
 the shapes that a run showed are not); the sweep is ours. Several directions are carried at once, in a last axis. Sessions
 are kept by kind and shape, so that equal layers share one. A node that cannot be differentiated stops its own branch alone:
 everything above it is *unknown*, and said to be.
+
+The derivative of a node that only moves elements: where each of its results came from is asked of the runtime itself.
+
+The node runs on the numbers of its inputs' elements in place of the elements; what it gives says for each result which element
+it is a copy of. That holds for every way to move (pads that reflect, axes as attributes), without a rule of each.
 """
 
 from __future__ import annotations
@@ -18,17 +23,21 @@ import onnx_ir as ir
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.kernels import declare_input, open_message, tensor_message
-from parityscope.evaluation.moved_adjoints import MOVES, MovedAdjoints
 from parityscope.evaluation.sessions import Sessions
-from parityscope.operators import of_kind, with_trait
+from parityscope.operators import of_kind, operators_that_move, with_trait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from scipy.sparse import csr_matrix
 
     from parityscope.evaluation.program import Program, ProgramStep
 
 __all__ = ["Sweep"]
 
+_MOVES = of_kind("movement") - {"Scatter"}
+_IN_ORDER = operators_that_move("in order")
+_MOST = 1 << 24  # numbers that float32 holds exactly
 _SMALL = 4096  # elements: constants up to this size are part of a derivative's session. Chosen
 _SCALARS = 16  # elements: constants of any type that say how to compute (scales, bounds). Chosen
 # The oldest opsets for which derivatives are written.
@@ -38,6 +47,70 @@ _PASSES_ON = with_trait("passes on") - of_kind("conversion")
 _JUMPS = with_trait("steps")
 
 
+class _MovedAdjoints:
+    """Adjoints of the inputs of one kind of step, of one shape.
+
+    Raises:
+        ParityError: the step cannot be run on numbers of elements, or has too many of them.
+    """
+
+    def __init__(
+        self,
+        step: ProgramStep,
+        inputs: Sequence[np.ndarray | None],
+        wanted: Sequence[int],
+        program: Program,
+        sessions: Sessions,
+    ) -> None:
+        self._names = [step.outputs.index(name) for name in step.outputs if name]
+        self._shapes = {at: array.shape for at, array in enumerate(inputs) if at in wanted and array is not None}
+        self._tables: dict[tuple[int, int], csr_matrix] = {}
+        self._in_order = step.op_type in _IN_ORDER and list(wanted) == [0]
+        if not self._in_order:
+            self._find(step, inputs, wanted, program, sessions)
+
+    def _find(
+        self,
+        step: ProgramStep,
+        inputs: Sequence[np.ndarray | None],
+        wanted: Sequence[int],
+        program: Program,
+        sessions: Sessions,
+    ) -> None:
+        from scipy.sparse import csr_matrix
+
+        sizes = [int(np.prod(self._shapes[index])) for index in wanted]
+        if sum(sizes) >= _MOST:
+            raise ParityError("it has too many elements")
+        starts = np.cumsum([1, *sizes])
+        # Numbers with either sign: what is put in beside the elements (pads of a constant) comes out the same both times.
+        given = []
+        for sign in (1, -1):
+            fed = list(inputs)
+            for index, start, size in zip(wanted, starts, sizes, strict=False):
+                fed[index] = (sign * np.arange(start, start + size, dtype=np.float32)).reshape(self._shapes[index])
+            given.append(sessions.run(step, fed, program))
+        for at in self._names:
+            numbers, others = (np.asarray(one[at], np.float32).ravel() for one in given)
+            came = np.where(numbers == -others, numbers, 0).astype(np.int64)
+            for index, start, size in zip(wanted, starts, sizes, strict=False):
+                places = np.flatnonzero((came >= start) & (came < start + size))
+                rows = came[places] - start
+                ones = np.ones(places.size, np.float32)
+                self._tables[at, index] = csr_matrix((ones, (rows, places)), shape=(size, came.size))
+
+    def run(self, seeds: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+        """The adjoints of the wanted inputs, (dimensions, directions), from those of results, by place."""
+        directions = next(iter(seeds.values())).shape[-1]
+        if self._in_order:
+            return {0: seeds[0].reshape(*self._shapes[0], directions)}
+        found = {}
+        for index, shape in self._shapes.items():
+            parts = [self._tables[at, index] @ seed.reshape(-1, directions) for at, seed in seeds.items()]
+            found[index] = np.sum(parts, axis=0, dtype=np.float32).reshape(*shape, directions)
+        return found
+
+
 @dataclass(slots=True, kw_only=True)
 class Sweep:
     """Sweeps over one program; what it opened for one sample serves the next. `refused` says which operators it could not do."""
@@ -45,7 +118,7 @@ class Sweep:
     program: Program
     threads: int = 2
     refused: dict[str, str] = field(default_factory=dict)
-    _kept: dict[object, _Derivative | MovedAdjoints | None] = field(default_factory=dict)
+    _kept: dict[object, _Derivative | _MovedAdjoints | None] = field(default_factory=dict)
     _sessions: Sessions | None = None
 
     @property
@@ -118,7 +191,7 @@ class Sweep:
         if derivative is None:
             return None
         try:
-            if isinstance(derivative, MovedAdjoints):
+            if isinstance(derivative, _MovedAdjoints):
                 moved = derivative.run({at: own[site] for at, site in enumerate(step.outputs) if site in own})
                 return _sum_adjoints(step, {index: moved.get(index) for index in wanted})
             found = derivative.run(inputs, [own.get(site) for site in step.outputs])
@@ -134,11 +207,11 @@ class Sweep:
         wanted: list[int],
         own: Mapping[str, np.ndarray],
         values: Callable[[str], np.ndarray | None],
-    ) -> _Derivative | MovedAdjoints | None:
-        if step.op_type in MOVES:
+    ) -> _Derivative | _MovedAdjoints | None:
+        if step.op_type in _MOVES:
             self._sessions = self._sessions or Sessions(threads=self.threads)
             try:
-                return MovedAdjoints(step, inputs, wanted, self.program, self._sessions)
+                return _MovedAdjoints(step, inputs, wanted, self.program, self._sessions)
             except ParityError:  # then the library may have a rule for it
                 pass
         try:

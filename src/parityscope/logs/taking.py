@@ -2,32 +2,97 @@
 
 Each line goes to the parser that knows its beginning; what none knows is looked at as a fact, a meaning, or a warning
 that nothing is known about. Of each kind at most `MOST` entries are kept.
+
+What a verbose log says about fusion: which layers became one, which were removed, and how many were left.
+
+Counts the lines that have a meaning, and keeps the different facts in them (names of layers, inputs, versions).
+
+What a log says about inputs, outputs and refused nodes: lines of the ONNX parser and of trtexec.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from parityscope.logs._fusing import layers_counted, made_for, parse_fusion, removed_layer
-from parityscope.logs._noting import Notes
-from parityscope.logs._parsing import network_tensor, refused_node
 from parityscope.logs._weights import WeightLines
 from parityscope.logs.facts import FACTS, parse_banner, parse_performance, profile_row
 from parityscope.logs.layers import detailed_layer, io_tensor, plain_layer
+from parityscope.logs.meanings import explain_line
 from parityscope.logs.names import metadata_nodes
-from parityscope.logs.records import MOST, BuilderFusion, IOTensor, LogLine, LogTiming, Unparsed
+from parityscope.logs.records import MOST, BuilderFusion, IOTensor, LogLine, LogTiming, Meaning, Noted, Unparsed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from parityscope.logs.records import EngineLayer
 
 __all__ = ["MOST", "Read", "take_line"]
 
+_ADDED = re.compile(r"Adding network input: (.+?) with dtype: (\w+), dimensions: \(([^()]*)\)")
+_MARKED = re.compile(r"Marking (?:.+?) as output: (.+)$")
+_BINDING = re.compile(
+    r"^(?>.*?(input|output) binding for )(.+?) with dimensions (\S+?)(?: is created\.?)?$", re.IGNORECASE
+)
+_IN_NODE = re.compile(r"^(?>.*?In node (\d+))(?: with name: (.*?) and operator: (\S+))? \((\w+)\): (\w+): (.*)$")
+_ASSERTED = re.compile(r"ModelImporter\.cpp:\d+: (?:--- End node|ERROR: )(.*)$|While parsing node number (\d+) \[(\S+)")
+_MOST_FACTS = 10_000  # different facts of one meaning that are kept (chosen); the rest is counted
+_LONGEST = 400  # characters of a line that are shown (chosen)
+_RULE = re.compile(r"(\w*Fusion): Fusing (.+?)(?: with (.+))?$")
+_BARE = re.compile(r"Fusing (?:convolution weights from )?(.+?) with (?:scale )?(.+)$")
+_COUNT = re.compile(r"(?:(Original): |(After .+?): )(\d{1,9}) layers")
+_REMOVED = re.compile(r"(?:Removing|Eliminating) (\S.*?)$")
+_REGISTERED = re.compile(r"Registering layer: (.*) for ONNX node: (.*)$")
+_HELPING = re.compile(r"Registering layer: (.*) required by ONNX-TRT$")
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-
 _UNEXPLAINED = 20  # different warnings and errors without an explanation that are kept (chosen)
+
+
+@dataclass(slots=True)
+class _Note:
+    meaning: Meaning
+    line: int
+    text: str
+    count: int = 0
+    facts: dict[str, None] = field(default_factory=dict)
+    left_out: int = 0
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What was noted so far, by the name of the meaning."""
+
+    held: dict[str, _Note] = field(default_factory=dict)
+
+    def add(self, text: str, number: int) -> bool:
+        """Notes a line without its prefix; False if no meaning is known for it."""
+        explained = explain_line(text)
+        if explained is None:
+            return False
+        meaning, fact = explained
+        note = self.held.setdefault(meaning.name, _Note(meaning=meaning, line=number, text=text[:_LONGEST]))
+        note.count += 1
+        for name in fact.split(", ") if fact else ():
+            if len(note.facts) < _MOST_FACTS:
+                note.facts[name] = None
+            elif name not in note.facts:
+                note.left_out += 1
+        return True
+
+    def noted(self) -> Iterator[Noted]:
+        """What was noted, in the order of its first lines."""
+        for note in sorted(self.held.values(), key=lambda each: each.line):
+            yield Noted(
+                meaning=note.meaning,
+                count=note.count,
+                line=note.line,
+                text=note.text,
+                facts=tuple(note.facts),
+                facts_left_out=note.left_out,
+            )
 
 
 @dataclass(slots=True)
@@ -46,7 +111,7 @@ class Read:
     builds: int = 0
     finished: int = 0
     building: bool = False
-    notes: Notes = field(default_factory=Notes)
+    notes: _Notes = field(default_factory=_Notes)
     unexplained: dict[str, LogLine] = field(default_factory=dict)
     weights: WeightLines = field(default_factory=WeightLines)
     layers: dict[str, EngineLayer] = field(default_factory=dict)
@@ -101,19 +166,19 @@ def _take_verbose(read: Read, text: str) -> bool:
     elif text.startswith("Layer("):
         _keep_layer(read, plain_layer(text, read.number), detailed=False)
     elif text.startswith("Registering layer: "):
-        made = made_for(text)
+        made = _made_for(text)
         if made is not None:
             _put_within_limit(read, "made", read.made, *made)
     elif text.startswith("Running: "):
         if "ConstShuffleFusion" in text:
             read.notes.add(text, read.number)
-    elif "Fus" in text and (fusion := parse_fusion(text)) is not None:
+    elif "Fus" in text and (fusion := _parse_fusion(text)) is not None:
         _put_within_limit(read, "fusions", read.fusions, fusion, None)
         if fusion.rule == "ConstShuffleFusion":
             read.notes.add(text, read.number)
-    elif text.startswith(("Removing ", "Eliminating ")) and (name := removed_layer(text)):
+    elif text.startswith(("Removing ", "Eliminating ")) and (name := _removed_layer(text)):
         _put_within_limit(read, "removed", read.removed, name, None)
-    elif (text.startswith(("After ", "Original: "))) and (count := layers_counted(text)) is not None:
+    elif (text.startswith(("After ", "Original: "))) and (count := _layers_counted(text)) is not None:
         if count[0] == "original":
             read.builds += 1
             read.building = True
@@ -124,7 +189,7 @@ def _take_verbose(read: Read, text: str) -> bool:
     elif text.startswith("ForeignNode ") and " metadata: " in text:
         name, _, metadata = text[len("ForeignNode ") :].partition(" metadata: ")
         _put_within_limit(read, "foreign", read.foreign, name, metadata_nodes(metadata))
-    elif text.startswith(("Adding network input: ", "Marking ")) and (tensor := network_tensor(text)) is not None:
+    elif text.startswith(("Adding network input: ", "Marking ")) and (tensor := _network_tensor(text)) is not None:
         _put_within_limit(read, "tensors", read.parsed, f"{tensor.mode} {tensor.name}", tensor)
     else:
         return False
@@ -165,10 +230,10 @@ def _take_remark(read: Read, severity: str, text: str) -> None:
         what, times = found_times
         for name, value in times.items():
             _add_within_limit(read, "times", read.timings, LogTiming(what=f"{what}, {name}", milliseconds=value))
-    elif (tensor := network_tensor(text)) is not None:
+    elif (tensor := _network_tensor(text)) is not None:
         held_tensors = read.parsed if text.startswith(("Adding", "Marking")) else read.tensors
         _put_within_limit(read, "tensors", held_tensors, f"{tensor.mode} {tensor.name}", tensor)
-    elif (refused := refused_node(text)) is not None and severity == "E":
+    elif (refused := _refused_node(text)) is not None and severity == "E":
         _add_within_limit(read, "refused nodes", read.refused, refused)
         read.known += 1
     explained = read.notes.add(text, read.number)
@@ -247,3 +312,60 @@ def _end_run(read: Read, state: str) -> None:
     read.runs += 1
     read.failed_runs += state == "FAILED"
     read.outcome = "failed" if state == "FAILED" else "passed"
+
+
+def _parse_fusion(text: str) -> BuilderFusion | None:
+    """The fusion of a line such as `ConvReluFusion: Fusing a with b`; None if it is no such line."""
+    found = _RULE.match(text)
+    if found is not None:
+        return BuilderFusion(rule=found[1], parts=tuple(part for part in (found[2], found[3]) if part))
+    found = _BARE.match(text)
+    if found is not None:
+        rule = "ScaleFusion" if "convolution weights from" in text else "Fusion"
+        return BuilderFusion(rule=rule, parts=(found[1], found[2]))
+    return None
+
+
+def _removed_layer(text: str) -> str:
+    """The layer that a line `Removing X` names; empty if it is no such line."""
+    found = _REMOVED.match(text)
+    return found[1] if found else ""
+
+
+def _layers_counted(text: str) -> tuple[str, int] | None:
+    """(step, layers left) of a line such as `After vertical fusions: 29 layers`."""
+    found = _COUNT.match(text)
+    return ((found[1] or found[2]).lower(), int(found[3])) if found else None
+
+
+def _made_for(text: str) -> tuple[str, str] | None:
+    """(layer, ONNX node) of a line `Registering layer: X for ONNX node: Y`; the node is "" for a helper layer."""
+    found = _REGISTERED.match(text)
+    if found is not None:
+        return found[1], found[2]
+    found = _HELPING.match(text)
+    return (found[1], "") if found else None
+
+
+def _network_tensor(text: str) -> IOTensor | None:
+    """The input or output that a line names; None if it names none."""
+    if "binding for " in text and (found := _BINDING.search(text)) is not None:
+        mode: Literal["input", "output"] = "input" if found[1].lower() == "input" else "output"
+        return IOTensor(name=found[2], mode=mode, dimensions=found[3])
+    if text.startswith("Adding network input: ") and (found := _ADDED.match(text)) is not None:
+        return IOTensor(name=found[1], mode="input", dtype=found[2], dimensions=found[3])
+    if text.startswith("Marking ") and (found := _MARKED.match(text)) is not None:
+        return IOTensor(name=found[1], mode="output")
+    return None
+
+
+def _refused_node(text: str) -> Unparsed | None:
+    """The node that the parser refused; None for other lines.
+
+    For example `In node 3 with name: n and operator: Foo (importer): UNSUPPORTED_NODE: why`.
+    """
+    if found := _IN_NODE.search(text):
+        return Unparsed(node=found[2] or f"node {found[1]}", operator=found[3] or "", reason=f"{found[5]}: {found[6]}")
+    if (found := _ASSERTED.search(text)) and found[2]:
+        return Unparsed(node=f"node {found[2]}", operator=found[3], reason="refused by the parser")
+    return None

@@ -5,6 +5,8 @@ be as declared. What was proved goes first. Where nothing was, the claims that c
 step if what it leaves is explained to the end by further steps, and not by its size alone, or if it alone takes away so much
 that chance is excluded, and nothing else lies near it. Otherwise the attempt is given up, and nothing is said of it. The first
 copy that is within ends the search; where a proved correction alone gives one, only claims that change no more are still tried.
+
+A copy in which causes are put right -> what the examination of it shows: outputs, layers, experiments.
 """
 
 from __future__ import annotations
@@ -16,17 +18,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import computing_nodes, node_name
-from parityscope.diagnosis import SPENT, Tested, identity_of
+from parityscope.diagnosis import SPENT, Tested, identity_of, run_experiments
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
 from parityscope.study._cause_trails import EXHAUSTED, CauseClaim, Trail, better_trail, cut_unjustified, further_of
-from parityscope.study._copy import correct_copy, energy_of
-from parityscope.study._copy_examined import compare_copy, examine_copy
+from parityscope.study._copy import correct_copy, energy_of, observe_copy
+from parityscope.study._grading import expect_errors, far_beyond, grade_tensors, judge_outputs, verdict_of
+from parityscope.study._lab import open_lab
+from parityscope.study.bench import open_bench
+from parityscope.study.layers import explain_layers, observe_layers
+from parityscope.study.outputs import run_outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from parityscope.examination import Examination
+    from parityscope.examination import Examination, OutputRun
+    from parityscope.expectation.records import Expectation
     from parityscope.records import Finding
     from parityscope.study._copy import Copy
     from parityscope.study._merged_diagnosis import Further
@@ -116,7 +123,7 @@ def _correct_claim(known: Examination, trail: Trail, claim: CauseClaim, labels: 
             return None
         if not by_size and 1.0 - after / trail.energy < _TAKES:
             return None
-        compared = compare_copy(known, copy)
+        compared = _compare_copy(known, copy)
     except ParityError:
         return None
     if by_size and compared.verdict == "beyond":
@@ -154,7 +161,7 @@ def _with_end(trail: Trail, looks: int, allowed: int) -> Trail:
 
 def _examined_again(known: Examination, trail: Trail, label: int) -> Trail:
     try:
-        tested = examine_copy(known, trail.copy, trail.known, trail.number, label)
+        tested = _examine_copy(known, trail.copy, trail.known, trail.number, label)
     except ParityError as error:
         return replace(trail, ended=f"the copy cannot be diagnosed: {error.problem}")
     ended = f"{_STEPS} steps are the most that are tried" if trail.number > _STEPS else trail.ended
@@ -224,3 +231,79 @@ def _is_far_beyond(copy: Copy, finding: Finding) -> bool:
     expected = finding.details.get("expected", {}).get(declared)
     measured = finding.details.get("measured")
     return bool(expected and measured and measured > _CHANGED * margin_of(declared) * expected)
+
+
+def _compare_copy(first: Examination, copy: Copy) -> Examination:
+    """The copy's outputs, judged."""
+    names = {value.name: value.name for value in copy.case.model.outputs}
+    known = replace(
+        first,
+        case=copy.case,
+        reference=copy.reference,
+        candidate=copy.candidate,
+        names=names,
+        how={},
+        answers=None,
+        tensors={},
+        layers=None,
+        explanations={},
+        real=None,
+        growth=None,
+    )
+    told = first.compared
+    run = run_outputs(known)
+    known = replace(known, run=run, outputs=())
+    if first.expectation is not None:
+        # What an arithmetic makes of a network hardly changes with one cause put right: who is within by that is so, and who is
+        # far beyond all of it.
+        known = replace(known, expectation=_expectation_of_copy(first.expectation, copy))
+        known = replace(known, outputs=judge_outputs(known))
+    clear = {pair.site.tensor for pair in known.outputs if pair.verdict == "within"}
+    clear |= far_beyond(run, first.expectation) if first.expectation is not None else set()
+    if not known.outputs or not {pair.site.tensor for pair in known.outputs} <= clear:
+        known = replace(known, expectation=expect_errors(known))
+        known = replace(known, outputs=judge_outputs(known))
+    # A difference that was there from the start is no matter of this copy.
+    run = replace(run, candidate_environment=told.candidate_environment, executed=told.executed, skipped=())
+    known = replace(known, run=_with_variation(first, replace(known, run=run)), expectation=first.expectation)
+    return replace(known, verdict=verdict_of(known))
+
+
+def _with_variation(first: Examination, known: Examination) -> OutputRun:
+    """The copy's run with what the candidate's answers vary by: as much as ever, and of what is left a larger part."""
+    told, left = first.compared, _worst_error(known)
+    grown = (_worst_error(first) / left) ** 2 if left else 1.0
+    changing = min(1.0, told.changing * grown) if math.isfinite(grown) else told.changing
+    return replace(known.compared, spread=told.spread, changing=changing)
+
+
+def _worst_error(known: Examination) -> float:
+    return max(
+        (pair.value("rel_l2") for pair in known.outputs if math.isfinite(pair.value("rel_l2"))), default=math.inf
+    )
+
+
+def _expectation_of_copy(expectation: Expectation, copy: Copy) -> Expectation:
+    """The same with the places that samples have in the copy."""
+    positions = {place: position for position, place in enumerate(copy.places)}
+    parts = {
+        name: {(positions[place], site): part for (place, site), part in found.items() if place in positions}
+        for name, found in expectation.parts.items()
+    }
+    return replace(expectation, parts=parts)
+
+
+def _examine_copy(first: Examination, copy: Copy, known: Examination, number: int, label: int) -> Tested:
+    """What the experiments show in the copy that is the `number`-th on its way; `label` makes the names of its files."""
+    if first.layers is not None:
+        names: Mapping[str, str] = {name: name for name in first.layers.statistics} | dict(known.names)
+        folder = copy.folder / f"round-{label}"
+        copy = observe_copy(copy, label)
+        known = replace(known, candidate=copy.candidate, names=names)
+        layers = observe_layers(known, known.case.inputs.indices, folder=folder, inject=True)
+        known = replace(known, layers=layers)
+        known = replace(known, tensors=grade_tensors(known))
+        if layers is not None:
+            known = replace(known, explanations=explain_layers(known, layers))
+    with open_bench(known, end=first.end, deployed=first.candidate) as bench:
+        return run_experiments(replace(known, bench=bench, lab=open_lab(known), number=number))

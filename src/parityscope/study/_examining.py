@@ -2,6 +2,10 @@
 
 Each stage takes the `Examination` and gives it back with a field more. What a stage behind the verdict cannot do takes nothing
 with it that is known already: it becomes a `Skip`.
+
+What is told while an examination goes on, as soon as it is known: the verdict, then the place, then causes with their repairs.
+
+It goes the way of progress, as a line without steps. The document says the same, later and in full.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from parityscope.errors import ParityError
 from parityscope.memory import allow_memory
 from parityscope.records import Skip
 from parityscope.study._custom_operators import Bounds, bound_examination
-from parityscope.study._progress_lines import tell_causes, tell_place, tell_verdict
+from parityscope.study._verdicts import reason_for
 from parityscope.study.difference import (
     NOT_LOOKED,
     call_repeatedly,
@@ -86,19 +90,19 @@ def answer_request(examination: Examination) -> Examination:
         known = pair_tensors(examination).timed("pairing")
     known = pair_tied_rows(_judge_paired(known, ()), partial(_judge_paired, known))
     known = call_repeatedly(known).timed("calls")
-    tell_verdict(known)
+    _tell_verdict(known)
     _keep_known(known, "the place, causes and repairs")
     # Where does the difference begin?
     if not request.looks_everywhere and can_layers_matter(known):
         _warm(examination)
     if request.goes_to("tensors"):
         known = find_place(known)
-        tell_place(known)
+        _tell_place(known)
         _keep_known(known, "causes and repairs")
     # Why, what repairs it, and is it repaired?
     if request.goes_to("causes"):
         known = find_causes(known)
-        tell_causes(known)
+        _tell_causes(known)
     return known
 
 
@@ -164,3 +168,33 @@ def _take_stages(
             return known.skipping(Skip(what=what, reason=error.problem, fix=error.fix, asked=asked))
         known = grown if grown is known else grown.timed(name)
     return known
+
+
+def _tell_verdict(known: Examination) -> None:
+    """The verdict on the outputs, with the reason of the first output that has it."""
+    decisive = next((pair for pair in known.outputs if pair.verdict == known.verdict), None)
+    reason = (
+        f": output {decisive.site.tensor}: {reason_for(decisive, known.case.policy)}" if decisive is not None else ""
+    )
+    known.progress(f"outputs: {known.verdict}{reason}", 0, 0)
+
+
+def _tell_place(known: Examination) -> None:
+    """Where the error of a candidate that is beyond begins, if that was found."""
+    layers = known.layers
+    if known.verdict != "beyond" or layers is None or not layers.localization.suspects:
+        return
+    worst = layers.localization.suspects[0]
+    share = "" if worst.share is None else f", share of the output error {worst.share:.3g}"
+    known.progress(
+        f"where: {worst.site.tensor} introduces {worst.introduced:.3g} and inherits {worst.inherited:.3g}{share}", 0, 0
+    )
+
+
+def _tell_causes(known: Examination) -> None:
+    """Each cause, and the first repair that is offered for it."""
+    for finding in known.diagnosis.findings:
+        if finding.role == "cause":
+            command = finding.repairs[0].command if finding.repairs else ""
+            repair = f"; repair: {command}" if command else ""
+            known.progress(f"why: {finding.title}{repair}", 0, 0)

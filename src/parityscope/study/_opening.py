@@ -1,4 +1,12 @@
-"""A request -> the case and the targets that are examined, and the other samples that it names."""
+"""A request -> the case and the targets that are examined, and the other samples that it names.
+
+The deployment's own inputs, sample by sample: from where the user says, or from the candidate's recording.
+
+Two recordings without a model: what the first holds, as a model that nothing is computed of, and as samples without inputs.
+
+Its outputs are those that the recording has, each made by an operator that no runtime has: what any arithmetic explains of a
+difference is then not known, and only a budget, or what is not finite on one side alone, gives a verdict.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +17,34 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.formats import format_word
 from parityscope.backends import backend_named, is_recording
+from parityscope.backends.matching import match_recordings
 from parityscope.backends.opening import model_of
+from parityscope.backends.saved import open_recording
 from parityscope.backends.targets import check_target, parse_target, with_option
-from parityscope.case import Case, load_inputs, load_model
+from parityscope.case import Case, Inputs, Sample, load_inputs, load_model
 from parityscope.case.originals import with_originals
+from parityscope.case.own import OwnInputs, stored_arrays
 from parityscope.case.policy import DECLARED, check_outputs, override_policy
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
 from parityscope.examination import Examination
 from parityscope.private_folders import scratch_folder
-from parityscope.records import Policy, Skip
+from parityscope.records import Policy, Skip, Target
 from parityscope.study._budgets import known_metrics
-from parityscope.study._candidate_inputs import own_inputs
-from parityscope.study._recordings import is_recorded, load_recorded
 from parityscope.study.sampling import draw_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from parityscope.case import Inputs, Model
-    from parityscope.records import Target
+    import numpy as np
+
+    from parityscope.case import Model
     from parityscope.request import Request
 
 __all__ = ["load_real", "open_request"]
 
+_SUFFIXES = frozenset({".json", ".npy", ".npz", ".safetensors"})
+_DOMAIN, _OPERATOR = "parityscope.recorded", "Recorded"
 _HALVES = frozenset({"f16", "bf16"})
 _TOLD = 5  # broken parts of a file that are named
 
@@ -72,7 +84,7 @@ def open_request(request: Request) -> Iterator[Examination]:
     peer = _usable_target(request.peer) if request.peer else None
     stated = _stated_policy(request.policy)
     # A folder is a recording beside another one; else it was meant as a model, and is refused as such.
-    if is_recorded(request.model) and (is_recording(candidate) or not Path(request.model).is_dir()):
+    if _is_recorded(request.model) and (is_recording(candidate) or not Path(request.model).is_dir()):
         with scratch_folder("recorded") as folder:
             yield _open_recorded(request, stated.policy, candidate, Path(folder))
         return
@@ -100,7 +112,7 @@ def open_request(request: Request) -> Iterator[Examination]:
         )
         if request.images:
             inputs = with_originals(inputs, Path(request.images))
-        seen = own_inputs(request.candidate_inputs, candidate, inputs)
+        seen = _own_inputs(request.candidate_inputs, candidate, inputs)
         case = Case(name=model.path.stem, model=model, inputs=inputs, policy=policy, own=seen)
         yield Examination(
             request=request, case=case, reference=reference, candidate=candidate, peer=peer, skipped=left_out
@@ -133,7 +145,7 @@ def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: 
     """The examination of two recordings, for which no model is needed."""
     if not is_recording(candidate):
         raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
-    model, inputs, reference = load_recorded(request, folder)
+    model, inputs, reference = _load_recorded(request, folder)
     policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
     policy = request.judged.override(policy)
     check_outputs(policy, [value.name for value in model.outputs])
@@ -209,3 +221,82 @@ def _stated_policy(policy: str | Path | Policy | None) -> PolicyFile:
     if isinstance(policy, Policy):
         return PolicyFile(policy=policy)
     return read_policy(Path(policy), known_metrics())
+
+
+def _own_inputs(data: str | Path | None, candidate: Target, inputs: Inputs) -> OwnInputs | None:
+    """The inputs in `data`, else those in the candidate's recording; None where there are none.
+
+    Which file belongs to which sample is told as for recorded outputs (`backends.matching`).
+
+    Raises:
+        ParityError: `data` cannot be read.
+    """
+    asked = data is not None
+    if data is None:
+        recorded = candidate.option("path")
+        if not is_recording(candidate) or not recorded or not (Path(recorded) / "inputs").is_dir():
+            return None
+        data = Path(recorded) / "inputs"
+    path = Path(data)
+    stored = stored_arrays(path)
+    if asked:  # what cannot be read is said before anything is run
+        stored.read(0, stored.names(0))
+    match = match_recordings(stored, stored.labels if path.is_dir() else (), candidate.option("pair", "name"))
+
+    def read(index: int) -> Mapping[str, np.ndarray]:
+        place = match(inputs.sample(index))
+        return stored.read(place, stored.names(place))
+
+    return OwnInputs(origin=stored.origin, read=read)
+
+
+def _is_recorded(model: str | Path) -> bool:
+    """Whether what stands in a model's place is a recording."""
+    return Path(model).suffix.lower() in _SUFFIXES or Path(model).is_dir()
+
+
+def _load_recorded(request: Request, folder: Path) -> tuple[Model, Inputs, Target]:
+    """The model that is written into `folder`, one sample without inputs for each that was recorded, and the recording's target.
+
+    Raises:
+        ParityError: more is asked for than outputs tell, or it cannot be read.
+    """
+    path = str(request.model)
+    if request.goes_to("tensors"):
+        raise ParityError(
+            f"{path} is a recording, and has no layers", fix="parityscope compare holds its outputs beside others"
+        )
+    if request.inputs:
+        raise ParityError(
+            "two recordings have no inputs", fix="leave --inputs out, or give the model in place of the first"
+        )
+    stored, files = open_recording(path)
+    names = files or stored.labels
+    first = stored.read(0, stored.names(0))
+    written = folder / f"{Path(path).stem}.onnx"
+    _write_model({name: (str(array.dtype), array.ndim) for name, array in first.items()}, written)
+    model = load_model(written)
+    inputs = Inputs(
+        origin=path,
+        names=(),
+        sha256="",
+        indices=tuple(range(len(names))),
+        count=len(names),
+        read=lambda index: Sample(index=index, name=names[index], arrays={}),
+    )
+    return model, inputs, Target(backend="saved", options=(("path", path),))
+
+
+def _write_model(tensors: dict[str, tuple[str, int]], path: Path) -> None:
+    import numpy as np
+    import onnx
+    from onnx import helper
+
+    nodes, values = [], []
+    for name, (dtype, axes) in tensors.items():
+        nodes.append(helper.make_node(_OPERATOR, [], [name], name=name, domain=_DOMAIN))
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        values.append(helper.make_tensor_value_info(name, kind, [None] * axes))
+    graph = helper.make_graph(nodes, path.stem, [], values)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(_DOMAIN, 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)

@@ -5,7 +5,7 @@
 * `options.py`   what is asked of a build, checked against the version; `profiles.py` shapes, `plugins.py` libraries,
   `precisions.py` types of single layers, `marking.py` what an engine shows, `configuring.py` all of it as a configuration;
 * `naming.py`    every ONNX node under a name of its own, so that the builder's reports can be read back;
-* `settling.py`  what shapes and constants decide, computed before the build (`_folding.py`, `_inlining.py`);
+* `settling.py`  what shapes and constants decide, computed before the build (`_inlining.py`);
 * `building.py`  parse and build, with the builder's own log; `logger.py` the one logger that TensorRT keeps;
 * `layers.py`    the parsed network's layers, each with the node that it works for;
 * `fates.py`     what became of each ONNX node: in a kernel, absorbed, folded, removed or refused;
@@ -17,6 +17,6 @@
 * `plans.py`     what the first bytes of an engine tell; `loading.py` what TensorRT says; `plan_cache.py` engines that are kept;
 * `sessions.py`  from a wish to an engine; `running.py` its session, `executing.py` one run (not run on a GPU);
 * `recorded.py`  the session of an engine that was recorded elsewhere;
-* `iotensors.py` inputs and outputs against a sample; `memory.py`, `allocating.py`, `decoding.py` addresses and bytes;
-* `debugging.py` TensorRT's listener, `listening.py` what it hears, `summarizing.py` the ranges of it as a file.
+* `iotensors.py` inputs and outputs against a sample; `memory.py`, `decoding.py` addresses and bytes;
+* `listening.py` what a listener hears.
 """

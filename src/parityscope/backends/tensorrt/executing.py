@@ -1,17 +1,18 @@
 """One run of an engine: inputs to their addresses, outputs into filled memory, and back by name. NOT RUN on a GPU.
 
 Outputs whose shape depends on numbers are written through an output allocator.
+
+TensorRT's output allocator: for outputs whose shape is known only when the engine has run.
 """
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from parityscope.backends.tensorrt.allocating import Allocated, set_output_allocator
 from parityscope.backends.tensorrt.api import shape_of
 from parityscope.backends.tensorrt.decoding import POISON, decode_tensor, is_unwritten, nbytes_of, to_storable_type
 from parityscope.backends.tensorrt.iotensors import check_sample
@@ -30,6 +31,22 @@ if TYPE_CHECKING:
     from parityscope.case import Sample
 
 __all__ = ["EngineRun", "run_once"]
+
+
+class _Memory(Protocol):
+    @property
+    def device(self) -> Device: ...
+    @property
+    def memory(self) -> contextlib.ExitStack: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Allocated:
+    """Where TensorRT wrote an output, and its shape; `keeper` is TensorRT's object, which must live as long."""
+
+    address: int = 0
+    shape: tuple[int, ...] = ()
+    keeper: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +113,14 @@ class _Output:
     shape: tuple[int, ...]
     address: int = 0
     host: np.ndarray | None = None
-    allocated: Allocated | None = None
+    allocated: _Allocated | None = None
 
     @staticmethod
     def of(work: EngineRun, fact: IOFact) -> _Output:
         shape = shape_of(work.context.get_tensor_shape(fact.name))
         if -1 in shape:
             return _Output(
-                fact=fact, shape=shape, allocated=set_output_allocator(work.package, work.context, fact.name, work)
+                fact=fact, shape=shape, allocated=_set_output_allocator(work.package, work.context, fact.name, work)
             )
         nbytes = nbytes_of(fact.dtype, shape)
         if fact.host:
@@ -127,3 +144,24 @@ class _Output:
         else:
             content = work.device.fetch(address, nbytes)
         return content, to_storable_type(decode_tensor(content, self.fact.dtype, shape))
+
+
+def _set_output_allocator(package: Package, context: Any, name: str, memory: _Memory) -> _Allocated:
+    """Gives `context` an allocator for the output `name`, whose memory is poisoned before it is written."""
+    trt = package.module
+    held = _Allocated()
+
+    class Allocator(trt.IOutputAllocator):  # type: ignore[misc,name-defined] # TensorRT calls back only into a class derived from its own
+        def reallocate_output(self, _tensor: str, _memory: int, size: int, _alignment: int) -> int:
+            held.address = memory.device.poisoned(size, memory.memory)
+            return held.address
+
+        def reallocate_output_async(self, tensor: str, before: int, size: int, alignment: int, _stream: int) -> int:
+            return self.reallocate_output(tensor, before, size, alignment)
+
+        def notify_shape(self, _tensor: str, shape: Any) -> None:
+            held.shape = tuple(shape)
+
+    held.keeper = Allocator()
+    context.set_output_allocator(name, held.keeper)
+    return held

@@ -4,22 +4,35 @@ The calls are those that all these versions have: I/O tensors by name, `set_inpu
 `execute_async_v3`; `api.py` has them as types. What is decided here is as little as possible: names, types, shapes and profiles
 are checked in `iotensors.py`, one run is `executing.py`, bytes are read in `decoding.py`, and what an engine shows is taken in by
 `listening.py`, all of which is tested without a GPU.
+
+TensorRT's debug listener around `listening.Heard`: a class of TensorRT's own kind, because it calls back into nothing else.
+
+The ranges of the tensors that an engine shows, as a file: nothing of the tensors themselves is kept, whatever their size.
+
+The form is that of trtexec's `--saveAllDebugTensors=summary` (`tensor_summary.json`: `metadata` and `tensors`, each with `name`,
+`shape`, `type`, `statistics` of `min`, `max`, `avg` and `elements`, and `files`), with the counts that it lacks: `nan`, `inf` and
+`occurrences` (over all samples, and over the turns of loops). Numbers that are not finite are strings, as strict JSON needs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from parityscope.backends import Session
 from parityscope.backends.tensorrt.borders import border_values, whole_regions, with_site_names
-from parityscope.backends.tensorrt.debugging import listen_to_context
+from parityscope.backends.tensorrt.decoding import nbytes_of
 from parityscope.backends.tensorrt.executing import EngineRun, run_once
 from parityscope.backends.tensorrt.inspector import engine_layers
 from parityscope.backends.tensorrt.iotensors import (
+    DTYPES,
     check_engine,
     check_fixed,
     covering_profile,
@@ -28,20 +41,19 @@ from parityscope.backends.tensorrt.iotensors import (
     widen_outputs,
 )
 from parityscope.backends.tensorrt.listening import Heard
-from parityscope.backends.tensorrt.memory import opened_device
-from parityscope.backends.tensorrt.summarizing import write_summary
+from parityscope.backends.tensorrt.memory import opened_device, pointer_of
 from parityscope.case.extending import inferred_shapes
 from parityscope.errors import ParityError
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Skip
+from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import numpy as np
-
     from parityscope.backends.tensorrt.api import Engine, ExecutionContext
     from parityscope.backends.tensorrt.iotensors import IOFact
+    from parityscope.backends.tensorrt.listening import Summary
     from parityscope.backends.tensorrt.loading import LoadedEngine
     from parityscope.backends.tensorrt.marking import Marked
     from parityscope.backends.tensorrt.memory import Device
@@ -50,7 +62,7 @@ if TYPE_CHECKING:
     from parityscope.logs import EngineLayer
     from parityscope.records import ExecutedGraph
 
-__all__ = ["EngineQuestion", "open_engine"]
+__all__ = ["EngineQuestion", "listen_to_context", "open_engine", "write_summary"]
 
 _BUDGET = 1 << 29  # bytes of shown tensors in memory, chosen: what is more goes to mapped files
 
@@ -206,3 +218,68 @@ def _inspect_engine(trt: Any, engine: Any) -> tuple[EngineLayer, ...]:
     """The engine's layers; the names of fused ones are joined by control characters, which strict JSON refuses."""
     text = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     return engine_layers(json.loads(text, strict=False))
+
+
+def listen_to_context(package: Package, context: Any, heard: Heard, device: Device) -> Any:
+    """Turns on what `context` shows, into `heard`; the listener that is given back must outlive the context.
+
+    Raises:
+        ParityError: TensorRT refuses the listener.
+    """
+    trt = package.module
+
+    class Listener(trt.IDebugListener):  # type: ignore[misc,name-defined] # TensorRT calls back only into a class derived from its own
+        def process_debug_tensor(self, addr: Any, location: Any, kind: Any, shape: Any, name: str, stream: int) -> bool:
+            if not heard.wants(name):
+                return True
+            dtype = DTYPES.get(kind.name, kind.name.lower())
+            dims = tuple(shape)
+            nbytes, address = nbytes_of(dtype, dims), pointer_of(addr)
+            if location.name == "HOST":
+                content = np.frombuffer(ctypes.string_at(address, nbytes), dtype=np.uint8)
+            else:
+                content = device.fetch_from(address, nbytes, stream)
+            heard.take(name, dtype, dims, content)
+            return True
+
+    listener = Listener()
+    if not context.set_debug_listener(listener):
+        raise ParityError("TensorRT refuses a debug listener", fix="use observe=outputs")
+    context.set_all_tensors_debug_state(True)
+    if hasattr(context, "unfused_tensors_debug_state"):
+        context.unfused_tensors_debug_state = True
+    return listener
+
+
+def _summary_document(summaries: Mapping[str, Summary], *, engine: str) -> dict[str, Any]:
+    """The summaries by tensor as plain data."""
+    return {
+        "metadata": {"title": "Tensor summary", "engine_name": engine},
+        "tensors": [
+            {
+                "name": name,
+                "shape": list(one.shape),
+                "type": one.dtype,
+                "statistics": {
+                    "min": _as_json_number(one.smallest),
+                    "max": _as_json_number(one.largest),
+                    "avg": _as_json_number(one.mean),
+                    "elements": one.count,
+                    "nan": one.nan,
+                    "inf": one.inf,
+                    "occurrences": one.occurrences,
+                },
+                "files": {},
+            }
+            for name, one in summaries.items()
+        ],
+    }
+
+
+def write_summary(path: Path, summaries: Mapping[str, Summary], *, engine: str) -> None:
+    """Writes the summaries to `path`, over what an earlier sample wrote."""
+    write_whole(path, json.dumps(_summary_document(summaries, engine=engine), indent=1) + "\n")
+
+
+def _as_json_number(value: float) -> float | str:
+    return value if math.isfinite(value) else "NaN"

@@ -2,14 +2,22 @@
 
 Where the shapes are not known beforehand the engine is built when the first sample comes, and built again, for all shapes
 seen so far, when a sample comes that it does not cover. NOT RUN on a GPU.
+
+Puts the weights of an ONNX file into an engine that was built to be refitted: other weights in the same kernels.
+
+An engine that does what the file says once it holds the file's weights held others before, those of another checkpoint; one
+that still differs was built into something else. Neither takes a build.
+
+Source: NVIDIA's "Refitting an Engine" and the docstrings of `Refitter` and `OnnxParserRefitter` (10.0 on). NOT RUN on a GPU.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Session
 from parityscope.backends.gpu import find_driver, settings_of_gpu
@@ -17,12 +25,12 @@ from parityscope.backends.tensorrt.asked import asked_of
 from parityscope.backends.tensorrt.borders import read_by, site_names
 from parityscope.backends.tensorrt.building import build_engine
 from parityscope.backends.tensorrt.loading import load_engine
+from parityscope.backends.tensorrt.logger import logging_to
 from parityscope.backends.tensorrt.marking import Marked, Marks, way_for
 from parityscope.backends.tensorrt.naming import name_all_nodes
 from parityscope.backends.tensorrt.network import described_by, executed_graph
 from parityscope.backends.tensorrt.plan_cache import KeptEngine, cache_folder, find_engine, keep_engine, key_of
 from parityscope.backends.tensorrt.profiles import ranges_of_samples
-from parityscope.backends.tensorrt.refitting import refit_engine
 from parityscope.backends.tensorrt.running import EngineQuestion, open_engine
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Wish", "engine_key", "engine_of", "open_built", "open_existing"]
 
+_BUILT = "build it to be refitted: trtexec --refit, or trt?refit=on without engine="
 _DISTURBS = {"unfused": "unfused tensors shown", "debug": "debug tensors marked", "outputs": "outputs marked"}
 
 
@@ -68,7 +77,7 @@ def open_existing(content: bytes, engine: str, wish: Wish) -> Iterator[Session]:
     """
     loaded = _load_or_explain(content, wish, engine)
     if wish.options.refit:
-        refit_engine(loaded.engine, wish.package, wish.model.path, engine)
+        _refit_engine(loaded.engine, wish.package, wish.model.path, engine)
     asked = EngineQuestion(
         describe=lambda layers: executed_graph(layers, wish.options.precision or "f32"),
         tensors=wish.capture.tensors,
@@ -255,3 +264,37 @@ def _tensorrt_environment(wish: Wish) -> dict[str, str]:
     plugins = (f"{path.name} {sha256(path.read_bytes()).hexdigest()[:12]}" for path in wish.options.plugins)
     told = {"tensorrt": f"{wish.package.module.__name__} {wish.package.version}", **settings_of_gpu()}
     return {**told, "plug-ins": ", ".join(plugins)} if wish.options.plugins else told
+
+
+def _refit_engine(engine: Any, package: Package, path: Path, where: str) -> None:
+    """Replaces the weights of `engine` by those of the ONNX file at `path`; `where` is the engine's file.
+
+    Raises:
+        ParityError: the engine or the version cannot be refitted, or the file has not every weight that the engine needs.
+    """
+    trt = package.module
+    if not hasattr(trt, "OnnxParserRefitter"):
+        raise ParityError(
+            f"{package.title} {package.version} does not refit from an ONNX file (10.0 is the first)",
+            fix="leave refit=on and engine= out: an engine that is built here has the file's weights",
+        )
+    if not engine.refittable:
+        raise ParityError("the engine cannot be refitted: its weights are fixed", where=where, fix=_BUILT)
+    said = io.StringIO()
+    with logging_to(trt, said) as logger:
+        refitter = trt.Refitter(engine, logger)
+        parser = trt.OnnxParserRefitter(refitter, logger)
+        taken = parser.refit_from_file(str(path))
+        missing = list(refitter.get_missing_weights())
+        done = taken and not missing and refitter.refit_cuda_engine()
+    if done:
+        return
+    told = [" ".join(parser.get_error(index).desc().split()) for index in range(parser.num_errors)]
+    told += [line.partition("[E] ")[2] for line in said.getvalue().splitlines() if "[E] " in line]
+    if missing:
+        told.insert(0, f"the engine needs weights that {path.name} does not have: {', '.join(sorted(missing)[:3])}")
+    raise ParityError(
+        f"the engine cannot be refitted from {path.name}: {told[0] if told else 'TensorRT does not say why'}",
+        where=where,
+        fix="give the model that the engine was built from, with other weights under the same names; or build it again",
+    )

@@ -1,7 +1,7 @@
 """Distance in units in the last place of the candidate's dtype: mean and largest.
 
 The reference is rounded to the candidate's dtype and the number of representable values between the two is counted
-(`_ulp`): 0 is the best that the dtype can hold; +0 and -0 are one value. Infinite where a value is non-finite on one
+(`_stretch`): 0 is the best that the dtype can hold; +0 and -0 are one value. Infinite where a value is non-finite on one
 side only.
 
 Known fault: right for element-wise operators, wrong for sums. Where a dot product cancels, a million ULP are

@@ -1,4 +1,7 @@
-"""The whole search: screen, sense, cut, certify."""
+"""The whole search: screen, sense, cut, certify.
+
+Sentences about an outcome: why each node is kept, what blocks, and what was found.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,22 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.backends.recording import ignore_progress
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
+from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
 from parityscope.memory import allow_memory
 from parityscope.repairs.search.finding import find_cheapest
 from parityscope.repairs.search.fp8 import chosen_products, scales_said
+from parityscope.repairs.search.network import price_assignment
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.preparing import outcome_of, prepare_search
 from parityscope.repairs.search.proving import certificate_of, certify_written, draws_of
+from parityscope.repairs.search.records import KeptNode
 from parityscope.repairs.search.second import Second, kept_in_bf16, offer_second_format
-from parityscope.repairs.search.telling import describe_floor, describe_outcome, kept_nodes, list_blocking
 from parityscope.repairs.search.writing import (
     WrittenRepair,
     check_output,
@@ -28,18 +36,23 @@ from parityscope.repairs.search.writing import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import numpy as np
-
     from parityscope.backends.recording import Progress
-    from parityscope.case import Sample
+    from parityscope.case import Inputs, Sample
+    from parityscope.repairs.search.network import CutNetwork
     from parityscope.repairs.search.preparing import SearchWork
-    from parityscope.repairs.search.records import Certificate, KeptNode, Point, RepairOutcome, RepairTask, Verdict
+    from parityscope.repairs.search.records import Certificate, Flag, Point, RepairOutcome, RepairTask, Verdict
+    from parityscope.repairs.search.sense import Sensed
 
 __all__ = ["prove_written", "search_repair"]
 
+# The floor is measured for budgets below this only. Chosen: a hundred times what FP32 noise of 1e-6 would ask for.
+_TIGHT = 1e-4
+_SMALL = 0.01  # of the budget; a node that adds less is kept for the Casts that it saves
+_NAMED = 5
+_HARDLY = 0.9  # of the modelled time in FP32. Chosen
 _ATTEMPTS = 3  # chosen: each one weakens the statement by the union bound
 _LARGE = 1 << 28  # bytes of a model whose search gives its memory back while a certificate is made. Chosen
 _STRICTER = 1.1  # beyond what the worst held-out sample asks for. Chosen
@@ -58,7 +71,7 @@ def search_repair(
     check_output(output, task.model.path)
     allow_memory(task.memory)
     work = prepare_search(task, folder, progress)
-    floor = describe_floor(task, work.search)
+    floor = _describe_floor(task, work.search)
     if floor:
         return replace(outcome_of(work, "infeasible", f"No assignment can meet the budget. {floor}."), blocks=(floor,))
     if work.original <= 1 / work.margin:
@@ -164,7 +177,7 @@ def _make_attempt(
 ) -> _Attempt:
     started = time.monotonic()
     finder = work.finder
-    kept = kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
+    kept = _kept_nodes(point, finder.flags, finder.sensed, finder.oracle.names, finder.network)
     kept = kept_in_bf16(kept, brain, finder.flags)
     written = write_assignment(
         work.screened.model, work.task.labels.storage, kept, path, typed=work.task.typed, products=work.products
@@ -216,7 +229,7 @@ def _conclude_outcome(work: SearchWork, best: _Attempt, output: Path | None) -> 
     else:
         verdict = "certified" if proof.certified else "unproved"
         brain = sum(one.format == "bf16" for one in best.kept)
-        statement = describe_outcome(work.task, point, work.finder.network, len(work.screened.edits), proof, brain)
+        statement = _describe_outcome(work.task, point, work.finder.network, len(work.screened.edits), proof, brain)
         if output is not None:
             move_model(best.written.path, output)
     base = outcome_of(work, "certified", statement)
@@ -252,10 +265,98 @@ def _ended_early(work: SearchWork) -> RepairOutcome:
 def _infeasible_outcome(work: SearchWork) -> RepairOutcome:
     point = min(work.finder.trail, key=lambda one: (one.excess, one.seconds))
     finder = work.finder
-    blocks = list_blocking(finder.flags, finder.sensed, finder.oracle.names)
+    blocks = _list_blocking(finder.flags, finder.sensed, finder.oracle.names)
     least = min((one for one in finder.trail if one.flops < 1), key=lambda one: one.excess, default=point)
     statement = (
         f"No assignment with anything in {work.task.labels.title} meets the budget. The nearest one with products in it makes "
         f"{least.excess:.3g} times the error allowed."
     )
     return replace(outcome_of(work, "infeasible", statement), chosen=least, blocks=blocks)
+
+
+def _kept_nodes(
+    point: Point, flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str], network: CutNetwork
+) -> tuple[KeptNode, ...]:
+    """The kept nodes of an assignment in graph order, each with why."""
+    why = {flag.node: flag.text for flag in flags}
+    place = {name: index for index, name in enumerate(names)}
+    types = {vertex.name: vertex.op_type for vertex in network.vertices}
+    found = []
+    for name in point.kept:
+        squared = math.nan if sensed is None else float(sensed.squared[place[name]])
+        found.append(
+            KeptNode(
+                node=name,
+                op_type=types.get(name, ""),
+                reason=why.get(name) or _describe_error(squared, eighth=name.endswith(IN_FP8)),
+                sensitivity=math.nan if name in why else squared,
+            )
+        )
+    return tuple(found)
+
+
+def _list_blocking(flags: Sequence[Flag], sensed: Sensed | None, names: Sequence[str]) -> tuple[str, ...]:
+    """What stands in the way of more nodes in low precision, the heaviest first."""
+    said = [f"{flag.node}: {flag.text}" for flag in flags][:_NAMED]
+    if sensed is not None:
+        order = sorted(range(len(names)), key=lambda index: (-sensed.squared[index], index))
+        said.extend(f"{names[index]}: {_describe_error(float(sensed.squared[index]))}" for index in order[:_NAMED])
+    return tuple(said)
+
+
+def _describe_floor(task: RepairTask, search: Inputs) -> str:
+    """Why even FP32 misses the budget; empty where it does not, or where the budget is far above any floor."""
+    tight = [one for one in task.budgets if one.metric == "rel_l2" and one.limit < _TIGHT]
+    if not tight:
+        return ""
+    names = [value.name for value in task.model.outputs]
+    plain = run_reference(task.model, search, search.indices)
+    question = ErrorQuestion(
+        model=task.model,
+        inputs=search,
+        samples=search.indices,
+        tensors=names,
+        formats=(),
+        reference=lambda index, name: plain.get(index, {}).get(name),
+    )
+    floor = expect_error(question).errors["f32"]
+    for budget in tight:
+        for name in [budget.output] if budget.output else names:
+            if floor.get(name, 0.0) >= budget.limit:
+                return (
+                    f"Two honest FP32 evaluations of {name} are {floor[name]:.2g} apart, which is more than the "
+                    f"budget of {budget.limit:g}: even FP32 misses it"
+                )
+    return ""
+
+
+def _describe_outcome(
+    task: RepairTask, point: Point, network: CutNetwork, edits: int, certificate: Certificate, brain: int = 0
+) -> str:
+    """The outcome in words; `brain` of the kept nodes are in BF16."""
+    title, nodes = task.labels.title, network.decisions
+    eighths = sum(vertex.name.endswith(IN_FP8) for vertex in network.vertices)
+    beyond = sum(name.endswith(IN_FP8) for name in point.kept)
+    kept, others = len(point.kept) - beyond - brain, nodes - eighths
+    changed = f"after {edits} range repair{'' if edits == 1 else 's'} " if edits else ""
+    what = f"{eighths - beyond} of {eighths} products are in FP8" if eighths else ""
+    what += ", and " if eighths and others else ""
+    if others and not kept:
+        what += f"no node is left in FP32 {changed}".rstrip()
+    elif others:
+        what += f"{kept} of {others} nodes stay in FP32 {changed}({point.flops:.1%} of the FLOPs)"
+    what += f", {brain} {'is' if brain == 1 else 'are'} in BF16" if brain else ""
+    full = price_assignment(network, np.zeros(nodes, np.bool_)).seconds
+    slow = " By the cost model it is hardly faster than FP32." if point.seconds > _HARDLY * full else ""
+    return f"{title}: {what}. {certificate.statement}{slow}"
+
+
+def _describe_error(squared: float, *, eighth: bool = False) -> str:
+    if math.isnan(squared):
+        return "its error was not measured"
+    if math.isinf(squared):
+        return "an output is not finite with it in low precision, or it was not measured"
+    share = math.sqrt(squared)
+    if share < _SMALL:
+        return "FP8 saves it no time" if eighth else "cheaper in FP32 than the Casts around it"
+    return f"its rounding alone makes {share:.2g} times the error that the budget allows"

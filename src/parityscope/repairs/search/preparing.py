@@ -1,4 +1,7 @@
-"""What a search needs before it begins: samples, references, budgets, the repaired copy, its network and its oracle."""
+"""What a search needs before it begins: samples, references, budgets, the repaired copy, its network and its oracle.
+
+The Pareto front of error against cost, of every assignment that was evaluated.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,6 @@ from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
 from parityscope.repairs.search.folding import worst_all_low
 from parityscope.repairs.search.fp8 import product_scales, with_products
-from parityscope.repairs.search.front import pareto_front
 from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import make_yardstick
@@ -37,7 +39,7 @@ from parityscope.repairs.search.splitting import check_searchable, margin_of, sp
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import numpy as np
 
@@ -48,9 +50,9 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.network import CutNetwork
     from parityscope.repairs.search.ranging import Screened
-    from parityscope.repairs.search.records import RepairTask, Verdict
+    from parityscope.repairs.search.records import Point, RepairTask, Verdict
 
-__all__ = ["SearchWork", "drop_repeated_samples", "outcome_of", "prepare_search", "reference_of"]
+__all__ = ["SearchWork", "drop_repeated_samples", "outcome_of", "pareto_front", "prepare_search", "reference_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,3 +282,14 @@ def _searched_network(
         return network
     places = {name: place for place, name in enumerate(everything)}
     return with_products(network, products, places, shapes, model.graph(), hardware)
+
+
+def pareto_front(points: Iterable[Point]) -> tuple[Point, ...]:
+    """Those that no other one beats in both modelled seconds and excess, cheapest first; of equals the first found."""
+    found: list[Point] = []
+    for point in sorted(points, key=lambda one: (one.seconds, one.excess)):
+        if point.excess != point.excess:  # NaN compares with nothing
+            continue
+        if not found or point.excess < found[-1].excess:
+            found.append(point)
+    return tuple(found)

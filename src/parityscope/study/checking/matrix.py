@@ -62,7 +62,7 @@ class MatrixFile:
 class CellFacts:
     """What is told of a cell beside its errors: verdict, code of the cause ("": none), the candidate's seconds a sample.
 
-    They are measured alike for all cells (`timing`); of what nobody times (simulations) they are those of the comparison.
+    They are measured alike for all cells (`running`); of what nobody times (simulations) they are those of the comparison.
     """
 
     verdict: str

@@ -2,6 +2,8 @@
 
 A pair's study is written as soon as it is known, so that an interrupted run goes on behind it. Outputs are compared first, which
 takes little; where they are beyond, or worse than the baseline, the whole diagnosis is made, so that the failure says why.
+
+The latency of a cell's candidate, measured alike for every cell: warmed up, run in turns with the reference, the median.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from parityscope.study._opening import open_request
 from parityscope.study._question import question_of
 from parityscope.study._sample_columns import COLUMNS
 from parityscope.study.changes.comparing import compare_studies, nothing_compared
-from parityscope.study.checking.timing import time_candidate
+from parityscope.verification.latency import measure_latency, why_not_timed
 from parityscope.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckSettings", "PairOutcome", "check_pair"]
 
+_BUDGET_S = 1.0  # of a cell; chosen: at least ten rounds are run, however long they take
 _DIAGNOSED = frozenset({"beyond", "worse"})
 _ALIKE = ("shapes", "samples", "seed", "stacked", "preprocess", "candidate", "reference")
 
@@ -127,7 +130,7 @@ def _examine_pair(
             if trial:
                 trial["file"] = ""  # the repaired copy is not kept here
         if settings.timed:
-            study["candidate"]["latency_s"] = time_candidate(asked)
+            study["candidate"]["latency_s"] = _time_candidate(asked)
         write_study(scratch, study, settings.as_html)
     return study
 
@@ -203,3 +206,21 @@ def _identity_of_study(study: Mapping[str, Any]) -> dict[str, Any]:
         "file": question.get("files"),
         **{name: asked.get(name) for name in _ALIKE},
     }
+
+
+def _time_candidate(asked: Examination) -> float | None:
+    """Seconds of a run of the candidate; None where nobody times it (simulations, recordings) or it cannot run."""
+    if why_not_timed(asked.reference, asked.candidate) is not None:
+        return None
+    try:
+        found = measure_latency(
+            asked.case,
+            asked.reference,
+            asked.candidate,
+            budget=_BUDGET_S,
+            clock=time.perf_counter,
+            seed=asked.request.seed,
+        )
+    except ParityError:
+        return None  # what it fails on, its study tells
+    return found.after.median
