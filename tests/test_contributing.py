@@ -89,12 +89,12 @@ _NEW_MOMENT = (
 )
 _MEASURES_TAIL = """
 import numpy as np
-from parityscope.comparison import from_plain, measure_all, measure_pair, merge_statistics, to_plain
+from parityscope.comparison import measure_all, measure_pair, merge_statistics
 from parityscope.comparison.moments import SUMS, loop_over_moments
 reference, candidate = np.zeros(5), np.array([1.0, 1, 1, 1, 3])  # squares: 4 + 9; fourth powers: 4 + 81
 pair = measure_pair(reference, candidate, channel_axis=None)
 huge = measure_pair(reference, candidate * 2.0**500, channel_axis=None)
-both = from_plain(to_plain(merge_statistics(pair, pair)))
+both = merge_statistics(pair, pair)
 sums = np.zeros(SUMS)
 loop_over_moments(reference, candidate, candidate, sums)
 print([measure_all(one)["error_tail"].value for one in (pair, huge, both)], sums[-1])

@@ -59,7 +59,7 @@ FOLDERS = (
     *("localization", "logs", "pairing.py", "repairs", "report", "study", "verification"),
 )
 # What logs say: lines of other programs, of which nothing is a text of ours.
-OF_LOGS = {"_fusing.py", "_parsing.py", "_weights.py", "facts.py", "layers.py", "lines.py", "names.py", "taking.py"}
+OF_LOGS = {"_weights.py", "facts.py", "layers.py", "lines.py", "names.py", "taking.py"}
 NOT_SPOKEN = set((Path(__file__).parent / "data" / "not_spoken.txt").read_text("utf-8").splitlines())
 COMMANDS_ALONE = {"nvidia.py"}
 COMMANDS = re.compile(r"(<|trtexec|polygraphy|parityscope (run|repair|compare) \{)")

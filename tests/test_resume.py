@@ -77,7 +77,7 @@ def scratch_of(study: Path) -> Path:
 
 
 def notes(study: Path) -> list[Path]:
-    return sorted((scratch_of(study) / "tensors").glob("*/*-[0-9][0-9][0-9].json"))
+    return sorted((scratch_of(study) / "tensors").glob("*/*-[0-9][0-9][0-9].note"))
 
 
 def interrupted(
@@ -324,7 +324,7 @@ def _failing(folder: Path, side: str, facts: dict[str, int] | None) -> list[str]
     ):
         found += [path.name for path in (scratch / "tensors").rglob("*.json")]
         (scratch / "tensors").mkdir(exist_ok=True)
-        (scratch / "tensors" / f"{side}-000.json").write_text("{}", encoding="utf-8")
+        (scratch / "tensors" / f"{side}-000.note").write_text("{}", encoding="utf-8")
         raise ParityError("no room", fix="make room")
     assert ("goes on from there" in raised.value.fix) == scratch_of(folder / "s").exists()
     return found
@@ -340,7 +340,7 @@ def test_a_failure_before_the_candidate_gave_anything_leaves_nothing(
 
 def test_a_failure_keeps_what_was_done_until_what_it_depends_on_is_mended(tmp_path: Path) -> None:
     assert _failing(tmp_path, "candidate", {"a": 1}) == []
-    assert _failing(tmp_path, "candidate", {"a": 1}) == ["candidate-000.json"]
+    assert _failing(tmp_path, "candidate", {"a": 1}) == ["candidate-000.note"]
     assert _failing(tmp_path, "candidate", {"a": 2}) == []
 
 

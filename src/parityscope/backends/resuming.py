@@ -2,7 +2,7 @@
 
 A scratch folder that can be resumed holds `resume.json`: the facts of the run (digests of model, inputs and every file
 that a target names, both targets, the samples, versions of the runtimes and of Parityscope). Beside each chunk of
-tensors that was recorded whole lies a note, `<label>-<chunk>.json`, with the digest of those facts, the target, what was
+tensors that was recorded whole lies a note, `<label>-<chunk>.note`, with the digest of those facts, the target, what was
 asked for, what the session told, and size and CRC-32 of each file. A chunk is used again only if all of it
 is as noted; whatever else is found is recorded again.
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "facts_above", "ledger_of"]
 
 FACTS = "resume.json"
-NOTES = "*-[0-9][0-9][0-9].json"  # beside the chunks
+NOTES = "*-[0-9][0-9][0-9].note"  # beside the chunks
 _ABOVE = 2  # folders between the facts and the chunks: tensors/layers
 _BLOCK = 1 << 20
 
@@ -77,7 +77,7 @@ class Ledger:
         write_whole(self._note(label, number), json.dumps(note))
 
     def _note(self, label: str, number: int) -> Path:
-        return self.folder / f"{label}-{number:03d}.json"
+        return self.folder / f"{label}-{number:03d}.note"
 
     def _whole(self, files: Mapping[str, Any]) -> bool:
         return all(_file_mark(self.folder / Path(name).name) == mark for name, mark in files.items())

@@ -16,7 +16,7 @@ from parityscope.comparison._channels import CHANNEL_FLOOR, Channels, ChannelSum
 from parityscope.comparison._histogram import QUANTILE_BOUND, Histogram, Sketch
 from parityscope.comparison._layout import channel_axis
 from parityscope.comparison._merging import merge_statistics
-from parityscope.comparison._plain import from_plain, to_plain
+from parityscope.comparison._plain import to_plain
 from parityscope.comparison._scores import Scores, can_be_scores, likely_scores
 from parityscope.comparison.measure import measure_pair
 from parityscope.comparison.metric import Metric, all_metrics, measure_all
@@ -41,7 +41,6 @@ __all__ = [
     "all_metrics",
     "can_be_scores",
     "channel_axis",
-    "from_plain",
     "likely_scores",
     "measure_all",
     "measure_pair",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["CHANNEL_FLOOR", "ChannelSummary", "Channels", "merge_channels", "summarize_channels", "trim_channels"]
+__all__ = ["CHANNEL_FLOOR", "ChannelSummary", "Channels", "merge_channels", "summarize_channels"]
 
 CHANNEL_FLOOR = 2.0**-11  # derived in the docstring
 
@@ -24,19 +24,14 @@ class Channels:
     """Sums by channel, over all pairs of finite values.
 
     `error2`, `reference2`: float64, (k,), sums of squares; `disagreeing`: int64, (k,), elements that are non-finite
-    on one side only or differently; `indices`: int64, (k,), which channels these are. All `total` channels are held,
-    except in what was read back from a report: there only the worst ones, and `median` and `norm2` (mean square of
-    the norms) of all.
+    on one side only or differently; all of them for the `total` channels.
     """
 
     axis: int
     total: int
-    indices: np.ndarray
     error2: np.ndarray
     reference2: np.ndarray
     disagreeing: np.ndarray
-    median: float | None = None
-    norm2: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,9 +53,9 @@ class ChannelSummary:
 
 def summarize_channels(channels: Channels) -> ChannelSummary | None:
     """The worst and the median channel (the lowest index wins a tie); None where there is no channel."""
-    if channels.indices.size == 0:
+    if channels.total == 0:
         return None
-    floor = CHANNEL_FLOOR**2 * _mean_reference2(channels)
+    floor = CHANNEL_FLOOR**2 * float(channels.reference2.mean())
     scale2 = np.maximum(channels.reference2, floor)
     relative = np.zeros(channels.error2.size)
     wrong = channels.error2 > 0
@@ -68,31 +63,12 @@ def summarize_channels(channels: Channels) -> ChannelSummary | None:
         relative[wrong] = np.sqrt(channels.error2[wrong] / scale2[wrong])
     relative[channels.disagreeing > 0] = np.inf
     at = int(np.argmax(relative))
-    median = _plain_median(relative) if channels.median is None else channels.median
-    return ChannelSummary(
-        relative=relative, median=median, worst=int(channels.indices[at]), worst_relative=float(relative[at])
-    )
-
-
-def trim_channels(channels: Channels, keep: int) -> Channels:
-    """Only the `keep` worst channels, by index, with what is needed to judge them against the rest."""
-    summary = summarize_channels(channels)
-    if summary is None:
-        return channels
-    held = np.sort(np.argsort(-summary.relative, kind="stable")[:keep])
-    return replace(
-        channels,
-        indices=channels.indices[held],
-        error2=channels.error2[held],
-        reference2=channels.reference2[held],
-        disagreeing=channels.disagreeing[held],
-        median=summary.median,
-        norm2=_mean_reference2(channels),
-    )
+    median = _plain_median(relative)
+    return ChannelSummary(relative=relative, median=median, worst=at, worst_relative=float(relative[at]))
 
 
 def merge_channels(first: Channels | None, second: Channels | None, *, factors: tuple[float, float]) -> Channels | None:
-    """Sums over both; None where the two do not have the same channels (a dynamic axis, or trimmed records).
+    """Sums over both; None where the two do not have the same channels (a dynamic axis).
 
     Args:
         first: sums of one set of elements.
@@ -101,18 +77,12 @@ def merge_channels(first: Channels | None, second: Channels | None, *, factors: 
     """
     if first is None or second is None or first.total != second.total or first.axis != second.axis:
         return None
-    if first.indices.size != first.total or second.indices.size != second.total:
-        return None
     return replace(
         first,
         error2=first.error2 * factors[0] + second.error2 * factors[1],
         reference2=first.reference2 * factors[0] + second.reference2 * factors[1],
         disagreeing=first.disagreeing + second.disagreeing,
     )
-
-
-def _mean_reference2(channels: Channels) -> float:
-    return float(channels.reference2.mean()) if channels.norm2 is None else channels.norm2
 
 
 def _plain_median(values: np.ndarray) -> float:

@@ -123,7 +123,6 @@ def measure_stretch(rows: Rows, start: int, stop: int) -> tuple[Floats, Channels
     return floats, Channels(
         axis=rows.layout.axis,
         total=channels,
-        indices=np.arange(channels),
         error2=squares[0],
         reference2=squares[1],
         disagreeing=disagreeing,

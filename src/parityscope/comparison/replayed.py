@@ -244,7 +244,6 @@ def _measure_stretch(rows: _Rows, start: int, stop: int) -> ReplayStatistics:
         else Channels(
             axis=layout.axis,
             total=layout.channels,
-            indices=np.arange(layout.channels),
             error2=squares[0],
             reference2=squares[1],
             disagreeing=disagreeing,

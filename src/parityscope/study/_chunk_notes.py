@@ -1,32 +1,42 @@
 """Notes of the chunks that a comparison of every tensor has measured, so that an interrupted one goes on from there.
 
-A note, `tensors-<chunk>.json`, holds the statistics of a chunk's tensors as plain data, with a digest of all that they depend
-on (the facts of the run, both targets, the pairing, the samples) and the CRC-32 of what it holds. One that does not fit,
-or cannot be read, is no note: the chunk is measured again. What a `command` gives is never used again, as for recorded tensors.
+A note, `tensors-<chunk>.note`, holds the statistics of a chunk's tensors as a record (`workers.packing`), with a digest of all
+that they depend on (the facts of the run, both targets, the pairing, the samples). One that does not fit, or is not whole, is
+no note: the chunk is measured again. What a `command` gives is never used again, as for recorded tensors.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
+import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from parityscope.backends import backend_named
 from parityscope.backends.resuming import digest_of, facts_above
 from parityscope.backends.targets import format_target
-from parityscope.comparison import from_plain, to_plain
+from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.errors import ParityError
 from parityscope.whole_files import write_whole
+from parityscope.workers.packing import pack_record, unpack_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from parityscope.comparison import Statistics
     from parityscope.records import Target
 
-__all__ = ["Measured", "Notebook", "notebook_of"]
+__all__ = ["STATISTICS", "Measured", "Notebook", "notebook_of"]
+
+STATISTICS = (
+    Statistics,
+    Floats,
+    Exact,
+    Moments,
+    Histogram,
+    Sketch,
+    Channels,
+    Scores,
+)  # the records that statistics are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,31 +56,21 @@ class Notebook:
 
     def kept(self, number: int, names: Iterable[str]) -> Measured | None:
         """What chunk `number` showed before; None if it was not measured whole, or in another run."""
-        try:
-            note = json.loads(self._path(number).read_text(encoding="utf-8"))
-            if [note["key"], note["names"]] != [self.key, list(names)] or note["check"] != zlib.crc32(
-                note["found"].encode()
-            ):
-                return None
-            found = json.loads(note["found"])
-            totals = {name: from_plain(plain) for name, plain in found["totals"].items()}
-            return Measured(totals=totals, problems=found["problems"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, ParityError):
-            return None
+        with contextlib.suppress(OSError, ValueError):
+            key, asked, found = unpack_record(self._path(number).read_bytes(), (Measured, *STATISTICS))
+            if (key, asked) == (self.key, tuple(names)):
+                return cast("Measured", found)
+        return None
 
     def keep(self, number: int, names: Iterable[str], measured: Measured) -> None:
         """Notes what chunk `number` showed; the note appears when it is complete."""
-        if any(statistics.states for statistics in measured.totals.values()):
-            return  # what metrics from outside hold has no plain form
-        totals = {name: to_plain(statistics) for name, statistics in measured.totals.items()}
-        found = json.dumps({"totals": totals, "problems": dict(measured.problems)})
-        note = {"key": self.key, "names": list(names), "check": zlib.crc32(found.encode()), "found": found}
-        path = self._path(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(note))
+        with contextlib.suppress(ParityError):  # what a metric from outside holds may be no plain data
+            note = pack_record((self.key, tuple(names), measured))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(number), note)
 
     def _path(self, number: int) -> Path:
-        return self.folder / f"tensors-{number:03d}.json"
+        return self.folder / f"tensors-{number:03d}.note"
 
 
 def notebook_of(

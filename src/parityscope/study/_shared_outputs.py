@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.opening import shapes_for
 from parityscope.backends.shared_targets import SharedTargets, make_job
-from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.comparison.decisions import Decided
 from parityscope.comparison.parts import LargestParts, Parts
 from parityscope.comparison.tolerance import OutsideTolerance
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
+from parityscope.study._chunk_notes import STATISTICS
 from parityscope.study._output_run import COMPARING, Closed, answer_closing, asking_of, finish_run
 from parityscope.study._scratch_folder import run_facts
 from parityscope.study.answering import Failure
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["run_in_workers"]
 
 _RECORDS = (
-    *(Statistics, Floats, Exact, Moments, Histogram, Sketch, Channels, Scores),
+    *STATISTICS,
     *(
         Found,
         Failure,

@@ -38,42 +38,14 @@ def count_pairs(shares: np.ndarray, least: float) -> int:
 def component_boxes(mask: np.ndarray, least: int) -> np.ndarray:
     """The bounding boxes of the 8-connected parts of a mask: bool (h, w) -> float64 (n, 4), in order of first rows.
 
-    Upper ends lie one beyond the last pixel. Parts whose shorter side has fewer than `least` pixels are left out. Runs of
-    each row are joined with the runs of the row above that they touch (union-find), so time grows with runs, not pixels.
+    Upper ends lie one beyond the last pixel. Parts whose shorter side has fewer than `least` pixels are left out.
     """
-    parent: list[int] = []
-    boxes: list[list[int]] = []
-    above: list[tuple[int, int, int]] = []
-    for y, row in enumerate(mask):
-        edges = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0, append=0))
-        current = []
-        for start, stop in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
-            run = len(parent)
-            parent.append(run)
-            boxes.append([start, y, stop, y + 1])
-            for left, right, other in above:
-                if left <= stop and right >= start:  # they touch, corners included
-                    _join_components(parent, boxes, run, other)
-            current.append((start, stop, run))
-        above = current
-    roots = [box for run, box in enumerate(boxes) if parent[run] == run]
-    kept = [box for box in roots if min(box[2] - box[0], box[3] - box[1]) >= least]
+    from scipy.ndimage import find_objects, label
+
+    parts, count = label(mask, np.ones((3, 3)))
+    boxes = [[x.start, y.start, x.stop, y.stop] for y, x in find_objects(parts, count)] if count else []
+    kept = [box for box in boxes if min(box[2] - box[0], box[3] - box[1]) >= least]
     return np.array(sorted(kept, key=lambda box: (box[1], box[0])), np.float64).reshape(-1, 4)
-
-
-def _join_components(parent: list[int], boxes: list[list[int]], one: int, other: int) -> None:
-    first, second = sorted((_component_root(parent, one), _component_root(parent, other)))
-    if first != second:
-        parent[second] = first
-        a, b = boxes[first], boxes[second]
-        boxes[first] = [min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])]
-
-
-def _component_root(parent: list[int], run: int) -> int:
-    while parent[run] != run:
-        parent[run] = parent[parent[run]]
-        run = parent[run]
-    return run
 
 
 def _box_areas(boxes: np.ndarray) -> np.ndarray:
