@@ -86,7 +86,7 @@ def test_an_interrupted_search_goes_on_and_ends_as_if_it_had_not_been(tmp_path: 
     made = held.count('"excess"')
     assert made >= 3
     # As the process may end in the middle of a line.
-    (tmp_path / "record.jsonl").write_text(held + '{"low": "ff", "sam', encoding="utf-8")
+    (tmp_path / "record.jsonl").write_text(held + '{"asked": {"low": "ff", "sam', encoding="utf-8")
     again = searched(task, tmp_path / "second")
     assert again.resumed == made
     assert again.runs == whole.runs - made
@@ -128,14 +128,14 @@ def test_the_command_goes_on_from_its_record(tmp_path: Path, capfd: pytest.Captu
 def test_a_record_is_exact_and_what_is_none_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     record = Journal(path, "a")
-    numbers = [(0.1, None), (float("inf"), 1 / 3), (0.0, 0.0)]
+    numbers = [[0.1, None], [float("inf"), 1 / 3], [0.0, 5e-324]]
     for place, each in enumerate(numbers):
-        record.add(b"\x01", place, each)
+        record.add({"low": "01", "sample": place}, {"excess": each})
     record.close()
     again = Journal(path, "a")
-    assert [again.get(b"\x01", place) for place in range(3)] == numbers
-    assert again.get(b"\x02", 0) is None
-    assert len(Journal(path, "b")) == 0
+    assert [again.get({"sample": place, "low": "01"}) for place in range(3)] == [{"excess": each} for each in numbers]
+    assert again.get({"low": "02", "sample": 0}) is None
+    assert Journal(path, "b").get({"low": "01", "sample": 0}) is None
     path.write_text(json.dumps({"low": "01"}) + "\n", encoding="utf-8")
     with pytest.raises(ParityError, match="no record of a search"):
         Journal(path, "a")

@@ -77,8 +77,6 @@ def search_repair(
     if work.original <= 1 / work.margin:
         # The repairs are not needed: what is searched and certified is the model as it is.
         work = prepare_search(replace(task, range_repairs=False), folder, progress)
-    if work.journal is None:
-        return _search_and_conclude(work, output, progress)
     with contextlib.closing(work.journal):
         found = _search_and_conclude(work, output, progress)
         # A search that ran out of time or evaluations can go on from its record, as one that was interrupted can.

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import squared_error, worst_excess
 from parityscope.repairs.search.reverse import Estimate, cost_of_passes
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Sample
     from parityscope.evaluation.switching import Switchboard
-    from parityscope.repairs.search.journal import Journal, Measured
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.reverse import Reverse
 
@@ -39,6 +39,8 @@ __all__ = ["ACTIVE", "ExcessReading", "Oracle", "Spent"]
 # Of a text recogniser's lines one in ten is three times, one in a hundred twenty times as sensitive as the median one, in
 # single characters that hang in the balance; eight of a hundred and more reach into that tail. Chosen.
 ACTIVE = 8
+# (excess, squared error or None), one assignment on one sample.
+_Measured = tuple[float, float | None]
 
 
 class Spent(Exception):  # noqa: N818 - it reads as a state: `except Spent`
@@ -93,12 +95,12 @@ class Oracle:
         self._held = held
         self._most = math.inf if evaluations is None else evaluations
         self._deadline, self._clock = deadline, clock
-        self._journal = journal
+        self._journal = Journal(None) if journal is None else journal
         self._active = list(range(len(self._samples)))
         self._counted: set[bytes] = set()
         self._asked: set[tuple[bytes, int, bool]] = set()
         self._reversed = 0.0
-        self._known: dict[bytes, dict[int, Measured]] = {}
+        self._known: dict[bytes, dict[int, _Measured]] = {}
         self._labelled: dict[bytes, dict[int, float]] = {}
         self._plain: dict[int, Mapping[str, np.ndarray]] = {}
 
@@ -191,15 +193,15 @@ class Oracle:
         held, run = self._labelled[key], None
         for place in (*self._active, *self._inactive_places()):
             over = held.get(place)
-            if over is None and self._journal is not None:
-                over = self._journal.labelled(key, place)
-                self.resumed += over is not None
+            asked = {"labels": key.hex(), "sample": place}
+            if over is None and (told := self._journal.get(asked)) is not None:
+                over = float(told["excess"])
+                self.resumed += 1
             if over is None:
                 run = opened() if run is None else run
                 over = worst_excess(self._held, self._references[place], run(self._samples[place].arrays))
                 self.runs += 1
-                if self._journal is not None:
-                    self._journal.add_labelled(key, place, over)
+                self._journal.add(asked, {"excess": over})
             held[place] = over
             if not over <= limit:
                 break
@@ -260,32 +262,30 @@ class Oracle:
 
     def _answer_of_passes(self, reverse: Reverse, needed: int, places: list[int]) -> Estimate | None:
         """What backward passes say of the samples at `places`, or have said before the search was interrupted."""
-        asked = {} if self._journal is None else {**reverse.asked(), "needed": needed, "places": places}
-        if self._journal is not None and self._journal.has_estimate(asked):
-            squared = self._journal.estimate(asked)
+        asked = {"estimate": reverse.asked(), "needed": needed, "places": places}
+        if (told := self._journal.get(asked)) is not None:
             self.resumed += len(places)
-            return None if squared is None else Estimate(squared=squared)
+            return None if told["squared"] is None else Estimate(squared=told["squared"])
         plain = [self._plain_outputs(place) for place in places]
         found = reverse.estimate([self._samples[place] for place in places], plain, needed)
         self.runs += len(places)
-        if self._journal is not None:
-            self._journal.add_estimate(asked, None if found is None else found.squared)
+        self._journal.add(asked, {"squared": None if found is None else dict(found.squared)})
         return found
 
-    def _measure_sample(self, low: np.ndarray, place: int, *, squared: bool) -> Measured:
+    def _measure_sample(self, low: np.ndarray, place: int, *, squared: bool) -> _Measured:
         key = _assignment_key(low)
         self._asked.add((key, place, squared))
         known = self._known.setdefault(key, {}).get(place)
-        if known is None and self._journal is not None:
-            known = self._journal.get(key, place)
-            self.resumed += known is not None
+        asked = {"low": key.hex(), "sample": place}
+        if known is None and (told := self._journal.get(asked)) is not None:
+            known = told["excess"], told["squared"]
+            self.resumed += 1
         if known is None or (squared and known[1] is None):
             self.runs += 1
             outputs = self._board.run(self._samples[place], low)
             over = worst_excess(self._held, self._references[place], outputs)
             known = over, squared_error(self._held, self._plain_outputs(place), outputs) if squared else None
-            if self._journal is not None:
-                self._journal.add(key, place, known)
+            self._journal.add(asked, {"excess": known[0], "squared": known[1]})
         self._known[key][place] = known
         return known
 

@@ -74,7 +74,7 @@ class SearchWork:
     finder: Finder
     original: float
     skipped: tuple[Skip, ...]
-    journal: Journal | None
+    journal: Journal
     started: float
     seconds: dict[str, float]
 
@@ -107,9 +107,8 @@ def prepare_search(task: RepairTask, folder: Path, progress: Progress) -> Search
     )
     names = [node.name for node in board.graph.nodes]
     network = _searched_network(task, screened.model, samples, names, products)
-    journal = (
-        None if task.journal is None else Journal(task.journal, _digest_of_question(task, screened.model, search, held))
-    )
+    digest = _digest_of_question(task, screened.model, search, held) if task.journal is not None else ""
+    journal = Journal(task.journal, digest)
     oracle = Oracle(
         board,
         samples,
