@@ -185,7 +185,7 @@ def test_an_interrupted_check_goes_on(
         ('[[check]]\nmodel = "n.onnx"\ncandidate = "sim:f16"\n', "there is no model 'n.onnx'"),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = "sim:f16"\ninputs = "none/"\n', "there is no data 'none/'"),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = "simm:f16"\n', "there is no backend 'simm'"),
-        ('[[check]]\nmodel = "m.onnx"\ncandidat = "sim:f16"\n', "'candidat' is no key of a policy here"),
+        ('[[check]]\nmodel = "m.onnx"\ncandidat = "sim:f16"\n', "'candidat' has no meaning here"),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = "ort"\nstacked = 1\n', "neither true nor false"),
         (
             '[[check]]\nmodel = "m.onnx"\ncandidate = "ort"\n[[check.budget]]\nmetric = "rel_l2"\nlimit = 1\n',

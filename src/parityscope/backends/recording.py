@@ -24,7 +24,7 @@ from parityscope.backends.opening import model_of, open_target, shapes_for
 from parityscope.backends.parts import KeptParts, PartsPlan, next_part, order_with_outputs, size_of
 from parityscope.backends.resuming import ledger_of
 from parityscope.backends.sizing import tensor_sizes
-from parityscope.backends.targets import format_target
+from parityscope.backends.targets import format_target, with_option
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
 from parityscope.records import Skip
@@ -163,7 +163,7 @@ class AskedTensors:
         """Half as many at once; and by name, where the target shows what it likes unless it is told otherwise."""
         target = self.target
         if "observe" in backend_named(target.backend).options and not target.option("observe"):
-            target = replace(target, options=tuple(sorted({**dict(target.options), "observe": "all"}.items())))
+            target = with_option(target, "observe", "all")
         return AskedTensors(target=target, most=max(1, asked // 2), deaths=self.deaths + 1)
 
 

@@ -27,8 +27,10 @@ __all__ = [
     "named_code",
     "one_of",
     "parse_target",
+    "plain_target",
     "threads_of",
     "with_option",
+    "without_option",
 ]
 
 RECORDED = "saved"  # the backend that runs nothing and answers only for what it has
@@ -210,3 +212,13 @@ def threads_of(target: Target) -> int:
 def with_option(target: Target, key: str, value: str) -> Target:
     """`target` with one option set."""
     return replace(target, options=tuple(sorted({**dict(target.options), key: value}.items())))
+
+
+def without_option(target: Target, key: str) -> Target:
+    """`target` with one option left out."""
+    return replace(target, options=tuple(one for one in target.options if one[0] != key))
+
+
+def plain_target(target: Target) -> Target:
+    """ONNX Runtime, with the custom operators that `target` has."""
+    return Target(backend="ort", options=tuple(one for one in target.options if one[0] == "custom_ops"))

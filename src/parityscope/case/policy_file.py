@@ -172,7 +172,7 @@ def check_keys(table: Mapping[str, Any], known: Sequence[str], where: str) -> No
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1)
             fix = f"write {close[0]}" if close else f"use one of: {', '.join(known)}"
-            raise ParityError(f"{key!r} is no key of a policy here", where=where, fix=fix)
+            raise ParityError(f"{key!r} has no meaning here", where=where, fix=fix)
 
 
 def read_text(table: Mapping[str, Any], key: str, where: str, *, fix: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from parityscope.backends import Capture, is_recording
 from parityscope.backends.opening import open_target
-from parityscope.backends.targets import RECORDED
+from parityscope.backends.targets import RECORDED, plain_target
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison.rows import make_aligner
@@ -102,8 +102,7 @@ def first_copy(known: Examination, bench: Bench, folder: Path) -> Copy:
     def source(place: int) -> Arrays | None:
         return known.case.inputs.sample(place).arrays if place in known.case.inputs.indices else None
 
-    custom = tuple((key, value) for key, value in known.reference.options if key == "custom_ops")
-    reference = Target(backend="ort", options=custom) if is_recording(known.reference) else known.reference
+    reference = plain_target(known.reference) if is_recording(known.reference) else known.reference
     # What the deployment's inputs were is known by now, and used up if it was a cause.
     case = replace(known.case, inputs=_copy_inputs(known.case.inputs, places, source), own=None)
     precision = known.candidate.precision if known.candidate.precision in _PRECISIONS else ""

@@ -20,7 +20,7 @@ from parityscope.backends import backend_named, is_recording
 from parityscope.backends.matching import match_recordings
 from parityscope.backends.opening import model_of
 from parityscope.backends.saved import open_recording
-from parityscope.backends.targets import check_target, parse_target, with_option
+from parityscope.backends.targets import check_target, parse_target, with_option, without_option
 from parityscope.case import Case, Inputs, Sample, load_inputs, load_model
 from parityscope.case.originals import with_originals
 from parityscope.case.own import OwnInputs, stored_arrays
@@ -131,7 +131,7 @@ def _read_own_file(model: Model, candidate: Target) -> tuple[Target, Model, tupl
     except ParityError as error:
         if not is_recording(candidate):
             raise
-        left = replace(candidate, options=tuple(one for one in candidate.options if one[0] != "model"))
+        left = without_option(candidate, "model")
         return left, model, (Skip(what=f"the candidate's file {path}", reason=error.problem, fix=error.fix or fix),)
     told = "; ".join(own.unread[:_TOLD]) + (f"; and {len(own.unread) - _TOLD} more" if len(own.unread) > _TOLD else "")
     return (

@@ -28,17 +28,18 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import parse_target
 from parityscope.case.formats.loader import is_function
+from parityscope.case.policy_file import check_keys, read_text
 from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["DATA", "Pipeline", "Stage", "locate_path", "locate_target", "read_pipeline"]
+__all__ = ["DATA", "Pipeline", "Stage", "locate_path", "locate_target", "read_flag", "read_pipeline"]
 
 DATA = "data"  # what a feed calls the pipeline's own inputs
-_KEYS = {"inputs", "preprocess", "stacked", "stage"}
-_STAGE_KEYS = {"name", "model", "reference", "candidate", "glue", "candidate_glue", "feeds", "declared", "policy"}
+_KEYS = ("inputs", "preprocess", "stacked", "stage")
+_STAGE_KEYS = ("name", "model", "reference", "candidate", "glue", "candidate_glue", "feeds", "declared", "policy")
 _EXAMPLE = "see docs/pipelines.md for an example"
 
 
@@ -75,7 +76,8 @@ def read_pipeline(path: Path) -> Pipeline:
         ParityError: it cannot be read, or says something that has no meaning here.
     """
     held = read_toml_file(path, "the pipeline")
-    _check_keys(held, _KEYS, str(path))
+    check_keys(held, _KEYS, str(path))
+    said = {key: read_text(held, key, str(path), fix=_EXAMPLE) for key in ("inputs", "preprocess")}
     entries = held.get("stage", [])
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise ParityError("it names no stage", where=str(path), fix=f"write a [[stage]] for every model; {_EXAMPLE}")
@@ -84,17 +86,17 @@ def read_pipeline(path: Path) -> Pipeline:
         stages.append(_read_stage(entry, path, [one.name for one in stages]))
     return Pipeline(
         path=path,
-        inputs=locate_path(_read_text(held, "inputs", str(path)), path),
-        preprocess=locate_path(_read_text(held, "preprocess", str(path)), path),
-        stacked=_read_flag(held, "stacked", str(path)),
+        inputs=locate_path(said["inputs"], path),
+        preprocess=locate_path(said["preprocess"], path),
+        stacked=read_flag(held, "stacked", str(path)),
         stages=tuple(stages),
     )
 
 
 def _read_stage(entry: Mapping[str, Any], path: Path, before: list[str]) -> Stage:
     where = f"{path}, stage {entry.get('name') or len(before) + 1}"
-    _check_keys(entry, _STAGE_KEYS, where)
-    said = {key: _read_text(entry, key, where) for key in sorted(_STAGE_KEYS - {"feeds"})}
+    check_keys(entry, _STAGE_KEYS, where)
+    said = {key: read_text(entry, key, where, fix=_EXAMPLE) for key in _STAGE_KEYS if key != "feeds"}
     name = said["name"]
     for key in ("name", "model", "candidate"):
         if not said[key]:
@@ -158,24 +160,13 @@ def locate_path(text: str, path: Path) -> str:
     return str(beside) if text and not Path(text).is_absolute() and file.exists() else text
 
 
-def _read_text(held: Mapping[str, Any], key: str, where: str) -> str:
-    """What a key says in words; "" if it is not there."""
-    value = held.get(key)
-    if key in held and (not isinstance(value, str) or not value):
-        raise ParityError(f"{key} = {value!r} says nothing", where=where, fix=f'write {key} = "..."; {_EXAMPLE}')
-    return value or ""
+def read_flag(held: Mapping[str, Any], key: str, where: str) -> bool:
+    """What a key says; false where it is not there.
 
-
-def _read_flag(held: Mapping[str, Any], key: str, where: str) -> bool:
+    Raises:
+        ParityError: it is neither true nor false.
+    """
     value = held.get(key, False)
     if not isinstance(value, bool):
         raise ParityError(f"{key} = {value!r} is neither true nor false", where=where, fix=f"write {key} = true")
     return value
-
-
-def _check_keys(held: Mapping[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(held) - known)
-    if unknown:
-        raise ParityError(
-            f"{unknown[0]!r} has no meaning here", where=where, fix=f"use: {', '.join(sorted(known))}; {_EXAMPLE}"
-        )

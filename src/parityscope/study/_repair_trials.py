@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from parityscope.arithmetic.typed import HALF
 from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
+from parityscope.backends.targets import with_option
 from parityscope.case.model import load_model
 from parityscope.checks.other_graph import PUT_BACK
 from parityscope.diagnosis import SPENT
@@ -173,8 +174,7 @@ def _try_copy(examination: Examination, model: ir.Model, note: str, candidate: T
     path = examination.folder / _TRIED
     ir.save(model, path)
     load_model(path)
-    others = [pair for pair in candidate.options if pair[0] != "model"]
-    target = replace(candidate, options=tuple(sorted((*others, ("model", str(path))))))
+    target = with_option(candidate, "model", str(path))
     run = run_outputs(replace(examination, candidate=target, names=_output_names(examination)))
     before = max((pair.value("rel_l2") for pair in examination.outputs), default=math.nan)
     after, output = max(((found.rel_l2, name) for name, found in run.statistics.items()), default=(math.nan, ""))

@@ -14,13 +14,12 @@ import hashlib
 import math
 import os
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Capture, backend_named, is_recording
 from parityscope.backends.both import fit_together
 from parityscope.backends.opening import model_of, open_target
-from parityscope.backends.targets import format_target
+from parityscope.backends.targets import format_target, plain_target, with_option
 from parityscope.bench import Bench
 from parityscope.case import Sample, load_model
 from parityscope.case.inputs import add_to_digest
@@ -127,7 +126,6 @@ class _Sessions:
 
     def __init__(self, examination: Examination, held: contextlib.ExitStack, end: float) -> None:
         reference = examination.reference
-        options = tuple((key, value) for key, value in reference.options if key == "custom_ops")
         recorded = is_recording(reference)
         indices = examination.case.inputs.indices
         self.samples = _samples_around(indices, worst_sample(examination))
@@ -136,7 +134,7 @@ class _Sessions:
         )
         self._end = end
         self._case = examination.case
-        self._runs_reference = Target(backend="ort", options=options) if recorded else reference
+        self._runs_reference = plain_target(reference) if recorded else reference
         self._given = reference
         self._runs_candidate = examination.candidate
         self._names = examination.names
@@ -268,8 +266,7 @@ class _Sessions:
             return None
         path = self._held.enter_context(scratch_folder("rewritten")) / f"{name}.onnx"
         ir.save(copy, path)
-        others = [pair for pair in self._runs_candidate.options if pair[0] != "model"]
-        return self.runner(replace(self._runs_candidate, options=tuple(sorted((*others, ("model", str(path)))))))
+        return self.runner(with_option(self._runs_candidate, "model", str(path)))
 
     def watched(self, index: int, tensors: Sequence[str]) -> Mapping[str, np.ndarray]:
         marked = Capture(tensors=tuple(self._names.get(name, name) for name in tensors))

@@ -12,7 +12,7 @@ import numpy as np
 from parityscope.backends import backend_named
 from parityscope.backends.machine import machine_facts
 from parityscope.backends.opening import model_of
-from parityscope.backends.targets import format_target
+from parityscope.backends.targets import format_target, without_option
 from parityscope.comparison.ladder import tolerance_ladder
 from parityscope.records import SCHEMA, Skip
 from parityscope.study._document_rows import decisions_row, distance_of, output_row, tensor_rows
@@ -177,8 +177,7 @@ def _headline_of(known: Examination) -> str:
 def _are_same(known: Examination) -> bool:
     """Whether the candidate is the reference, so that their agreement says nothing about another."""
     sides = (known.reference, known.candidate)
-    bare = {replace(side, options=tuple(one for one in side.options if one[0] != "model")) for side in sides}
-    if len(bare) > 1:
+    if len({without_option(side, "model") for side in sides}) > 1:
         return False
     return len({model_of(known.case.model, side).sha256 for side in sides}) == 1
 

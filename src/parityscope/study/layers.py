@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from parityscope.backends import backend_named
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
+from parityscope.backends.targets import with_option
 from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.errors import ParityError
 from parityscope.examination import Layers
@@ -125,10 +126,9 @@ def _refine_region(
     seen = set(found.candidate.names)
     if not (inside & known) - seen:
         return None
-    options = tuple(sorted({**dict(candidate.options), "observe": "all"}.items()))
     again = _capture_layers(
         plan,
-        replace(candidate, options=options),
+        with_option(candidate, "observe", "all"),
         known & (seen | inside),
         folder,
         progress,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend_named, is_recording, optimizes_as_onnxruntime
+from parityscope.backends.targets import plain_target, with_option
 from parityscope.records import Target
 
 if TYPE_CHECKING:
@@ -34,8 +35,7 @@ def peers_of(model: Model, reference: Target) -> tuple[Target, ...]:
 
 def unoptimized_target(reference: Target) -> Target:
     """ONNX Runtime on the CPU with its optimizer off, and with the reference's custom operators: the model as it stands."""
-    custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
-    return Target(backend="ort", options=tuple(sorted((*custom, ("optimization", "disabled")))))
+    return with_option(plain_target(reference), "optimization", "disabled")
 
 
 def switched_of(candidate: Target) -> tuple[Target, ...]:

@@ -34,7 +34,7 @@ from parityscope.errors import ParityError
 from parityscope.plain_documents import read_toml_file
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics
-from parityscope.study._pipeline_file import locate_path, locate_target
+from parityscope.study._pipeline_file import locate_path, locate_target, read_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ def pairs_of_table(
                 reference=locate_target(said["reference"] or "ort", path),
                 inputs=inputs,
                 preprocess=locate_path(said["preprocess"], path),
-                stacked=_read_flag(table, "stacked", where),
+                stacked=read_flag(table, "stacked", where),
                 seed=_read_seed(table, where),
                 samples=own.samples or general.samples,
                 policy=merge_policies(general.policy, own.policy),
@@ -174,13 +174,6 @@ def _read_targets(table: Mapping[str, Any], where: str) -> list[str]:
         fix = 'write candidate = "openvino:f16", or a list of targets (docs/targets.md)'
         raise ParityError("it names no candidate", where=where, fix=fix)
     return found
-
-
-def _read_flag(table: Mapping[str, Any], key: str, where: str) -> bool:
-    value = table.get(key, False)
-    if not isinstance(value, bool):
-        raise ParityError(f"{key} = {value!r} is neither true nor false", where=where, fix=f"write {key} = true")
-    return value
 
 
 def _read_seed(table: Mapping[str, Any], where: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from parityscope.backends import Capture, backend_named
 from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
-from parityscope.backends.targets import with_option
+from parityscope.backends.targets import plain_target, with_option, without_option
 from parityscope.case.extracting import extract_part
 from parityscope.case.graph import computing_nodes
 from parityscope.records import Policy, Target
@@ -145,15 +145,14 @@ def open_source(known: Examination, places: tuple[int, ...], folder: Path) -> Pi
     recorded = runtime.recorded or not runtime.reads_model
     reference = known.reference
     if backend_named(reference.backend).recorded or backend_named(reference.backend).origins is not None:
-        custom = tuple((key, value) for key, value in reference.options if key == "custom_ops")
-        reference = Target(backend="ort", options=custom)
+        reference = plain_target(reference)
     own = model_of(case.model, candidate) if candidate.option("model") and not recorded else None
     values = _recorded_values(known, places, folder) if recorded else {}
     held = {name for _, name in values} if recorded else set(known.names)
     graphs = Graphs(case.model, own, {mine: its for mine, its in known.names.items() if mine in held}, held)
     return PieceSource(
         known=known,
-        reference=replace(reference, options=tuple(one for one in reference.options if one[0] != "model")),
+        reference=without_option(reference, "model"),
         graphs=graphs,
         own=own,
         recorded=recorded,
