@@ -424,7 +424,7 @@ def test_polygraphy_is_no_container(tmp_path: Path) -> None:
 def test_log_is_read_however_it_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, lines: int
 ) -> None:
-    monkeypatch.setattr("parityscope.logs.opening.BLOCK", 1001)  # odd: in the middle of a letter of UTF-16
+    monkeypatch.setattr("parityscope.logs.lines.BLOCK", 1001)  # odd: in the middle of a letter of UTF-16
     text = CUT + "".join(f"[V] ConvReluFusion: Fusing größe{i} with b{i}\n" for i in range(lines))
     ways = {
         "crlf": lambda: text.replace("\n", "\r\n").encode(),
@@ -469,7 +469,7 @@ def test_no_kind_of_entry_grows_without_bound(tmp_path: Path, monkeypatch: pytes
 
 
 def test_line_longer_than_a_block_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parityscope.logs.opening.BLOCK", 64)
+    monkeypatch.setattr("parityscope.logs.lines.BLOCK", 64)
     monkeypatch.setattr("parityscope.logs.lines.LONGEST", 64)
     text = f"[V] ConvReluFusion: Fusing a with {'b' * 1000}\n[V] ConvReluFusion: Fusing c with d\n"
     log = read_log(written(tmp_path, text))

@@ -130,7 +130,7 @@ def test_empty_lines_without_end_are_given_up(tmp_path: Path) -> None:
 def test_a_compressed_log_that_expands_without_end_is_read_in_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parityscope.logs.opening.ALWAYS", 1 << 20)
+    monkeypatch.setattr("parityscope.logs.lines.ALWAYS", 1 << 20)
     log = tmp_path / "a.log.gz"
     log.write_bytes(gzip.compress(f"{HEAD}\n".encode() + b"[V] Tactic: 0x0\n" * (1 << 20)))
     found = read_log(log)

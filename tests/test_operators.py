@@ -33,7 +33,7 @@ OWN = {
     "arithmetic/typed/tensorrt.py": (2, "what TensorRT's parser refuses"),
     "backends/openvino.py": (1, "OpenVINO's own names of layers"),
     "backends/openvino_ir/operators.py": (5, "OpenVINO's own names, and what each is in ONNX"),
-    "backends/openvino_ir/recurrent.py": (1, "the three recurrences, as OpenVINO writes them"),
+    "backends/openvino_ir/bodies.py": (1, "the three recurrences, as OpenVINO writes them"),
     "case/deciding.py": (1, "what reads a choice out of scores"),
     "backends/onnxruntime_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
@@ -58,7 +58,7 @@ OWN = {
     "hypotheses/functions.py": (1, "the functions themselves"),
     "hypotheses/arithmetic/_contraction.py": (1, "the three products, written out"),
     "hypotheses/arithmetic/_folding.py": (1, "the four maps, written out"),
-    "repairs/_homogeneity.py": (1, "the exponent of each power"),
+    "repairs/_exponents.py": (1, "the exponent of each power"),
 }
 ENOUGH = 3
 

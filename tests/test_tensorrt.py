@@ -22,10 +22,10 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.backends.tensorrt import api
 from parityscope.backends.tensorrt.findings import find_in_view
+from parityscope.backends.tensorrt.loading import check_plan, plan_version
 from parityscope.backends.tensorrt.network import NetworkView, network_view
 from parityscope.backends.tensorrt.options import TensorrtOptions
 from parityscope.backends.tensorrt.packages import Package, capability_problem, gpu_problem
-from parityscope.backends.tensorrt.plans import check_plan, plan_version
 from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz

@@ -30,10 +30,9 @@ from parityscope.backends.tensorrt.iotensors import (
     narrow_inputs,
     widen_outputs,
 )
-from parityscope.backends.tensorrt.loading import load_engine, reason_of
+from parityscope.backends.tensorrt.loading import check_plan, load_engine, reason_of
 from parityscope.backends.tensorrt.options import TensorrtOptions
 from parityscope.backends.tensorrt.plan_cache import KeptEngine, find_engine, keep_engine, key_of
-from parityscope.backends.tensorrt.plans import check_plan
 from parityscope.backends.tensorrt.profiles import ShapeRange, ranges_of_samples
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError

@@ -2,17 +2,23 @@
 
 Arrays of bfloat16 and float8 are those of ml_dtypes. Results are views of the runtime's own memory (no copy), freed
 when the last array is dropped, but for outputs that are inputs as well: those are copies.
+
+How long a run of ONNX Runtime in this process may take.
+
+A target's `timeout=SECONDS` ends the child that runs it; what is run of its model here (to pair tensors by value) is ended by the
+runtime itself, which looks between two nodes whether it is to go on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from parityscope.backends.limiting import ended_in_time, is_limited
 from parityscope.backends.onnxruntime_providers import check_loaded
 from parityscope.errors import ParityError
 from parityscope.evaluation.values import ML_TYPES, from_runtime, to_runtime
@@ -22,8 +28,9 @@ if TYPE_CHECKING:
 
     Run = Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]
 
-__all__ = ["runtime_value", "start_session"]
+__all__ = ["limited_runs", "runtime_value", "start_session"]
 
+_seconds: ContextVar[float | None] = ContextVar("seconds", default=None)
 # Types that the runtime's shorter way takes and gives, which copies what it gives: faster for outputs of so many bytes (measured:
 # a run of a small network takes 74 us that way and 136 us the other).
 _PLAIN = frozenset(f"tensor({name})" for name in ("float", "double", "int64", "int32", "int8", "uint8", "bool"))
@@ -75,16 +82,16 @@ def start_session(
                 if name in declared
             }
             if (
-                not is_limited()
+                not _is_limited()
             ):  # small networks are asked thousands of times, and contexts would take as long as a run
                 try:
                     return dict(zip(outputs, alive[0].run(asked, given), strict=True))
                 except Exception as error:
                     raise _error_of_refusal(error, _RUNNING, "") from error
-            with _turn_refusals_into_errors(_RUNNING, ""), ended_in_time() as limit:
+            with _turn_refusals_into_errors(_RUNNING, ""), _ended_in_time() as limit:
                 return dict(zip(outputs, alive[0].run(asked, given, limit), strict=True))
         feeds = {name: runtime_value(array, declared[name]) for name, array in arrays.items() if name in declared}
-        with _turn_refusals_into_errors(_RUNNING, ""), ended_in_time() as limit:
+        with _turn_refusals_into_errors(_RUNNING, ""), _ended_in_time() as limit:
             values = (
                 _run_bound(alive[0], outputs, feeds, bound, limit)
                 if bound
@@ -167,3 +174,45 @@ def _tensor_of_value(value: Any) -> np.ndarray:
     if not kind.startswith("tensor("):
         raise ParityError(f"a value of kind {kind} is not a tensor", fix="cut the model before it")
     return from_runtime(value)
+
+
+@contextlib.contextmanager
+def limited_runs(seconds: float | None) -> Iterator[None]:
+    """Inside, each run may take at most so long; None is no limit."""
+    token = _seconds.set(seconds)
+    try:
+        yield
+    finally:
+        _seconds.reset(token)
+
+
+def _is_limited() -> bool:
+    """Whether a run has a limit now."""
+    return _seconds.get() is not None
+
+
+@contextlib.contextmanager
+def _ended_in_time() -> Iterator[Any]:
+    """The options of one run, or None where it has no limit.
+
+    Raises:
+        ParityError: the run was ended because its time was over.
+    """
+    import onnxruntime as ort
+
+    limit = _seconds.get()
+    if limit is None:
+        yield None
+        return
+    options = ort.RunOptions()
+    timer = threading.Timer(limit, setattr, (options, "terminate", True))
+    timer.start()
+    try:
+        yield options
+    except Exception as error:
+        if not options.terminate:
+            raise
+        fix = "raise timeout= in the target, or look for a loop that does not end"
+        raise ParityError(f"a run of the model took longer than {limit:g} s", fix=fix) from error
+    finally:
+        timer.cancel()

@@ -175,7 +175,7 @@ def _read_engine(path: Path, package: Package) -> bytes:
     Raises:
         ParityError: there is no such file, or it is no engine of this product.
     """
-    from parityscope.backends.tensorrt.plans import check_plan
+    from parityscope.backends.tensorrt.loading import check_plan
 
     if not path.is_file():
         raise ParityError(f"there is no engine at {path}", fix="give the path of a .plan or .engine file")

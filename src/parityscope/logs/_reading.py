@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.logs.facts import flags_of
-from parityscope.logs.lines import is_noise, lines_of, split_prefix, strip_prefixes, text_of
-from parityscope.logs.opening import Source
+from parityscope.logs.lines import Source, is_noise, lines_of, split_prefix, strip_prefixes, text_of
 from parityscope.logs.records import MOST, Log
 from parityscope.logs.taking import Read, take_line
 from parityscope.records import Skip

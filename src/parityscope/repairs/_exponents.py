@@ -9,6 +9,19 @@ takes up the difference, which ends the segment there; where the scaled weight w
 as it is, and the next value is scaled in its place. Where a product of two computed values must be scaled, either of
 them may be: both ways are tried, for the first few such choices. At the end every equation is looked at again, so that
 the order in which they were solved cannot matter to whether the answer is right.
+
+What scaling a tensor by a power of two does to the other tensors of a node.
+
+In: a node. Out: equations between the exponents of its slots. A slot is an input, an output or an attribute; when the
+tensor in it is multiplied by 2^e, e is its exponent. The node computes the same function of the unscaled tensors if and
+only if every equation `sum of coefficient * exponent = 0` holds. Operators that are not homogeneous (Sigmoid, Softmax)
+demand that every slot keeps exponent 0.
+
+Every equation holds bit for bit in binary floating point barring overflow and subnormals: a scaled sum, product,
+maximum or square root rounds as the unscaled one does (a root written as Pow(x, 0.5) may differ in the last place, as
+power functions round no better). A root asks for an even exponent.
+
+Source: the definitions in the ONNX operator specification, one equation each.
 """
 
 from __future__ import annotations
@@ -19,8 +32,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.repairs._editing import array_of
-from parityscope.repairs._homogeneity import ADDITIVE, equations_of
+from parityscope.operators import CONTRACTIONS, STANDARD, of_kind, with_trait
+from parityscope.repairs._editing import array_of, scalar_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +41,25 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
-    from parityscope.repairs._homogeneity import Equation, Slot
 
 __all__ = ["HEADROOM", "ExponentScaling", "scale_exactly", "solve_scaling"]
 
+_Slot = tuple[str, int | str]  # ("in", position), ("out", position) or ("attr", name)
+_Equation = dict[_Slot, Fraction]
+# y(a x) = a y(x) for a power of two a, in the first input; further inputs are indices, shapes or slopes.
+_FIRST = frozenset(one.name for one in STANDARD.values() if one.scales_with == (0,))
+# The positions of inputs that share the output's exponent; None: all of them.
+_TIED = {one.name: one.scales_with for one in STANDARD.values() if one.scales_with not in {(), (0,)}}
+# Constants there are added or compared to others: that they become small beside them loses nothing.
+_ADDITIVE = frozenset({*_TIED, "Clip"})
+_PRODUCTS = CONTRACTIONS | {"Mul"}
+# Squares and cubes are products; roots of the form Pow are rounded by the power function, in the last place at most.
+_EXPONENTS = frozenset({1.0, 2.0, 3.0, 0.5, -0.5})
+_COMPARE = of_kind("comparison")
+_BLIND = with_trait("ignores scale")
+_WHITEN = with_trait("whitens")
 HEADROOM = 4.0  # two bits above the largest magnitude that was seen, for samples that were not: chosen
 _CHOICES = 4  # chosen: sixteen attempts at most, each as fast as looking at the segment once
-
 Place = tuple[int, str, "int | str"]  # id of a node, and a slot of it
 
 
@@ -43,7 +68,7 @@ class ExponentScaling:
     """Exponents of computed values, and of constants and attributes where a node reads them."""
 
     values: Mapping[ir.Value, int]
-    constants: Mapping[tuple[ir.Node, Slot], int]
+    constants: Mapping[tuple[ir.Node, _Slot], int]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +79,7 @@ class _ScalingWork:
     choices: int  # bit i: which way the i-th choice goes
     chosen: int = 0
     waiting: list[ir.Node] = field(default_factory=list)
-    open: list[tuple[ir.Node, Equation]] = field(default_factory=list)  # more than one value is free
+    open: list[tuple[ir.Node, _Equation]] = field(default_factory=list)  # more than one value is free
 
 
 def solve_scaling(graph: ir.Graph, begin: Mapping[ir.Value, int], number_format: Format) -> ExponentScaling | None:
@@ -131,13 +156,13 @@ def _spread_exponents(work: _ScalingWork) -> bool:
                 return False
             continue
         node = work.waiting.pop(0)
-        for equation in equations_of(node):
+        for equation in _equations_of(node):
             if not _solve_one(work, node, equation, choose=False):
                 return False
     return True
 
 
-def _solve_one(work: _ScalingWork, node: ir.Node, equation: Equation, *, choose: bool) -> bool:
+def _solve_one(work: _ScalingWork, node: ir.Node, equation: _Equation, *, choose: bool) -> bool:
     if any(_is_flexible(work, node, slot) for slot in equation):
         return True
     terms = _unknown_terms(node, equation)
@@ -160,7 +185,7 @@ def _solve_one(work: _ScalingWork, node: ir.Node, equation: Equation, *, choose:
     return _assign_exponent(work, chosen, -rest / terms[chosen])
 
 
-def _unknown_terms(node: ir.Node, equation: Equation) -> dict[ir.Value, Fraction]:
+def _unknown_terms(node: ir.Node, equation: _Equation) -> dict[ir.Value, Fraction]:
     terms: dict[ir.Value, Fraction] = {}
     for slot, coefficient in equation.items():
         value = _shared_value(node, slot)
@@ -169,7 +194,7 @@ def _unknown_terms(node: ir.Node, equation: Equation) -> dict[ir.Value, Fraction
     return terms
 
 
-def _shared_value(node: ir.Node, slot: Slot) -> ir.Value | None:
+def _shared_value(node: ir.Node, slot: _Slot) -> ir.Value | None:
     """The value in a slot whose exponent is shared with other nodes; None for constants, attributes and what is absent."""
     kind, position = slot
     if kind == "attr" or not isinstance(position, int):
@@ -179,7 +204,7 @@ def _shared_value(node: ir.Node, slot: Slot) -> ir.Value | None:
     return None if value is None or (kind == "in" and array_of(value) is not None) else value
 
 
-def _is_flexible(work: _ScalingWork, node: ir.Node, slot: Slot) -> bool:
+def _is_flexible(work: _ScalingWork, node: ir.Node, slot: _Slot) -> bool:
     kind, position = slot
     if (id(node), *slot) in work.frozen:
         return False
@@ -193,18 +218,18 @@ def _is_flexible(work: _ScalingWork, node: ir.Node, slot: Slot) -> bool:
 
 def _is_rigid(value: ir.Value) -> bool:
     producer = value.producer()
-    return producer is None or all(len(equation) == 1 for equation in equations_of(producer))
+    return producer is None or all(len(equation) == 1 for equation in _equations_of(producer))
 
 
-def _scaled_constants(work: _ScalingWork) -> dict[tuple[ir.Node, Slot], int] | None:
-    found: dict[tuple[ir.Node, Slot], int] = {}
+def _scaled_constants(work: _ScalingWork) -> dict[tuple[ir.Node, _Slot], int] | None:
+    found: dict[tuple[ir.Node, _Slot], int] = {}
     around: dict[ir.Node, None] = {}
     for value, exponent in work.exponents.items():
         producer = value.producer()
         if exponent:
             around.update(dict.fromkeys([node for node, _ in value.uses()] + ([producer] if producer else [])))
     for node in around:
-        for equation in equations_of(node):
+        for equation in _equations_of(node):
             terms = _unknown_terms(node, equation)
             rest = sum((terms[value] * work.exponents.get(value, Fraction(0)) for value in terms), Fraction(0))
             if not rest:
@@ -219,7 +244,7 @@ def _scaled_constants(work: _ScalingWork) -> dict[tuple[ir.Node, Slot], int] | N
     return found
 
 
-def _fits_format(node: ir.Node, slot: Slot, exponent: int, number_format: Format) -> bool:
+def _fits_format(node: ir.Node, slot: _Slot, exponent: int, number_format: Format) -> bool:
     """Whether the scaled constant keeps what it says in the format.
 
     The largest weight stays a normal number, so that what the others lose is at most a unit roundoff of it (half of the
@@ -234,7 +259,7 @@ def _fits_format(node: ir.Node, slot: Slot, exponent: int, number_format: Format
         return False
     if after > number_format.largest or before == 0 or exponent >= 0:
         return True
-    additive = node.op_type in ADDITIVE or slot[1] == 2
+    additive = node.op_type in _ADDITIVE or slot[1] == 2
     # Half of the smallest number is a tie, and rounds to the even neighbour: zero.
     if additive:
         return after > number_format.smallest_subnormal / 2 or before <= number_format.smallest_subnormal / 2
@@ -244,3 +269,95 @@ def _fits_format(node: ir.Node, slot: Slot, exponent: int, number_format: Format
 def _largest_magnitude(array: np.ndarray) -> float:
     values = np.abs(array.astype(np.float64))
     return float(values[np.isfinite(values)].max(initial=0.0))
+
+
+def _equations_of(node: ir.Node) -> list[_Equation]:
+    """The equations of one node; those of what it has no equation for say that nothing may be scaled."""
+    found = None if node.domain not in {"", "ai.onnx"} else _known_equations(node)
+    if found is None:
+        slots: list[_Slot] = [("in", index) for index in range(len(node.inputs))]
+        slots += [("out", index) for index in range(len(node.outputs))]
+        return [{slot: Fraction(1)} for slot in slots]
+    return found
+
+
+def _known_equations(node: ir.Node) -> list[_Equation] | None:
+    op, outs = node.op_type, range(len(node.outputs))
+    if op in _FIRST:
+        return [_same_exponent(("in", 0), ("out", index)) for index in outs if op != "TopK" or index == 0]
+    if op in _TIED:
+        positions = _TIED[op] or range(len(node.inputs))
+        return [_same_exponent(("in", index), ("out", 0)) for index in positions if index < len(node.inputs)]
+    if op == "Clip":
+        slots: list[_Slot] = [("in", index) for index in range(len(node.inputs))]
+        return [_same_exponent(slot, ("out", 0)) for slot in (*slots, *_attribute_slots(node, "min", "max"))]
+    if op == "ThresholdedRelu":
+        return [_same_exponent(("in", 0), ("out", 0)), _same_exponent(("attr", "alpha"), ("out", 0))]
+    if op == "Resize":
+        extrapolated = "extrapolation_value" in node.attributes
+        return None if extrapolated else [_same_exponent(("in", 0), ("out", 0))]
+    if op == "Cast":
+        return [_same_exponent(("in", 0), ("out", 0))] if _between_floats(node) else None
+    if op in _COMPARE:
+        return [_same_exponent(("in", 0), ("in", 1))]
+    if op in _BLIND:
+        return []
+    return _product_equations(node) or _power_equations(node) or _normalization_equations(node)
+
+
+def _product_equations(node: ir.Node) -> list[_Equation] | None:
+    if node.op_type == "Div":
+        return [_sum_of_exponents((("in", 0), 1), (("in", 1), -1), (("out", 0), -1))]
+    if node.op_type not in _PRODUCTS:
+        return None
+    product = [_sum_of_exponents((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))]
+    return [*product, _same_exponent(("in", 2), ("out", 0))] if len(node.inputs) > 2 else product
+
+
+def _power_equations(node: ir.Node) -> list[_Equation] | None:
+    power = {"Sqrt": Fraction(1, 2), "Reciprocal": Fraction(-1), "ReduceSumSquare": Fraction(2)}.get(node.op_type)
+    if node.op_type == "Pow":
+        exponent = scalar_of(node.inputs[1])
+        power = None if exponent not in _EXPONENTS else Fraction(exponent)
+    return None if power is None else [{("in", 0): power, ("out", 0): Fraction(-1)}]
+
+
+def _normalization_equations(node: ir.Node) -> list[_Equation] | None:
+    parameters = [_same_exponent(("in", index), ("out", 0)) for index in (1, 2) if index < len(node.inputs)]
+    if node.op_type in _WHITEN:
+        # (a x - mean(a x)) / sqrt(var(a x) + a^2 epsilon): the scale cancels, and only the parameters set a new one.
+        return (
+            [_sum_of_exponents((("in", 0), 2), (("attr", "epsilon"), -1)), *parameters]
+            if len(node.outputs) == 1
+            else None
+        )
+    if (
+        node.op_type == "BatchNormalization"
+        and len(node.outputs) == 1
+        and not node.attributes.get_int("training_mode", 0)
+    ):
+        gain = _sum_of_exponents((("in", 0), 1), (("in", 1), 1), (("out", 0), -1))
+        return [
+            gain,
+            _same_exponent(("in", 2), ("out", 0)),
+            _same_exponent(("in", 3), ("in", 0)),
+            {("in", 4): Fraction(1)},
+        ]
+    return [{("out", 0): Fraction(1)}] if node.op_type == "LpNormalization" else None
+
+
+def _same_exponent(one: _Slot, other: _Slot) -> _Equation:
+    return {one: Fraction(1), other: Fraction(-1)}
+
+
+def _sum_of_exponents(*terms: tuple[_Slot, int]) -> _Equation:
+    return {slot: Fraction(coefficient) for slot, coefficient in terms}
+
+
+def _attribute_slots(node: ir.Node, *names: str) -> list[_Slot]:
+    return [("attr", name) for name in names if name in node.attributes]
+
+
+def _between_floats(node: ir.Node) -> bool:
+    kinds = [None if value is None else value.dtype for value in (node.inputs[0], node.outputs[0])]
+    return all(kind is not None and kind.is_floating_point() for kind in kinds)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from parityscope.backends.command import parse_seconds
-from parityscope.backends.limiting import limited_runs
+from parityscope.backends.onnxruntime_running import limited_runs
 from parityscope.comparison.warming import warm_kernels
 from parityscope.custom_operators import library_in_use
 from parityscope.errors import ParityError

@@ -1,6 +1,6 @@
 """One experiment of a study, run again alone: the case is built from what the study says was asked.
 
-Nothing in a study is code, and nothing is run because it says so: `_question` and `_named_files` say what is taken from it.
+Nothing in a study is code, and nothing is run because it says so: `_question` says what is taken from it.
 """
 
 from __future__ import annotations

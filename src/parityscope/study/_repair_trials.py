@@ -1,6 +1,10 @@
 """Repairs that findings offer, applied to a copy of the file that is run, which the same candidate runs.
 
 Of the copies the best one is kept: one that is within before all others, then the one that leaves least.
+
+What keeps a node in FP32, said to other tools: the settings of each exporter, for every cause that offers it.
+
+The nodes are those of the file that is deployed: the candidate's own where it has one, else the reference's.
 """
 
 from __future__ import annotations
@@ -19,9 +23,10 @@ from parityscope.case.model import load_model
 from parityscope.checks.other_graph import PUT_BACK
 from parityscope.diagnosis import SPENT
 from parityscope.errors import ParityError
-from parityscope.records import Skip, Trial
+from parityscope.records import Skip, ToolLines, Trial
 from parityscope.repairs import known_repairs
 from parityscope.repairs.keeping import KEEP, keep_around
+from parityscope.repairs.settings import known_exporters
 from parityscope.study._document_rows import decisions_row
 from parityscope.study._verdicts import judge_pair, pair_of
 from parityscope.study.outputs import run_outputs
@@ -35,8 +40,10 @@ if TYPE_CHECKING:
     from parityscope.examination import Examination
     from parityscope.records import Diagnosis, Finding, OfferedRepair, Target, Verdict
 
-__all__ = ["REPAIRED", "try_repairs"]
+__all__ = ["REPAIRED", "tell_tools", "try_repairs"]
 
+_KEPT = "keep_in_fp32"
+_LOW = frozenset({"f16", "bf16", "int8"})
 REPAIRED = "repaired.onnx"
 _TRIED = "tried.onnx"
 # Steps back from a node that is kept in FP32: what was flushed or overflowed before it is mended with it. Chosen: each is a run.
@@ -226,3 +233,40 @@ def _put_back(examination: Examination) -> tuple[ir.Model, str | None]:
     put_back(compared.alignment, compared.stretches, chosen)(model)
     places = len({one.site for one in chosen})
     return model, f"what differs is put back at {places} place{'' if places == 1 else 's'} of the candidate's file"
+
+
+def tell_tools(examination: Examination, diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis whose offers to keep a node in FP32 say how, in the tools that take settings by the names of nodes."""
+    low = examination.case.policy.declared
+    wanted = [one for one in diagnosis.findings if _node_kept(one)]
+    if not wanted or low not in _LOW:
+        return diagnosis
+    graph = model_of(examination.case.model, examination.candidate).graph()
+    findings = (_told_finding(one, graph, low) if one in wanted else one for one in diagnosis.findings)
+    return replace(diagnosis, findings=tuple(findings))
+
+
+def _node_kept(finding: Finding) -> str:
+    offers = any(one.repair == _KEPT for one in finding.repairs)
+    return finding.site.node if offers and finding.role == "cause" and finding.site is not None else ""
+
+
+def _told_finding(finding: Finding, graph: ir.Model, low: str) -> Finding:
+    lines = tuple(_lines_of(_node_kept(finding), graph, low))
+    offers: list[OfferedRepair] = [replace(one, tools=lines) if one.repair == _KEPT else one for one in finding.repairs]
+    return replace(finding, repairs=tuple(offers))
+
+
+def _lines_of(node: str, graph: ir.Model, low: str) -> list[ToolLines]:
+    """One entry a tool that has this low format and takes this node; a tool that cannot is left out."""
+    found = []
+    for name, exporter in sorted(known_exporters().items()):
+        if low not in exporter.formats:
+            continue
+        try:
+            written = exporter.write({node: "f32"}, graph, low)
+        except ParityError:
+            continue
+        if written.brief and not written.notes:
+            found.append(ToolLines(tool=name, title=exporter.title, lines=written.brief))
+    return found

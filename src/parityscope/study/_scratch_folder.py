@@ -25,7 +25,7 @@ from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER, open_marker
 from parityscope.running_note import RUNNING_NOTE
 from parityscope.study._file_marks import digest_of_files
-from parityscope.study._named_files import marks_of_target
+from parityscope.study._question import marks_of_target
 from parityscope.study.search_log import TRIED
 from parityscope.version import __version__
 from parityscope.whole_files import write_whole

@@ -146,8 +146,7 @@ def test_repairs(known: Examination) -> Examination:
     """With the offered repairs tried on copies of the model, each run on the same candidate and judged."""
     if known.verdict == "within" or known.only is not None:
         return known
-    from parityscope.study._repair_trials import try_repairs
-    from parityscope.study._tool_lines import tell_tools
+    from parityscope.study._repair_trials import tell_tools, try_repairs
 
     diagnosis = known.diagnosis if _trials_of(known.diagnosis) else try_repairs(known)
     return replace(known, diagnosis=tell_tools(known, diagnosis))

@@ -15,9 +15,16 @@ from parityscope.backends.opening import model_of
 from parityscope.backends.targets import format_target, without_option
 from parityscope.comparison.ladder import tolerance_ladder
 from parityscope.records import SCHEMA, Skip
-from parityscope.study._document_rows import decisions_row, distance_of, output_row, tensor_rows
+from parityscope.study._document_rows import (
+    decisions_row,
+    distance_of,
+    graph_views,
+    graph_wiring,
+    output_row,
+    plots_of,
+    tensor_rows,
+)
 from parityscope.study._folder import to_strict_data
-from parityscope.study._plots import graph_views, graph_wiring, plots_of
 from parityscope.study._sample_columns import errors_of_samples
 from parityscope.study._verdicts import reason_for
 from parityscope.study.changed_decisions import is_told

@@ -14,10 +14,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from parityscope.backends.openvino_ir.bodies import translators_of_bodies
+from parityscope.backends.openvino_ir.bodies import RECURRENT, translators_of_bodies
 from parityscope.backends.openvino_ir.operators import ELEMENT_TYPES, SAME, TRANSLATORS
 from parityscope.backends.openvino_ir.reading import read_openvino_file
-from parityscope.backends.openvino_ir.recurrent import RECURRENT
 from parityscope.backends.openvino_ir.writing import OnnxWriter, UntranslatedError
 from parityscope.case.mending import UNREAD
 from parityscope.errors import ParityError

@@ -14,7 +14,7 @@
 * `borders.py`   which values of the model the engine's tensors are;
 * `findings.py`  what of it a user must know;
 * `inspector.py` the engine inspector's JSON, of both layouts;
-* `plans.py`     what the first bytes of an engine tell; `loading.py` what TensorRT says; `plan_cache.py` engines that are kept;
+* `loading.py`   what the first bytes of an engine tell, and what TensorRT says of it; `plan_cache.py` engines that are kept;
 * `sessions.py`  from a wish to an engine; `running.py` its session, `executing.py` one run (not run on a GPU);
 * `recorded.py`  the session of an engine that was recorded elsewhere;
 * `iotensors.py` inputs and outputs against a sample; `memory.py`, `decoding.py` addresses and bytes;

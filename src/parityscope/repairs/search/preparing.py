@@ -25,14 +25,13 @@ from parityscope.memory import allowed_memory, relieve_memory
 from parityscope.records import Skip
 from parityscope.repairs.search.costs import H200, read_profile
 from parityscope.repairs.search.finding import Finder
-from parityscope.repairs.search.folding import worst_all_low
 from parityscope.repairs.search.fp8 import product_scales, with_products
 from parityscope.repairs.search.inside import sizes_within
 from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import make_yardstick
 from parityscope.repairs.search.network import network_of
 from parityscope.repairs.search.oracle import Oracle
-from parityscope.repairs.search.ranging import apply_range_repairs
+from parityscope.repairs.search.ranging import apply_range_repairs, worst_all_low
 from parityscope.repairs.search.records import RepairOutcome
 from parityscope.repairs.search.reverse import Reverse
 from parityscope.repairs.search.splitting import check_searchable, margin_of, split_samples

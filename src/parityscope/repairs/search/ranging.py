@@ -7,22 +7,29 @@ because one change of scale moves all of its neighbours.
 A Clip at the format's bound is tried last, where everything low gives NaN or infinities and the search samples prove that
 saturation does no harm; the tensor before it is not flagged any more. Scales are folded twice where it makes a difference
 (`folding`).
+
+Scales that were folded both ways: by the balanced exponents, and by the least that bring the tensors into range.
+
+`scale_into_range` goes beyond the least exponent where a weight behind is still subnormal with it, by the ranges alone.
+Whether that is better for the outputs is measured: both copies are run with everything low on the search samples, and
+the one whose worst error is smaller is searched. It takes two evaluations, where the two copies differ.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.errors import ParityError
+from parityscope.evaluation.simulating import open_simulation
 from parityscope.records import Skip
 from parityscope.repairs import Repair, known_repairs
 from parityscope.repairs.saturate_activation import CLIPPED, saturation_proof
-from parityscope.repairs.search.folding import choose_folding, worst_all_low
-from parityscope.repairs.search.judging import relative_error
+from parityscope.repairs.search.judging import relative_error, worst_excess
 from parityscope.repairs.search.records import Flag, RangeEdit
 from parityscope.repairs.search.screen import flag_nodes, ranges_of
 from parityscope.repairs.search.splitting import reduced_value
@@ -42,14 +49,24 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.judging import Yardstick
     from parityscope.repairs.search.records import RepairTask
 
-__all__ = ["Screened", "apply_range_repairs"]
+__all__ = ["Screened", "apply_range_repairs", "worst_all_low"]
 
+_SCALE = "scale_into_range"
 _TRIALS = 16  # chosen: each costs one FP32 run over all tensors of the search samples
 # How far an equivalent FP32 graph may be away: some hundred roundings to FP32 in a row. Chosen, as in the contract of
 # repairs; the budget itself is measured from the original's outputs all the same.
 _SAME_FUNCTION = 1e-4
 _SATURATE = "saturate_activation"
 _CODES = {"parameter": "RNG001", "activation": "RNG002", "operator": "CST001"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoldedCopy:
+    """The copy with the better exponents, and the evaluations that it took to tell."""
+
+    model: Model
+    edits: tuple[RangeEdit, ...]
+    evaluations: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +122,7 @@ def apply_range_repairs(
                 continue
             model, flags = tried
             edits += more
-    both = choose_folding(task, search, references, held, (model, edits), folder)
+    both = _choose_folding(task, search, references, held, (model, edits), folder)
     if both.edits != edits:
         flags = work.screen(both.model, both.edits)
     return Screened(
@@ -220,3 +237,48 @@ def _repair_order(repair: Repair) -> tuple[bool, bool, bool, str]:
 def _makes_tensor(graph: ir.Model, flag: Flag) -> bool:
     """Whether the flagged node makes the tensor."""
     return any(node.name == flag.node and any(one.name == flag.tensor for one in node.outputs) for node in graph.graph)
+
+
+def _choose_folding(
+    task: RepairTask,
+    search: Inputs,
+    references: Sequence[Mapping[str, np.ndarray]],
+    held: Yardstick,
+    found: tuple[Model, tuple[RangeEdit, ...]],
+    folder: Path,
+) -> _FoldedCopy:
+    """The copy that was `found` with these edits, or the one with the least exponents, whichever is better low.
+
+    Raises:
+        ParityError: the runtime refuses the copy that was found.
+    """
+    model, edits = found
+    least = tuple(
+        replace(one, details={**one.details, "balance": False}) if one.repair == _SCALE else one for one in edits
+    )
+    if least == edits:
+        return _FoldedCopy(model=model, edits=edits, evaluations=0)
+    try:
+        other = stage_model(task.model, least, folder, "least")
+    except ParityError:  # a repair behind it does not apply any more
+        return _FoldedCopy(model=model, edits=edits, evaluations=0)
+    if other.sha256 == model.sha256:
+        return _FoldedCopy(model=model, edits=edits, evaluations=0)
+    balanced, bare = (worst_all_low(one, task, search, references, held) for one in (model, other))
+    if balanced <= bare:
+        return _FoldedCopy(model=model, edits=edits, evaluations=2)
+    return _FoldedCopy(model=other, edits=least, evaluations=2)
+
+
+def worst_all_low(
+    model: Model, task: RepairTask, search: Inputs, references: Sequence[Mapping[str, np.ndarray]], held: Yardstick
+) -> float:
+    """The worst excess over the search samples with everything low; infinite where an output is not finite.
+
+    Raises:
+        ParityError: the runtime refuses the simulation.
+    """
+    run = open_simulation(arrange_precision(model.graph(), task.labels.storage), threads=task.threads)
+    return max(
+        worst_excess(held, reference, run(sample.arrays)) for sample, reference in zip(search, references, strict=True)
+    )

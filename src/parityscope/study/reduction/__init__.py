@@ -8,10 +8,9 @@ Each smaller model is examined as `diagnose` examines one (`trying`); regions ar
 
 from __future__ import annotations
 
-from parityscope.study.reduction.again import reduce_study
-from parityscope.study.reduction.files import files_of
+from parityscope.study.reduction.making import files_of
 from parityscope.study.reduction.records import Attempt, FindingPattern, Piece, Reduced
-from parityscope.study.reduction.searching import GoneError, reduce_examination
+from parityscope.study.reduction.searching import GoneError, reduce_examination, reduce_study
 
 __all__ = [
     "Attempt",

@@ -1,8 +1,14 @@
-"""Pieces of an examined model: a region of both sides' graphs, with the values that enter it there as its inputs."""
+"""Pieces of an examined model: a region of both sides' graphs, with the values that enter it there as its inputs.
+
+The files of a piece, as a bug report wants them: models, inputs, what is expected, what is given.
+"""
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,21 +18,22 @@ from parityscope.backends.opening import model_of, open_target
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import plain_target, with_option, without_option
 from parityscope.case.extracting import extract_part
+from parityscope.case.formats.npz import write_members
 from parityscope.case.graph import computing_nodes
+from parityscope.case.intake import external_files, read_message
 from parityscope.records import Policy, Target
 from parityscope.study.reduction.records import Piece
 from parityscope.study.reduction.region import Graphs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from parityscope.case import Model
     from parityscope.examination import Examination
-    from parityscope.study.reduction.records import Arrays
+    from parityscope.study.reduction.records import Arrays, Reduced
     from parityscope.study.reduction.region import PartBorders
 
-__all__ = ["PieceSource", "open_source", "run_side"]
+__all__ = ["PieceSource", "files_of", "open_source", "run_side"]
 
 _WIDE = np.dtype(np.float32)
 
@@ -203,3 +210,29 @@ def run_side(piece: Piece, target: Target) -> tuple[Arrays, ...]:
             dict(session.run(Sample(index=index, name=f"{index:06d}.npz", arrays=arrays)))
             for index, arrays in enumerate(piece.samples)
         )
+
+
+def files_of(found: Reduced) -> dict[str, bytes]:
+    """The content of each file by its name; weights that lie outside of a model's file have theirs beside it."""
+    piece = found.piece
+    files = _model_files(piece.model.path, "model.onnx")
+    if own := piece.candidate.option("model"):
+        files |= _model_files(Path(own), "candidate.onnx")
+    for folder, samples in (("inputs", piece.samples), ("expected", found.expected), ("actual", found.actual)):
+        files |= {f"{folder}/{number:06d}.npz": _pack_arrays(arrays) for number, arrays in enumerate(samples)}
+    return files
+
+
+def _model_files(path: Path, name: str) -> dict[str, bytes]:
+    outside = external_files(read_message(path), path)
+    files = {str(each.relative_to(path.parent.resolve())): each.read_bytes() for each in map(Path.resolve, outside)}
+    return {name: path.read_bytes(), **files}
+
+
+def _pack_arrays(arrays: Arrays) -> bytes:
+    """An .npz of arrays by any name."""
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as packed:
+        # Text is packed as text: objects could only be read back by whoever lets them run code.
+        write_members(packed, {name: one.astype(str) if one.dtype == object else one for name, one in arrays.items()})
+    return held.getvalue()

@@ -3,15 +3,23 @@
 The place is known, so that the first cut is the region of the suspect itself. Only where that does not show the finding it is
 grown, and only what was grown is taken apart again (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
 input", 2002). Samples, shapes and values follow as long as runs are left.
+
+A study in a folder -> what it asked, asked again, and its finding reduced.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
 from parityscope.records import Skip
+from parityscope.study._experiment_again import check_digests
+from parityscope.study._folder import as_written
+from parityscope.study._opening import open_request
+from parityscope.study._question import ask_again
 from parityscope.study.difference import pair_tensors
 from parityscope.study.reduction.making import open_source, run_side
 from parityscope.study.reduction.pattern import pattern_of
@@ -27,8 +35,9 @@ if TYPE_CHECKING:
     from parityscope.study.reduction.making import PieceSource
     from parityscope.study.reduction.records import Piece
 
-__all__ = ["GoneError", "reduce_examination"]
+__all__ = ["GoneError", "reduce_examination", "reduce_study"]
 
+_AGAIN = "parityscope reduce STUDY"
 _SAMPLES = 3  # chosen: what one sample shows by chance three do not
 _REPEATS = 3  # of a candidate whose answers vary
 _VARIES = 1e-7  # relative L2 between two runs of one candidate: above it is no rounding of the last bit only
@@ -187,3 +196,34 @@ def _makes_tensor(source: PieceSource, nodes: frozenset[int], tensor: str) -> bo
 def _split_in_chunks(items: Sequence[int], parts: int) -> list[Sequence[int]]:
     size = math.ceil(len(items) / parts)
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def reduce_study(
+    document: Mapping[str, Any],
+    folder: Path,
+    *,
+    replaced: Mapping[str, str] | None = None,
+    again: str = _AGAIN,
+    runs: int = 0,
+    repeats: int = 0,
+    progress: Progress = ignore_progress,
+) -> Reduced:
+    """The smallest model that shows the first finding of a study.
+
+    `folder` is scratch and holds the piece's files; `replaced` are options of the question in place of the study's, `again` the
+    command that they would be added to. `runs` and `repeats` are those of `reduce_examination`.
+
+    Raises:
+        GoneError: the finding does not show any more.
+        ParityError: the study has no finding, does not say what was asked, names code that `replaced` does not name, or what it
+            names is gone or another.
+    """
+    with as_written():
+        pattern_of(document)
+        kept = ask_again(document, replaced or {}, again)
+        digests = {what: str(document[what]["sha256"]) for what in ("model", "inputs")}
+    with open_request(kept.request) as asked:
+        notes = check_digests(digests, kept, asked, replaced or {})
+        known = replace(asked, folder=folder / "examination", progress=progress)
+        found = reduce_examination(known, document, folder, runs=runs, repeats=repeats)
+    return replace(found, notes=(*kept.notes, *notes))
