@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parityscope.backends.openvino_trial import CompilingHelper, death_of_compiling, find_bearable_marks
+from parityscope.backends.openvino_marks import death_of_compiling, find_bearable_marks
 from parityscope.backends.recording import RecordingRequest, observable_tensors, record_trace
 from parityscope.backends.targets import parse_target
 from parityscope.case import load_inputs, load_model
@@ -91,18 +90,3 @@ def test_a_trial_tells_how_it_ended(encoder: Path) -> None:
     assert death_of_compiling(path, {}, {"e1": "f32"}) in {"", signal.SIGSEGV.name}
     # An error is no death: who opens the model in earnest says what it is.
     assert death_of_compiling(encoder / "nothing.onnx", {}, {"n1": "f32"}) == ""
-
-
-def test_a_helper_that_is_gone_is_a_death_and_no_closed_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pipe is broken then, and so is that of a reader who has seen enough: the command line ends well for that one."""
-
-    def gone() -> subprocess.Popen[str]:
-        process = subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        process.wait()
-        return process
-
-    CompilingHelper.close()
-    monkeypatch.setattr(CompilingHelper, "start_process", staticmethod(gone))
-    assert CompilingHelper.ask({}) == -signal.SIGKILL
-    CompilingHelper.close()
-    assert CompilingHelper.process is None

@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import os
 import pickle
+import select
 import signal
 import socket
 import struct
@@ -32,7 +33,7 @@ from parityscope.memory import allow_memory, allowed_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["contained_child"]
+__all__ = ["contained_child", "death_elsewhere"]
 
 _ORDER = struct.Struct("<q")  # 0: fork for the task that comes along; else the number of a child to be ended
 _START = 0
@@ -60,6 +61,27 @@ def contained_child(
             with contextlib.suppress(OSError):
                 return _Server.of_this_process(modules).start(task.fileno(), shared)
     return fork_child(lambda: work(*arguments, shared))
+
+
+def death_elsewhere(
+    work: Callable[..., bytes], arguments: tuple[object, ...], modules: Sequence[str], limit_s: float
+) -> int:
+    """The signal that a child of another process dies of while it does `work(*arguments, shared)`; 0 where it ends by itself.
+
+    For work that may crash, in a process that has imported `modules` and nothing else. It is killed after `limit_s` seconds.
+    """
+    try:
+        with tempfile.TemporaryFile() as task:
+            for part in (sys.path, _Task.of(work, arguments)):
+                pickle.dump(part, task, protocol=pickle.HIGHEST_PROTOCOL)
+            task.flush()
+            child = _Server.of_this_process(modules).start(task.fileno(), task.fileno())
+    except OSError:  # the server itself is gone
+        return signal.SIGKILL
+    ready = select.select([child.pipe], [], [], limit_s)[0]
+    survived = bool(ready) and bool(os.read(child.pipe, 1))  # nothing comes where its end of the pipe went with it
+    status = child.end()
+    return 0 if survived else max(0, -status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +127,16 @@ class _Server:
 
     @staticmethod
     def of_this_process(modules: Sequence[str]) -> _Server:
-        """The server that was started before, where it still runs, else a new one."""
+        """The server with these modules that was started before, where it still runs, else a new one."""
+        key = tuple(modules)
         with _starting:
-            if _servers and _servers[-1].process.poll() is not None:
-                _servers.pop().close()
-            if not _servers:
+            if key in _servers and _servers[key].process.poll() is not None:
+                _servers.pop(key).close()
+            if key not in _servers:
                 ours, its = socket.socketpair()
                 with its:
-                    _servers.append(_Server(process=_start_server(its.fileno(), modules), connection=ours))
-            return _servers[-1]
+                    _servers[key] = _Server(process=_start_server(its.fileno(), modules), connection=ours)
+            return _servers[key]
 
     def start(self, task: int, shared: int) -> Forked:
         """A child that does the task.
@@ -133,11 +156,12 @@ class _Server:
             os.close(its)
         return _Served(number=number, pipe=found, server=self)
 
-    def end(self, number: int) -> None:
-        """Lets the server kill its child, and waits until that has ended."""
+    def end(self, number: int) -> int:
+        """Lets the server kill its child, and waits until that has ended; how it did."""
         with self.asking, contextlib.suppress(OSError):  # its children ended with it
             self.connection.sendall(_ORDER.pack(number))
-            _receive_order(self.connection)
+            return _receive_order(self.connection)
+        return -signal.SIGKILL
 
     def close(self) -> None:
         """Ends the server."""
@@ -151,12 +175,13 @@ class _Served(Forked):
 
     server: _Server
 
-    def end(self) -> None:
-        self.server.end(self.number)
+    def end(self) -> int:
+        status = self.server.end(self.number)
         os.close(self.pipe)
+        return status
 
 
-_servers: list[_Server] = []  # at most one
+_servers: dict[tuple[str, ...], _Server] = {}  # by what they have imported
 _starting = threading.Lock()
 
 
@@ -176,14 +201,14 @@ def _start_server(connection: int, modules: Sequence[str]) -> subprocess.Popen[b
 @atexit.register
 def _close_servers() -> None:
     while _servers:
-        _servers.pop().close()
+        _servers.popitem()[1].close()
 
 
 def _leave_servers() -> None:
     """When forked: the server is the parent's."""
     global _starting  # noqa: PLW0603 - another thread may have held it
     _starting = threading.Lock()
-    for server in _servers:
+    for server in _servers.values():
         server.connection.close()
     _servers.clear()
 
@@ -217,13 +242,13 @@ def _serve(connection: socket.socket) -> None:
         (number,) = _ORDER.unpack(order)
         if number == _START:
             child = fork_child(partial(_do_task, *files))
-            number = child.number
-            children[number] = child
+            answer = child.number
+            children[answer] = child
             for file in files:
                 os.close(file)
-        elif number in children:
-            children.pop(number).end()
-        connection.sendall(_ORDER.pack(number))
+        else:
+            answer = children.pop(number).end() if number in children else 0
+        connection.sendall(_ORDER.pack(answer))
 
 
 def _do_task(task: int, shared: int, found: int) -> bytes:

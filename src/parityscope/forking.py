@@ -60,13 +60,15 @@ class Forked:
         os.close(self.pipe)
         return found
 
-    def end(self) -> None:
-        """Kills the child, waits for it, and closes the pipe."""
+    def end(self) -> int:
+        """Kills the child, waits for it, and closes the pipe; how it ended: an exit code, or minus a signal."""
+        status = 0
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.number, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.number, 0)
+            _, status = os.waitpid(self.number, 0)
         os.close(self.pipe)
+        return os.waitstatus_to_exitcode(status)
 
 
 def fork_child(work: Callable[[], bytes]) -> Forked:

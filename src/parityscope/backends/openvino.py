@@ -25,9 +25,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Backend, Capture, Probe, Session
-from parityscope.backends._openvino_marks import mark_outputs
 from parityscope.backends.openvino_ir.reading import ENDING, first_line, read_openvino_file
-from parityscope.backends.openvino_trial import bearable_marks
+from parityscope.backends.openvino_marks import bearable_marks, mark_outputs
 from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic
