@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import time
-import zlib
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +25,11 @@ from parityscope.backends.targets import parse_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import load_inputs
 from parityscope.case.model import load_model
+from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.errors import ParityError
 from parityscope.private_folders import MARKER
 from parityscope.study import Request, open_request, prepare_folder, run_facts
+from parityscope.workers.packing import pack_record, unpack_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +124,7 @@ def undisturbed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
     done = run(folder, study)
     assert done.returncode == 0, done.stderr
     assert not list(study.rglob("*.json.part"))
-    assert [path.name for path in study.rglob("*.json")] == ["study.json"]
+    assert [path.name for path in study.rglob("*") if path.suffix in {".json", ".note"}] == ["study.json"]
     return told_by(study)
 
 
@@ -157,7 +159,7 @@ def test_the_same_command_goes_on_and_no_other(
         moved = study / path.relative_to(scratch_of(study))
         assert moved.stat().st_mtime_ns == modified, "a chunk that was whole was recorded again"
     assert not scratch_of(study).exists()
-    assert [path.name for path in study.rglob("*.json")] == ["study.json"]
+    assert [path.name for path in study.rglob("*") if path.suffix in {".json", ".note"}] == ["study.json"]
 
 
 @pytest.fixture(scope="module")
@@ -185,12 +187,12 @@ def test_a_comparison_of_all_tensors_goes_on(
     assert notes(study) == before
     # A number in the first note that nobody could have measured: the study tells whether it was used. A damaged one is not.
     first, second = before[:2]
-    planted = reworded(first, '"ulp": ', '"ulp": 9')
-    second.write_text(second.read_text(encoding="utf-8").replace('\\"ulp\\": ', '\\"ulp\\": 9'), encoding="utf-8")
+    planted = with_other_distances(first)
+    second.write_bytes(second.read_bytes()[:-1] + b"?")
     done = run(folder, study, verb=COMPARE)
     assert done.returncode == 0, done.stderr
     assert not scratch_of(study).exists()
-    assert [path.name for path in study.rglob("*.json")] == ["study.json"]
+    assert [path.name for path in study.rglob("*") if path.suffix in {".json", ".note"}] == ["study.json"]
     found = told_by(study)
     tensors = {row["name"]: row for row in found["tensors"]}
     expected = {row["name"]: row for row in compared["tensors"]}
@@ -201,13 +203,21 @@ def test_a_comparison_of_all_tensors_goes_on(
     }
 
 
-def reworded(note: Path, old: str, new: str) -> set[str]:
-    """Changes what a note says and signs it again; the names of its tensors."""
-    told = json.loads(note.read_text(encoding="utf-8"))
-    told["found"] = told["found"].replace(old, new)
-    told["check"] = zlib.crc32(told["found"].encode())
-    note.write_text(json.dumps(told), encoding="utf-8")
-    return set(told["names"])
+@dataclass(frozen=True)
+class Measured:
+    """A chunk's statistics, as notes hold them."""
+
+    totals: dict[str, Statistics]
+    problems: dict[str, str]
+
+
+def with_other_distances(note: Path) -> set[str]:
+    """Changes what a note says of the distances of tensors, and signs it again; the names of its tensors."""
+    classes = (Measured, Statistics, Floats, Exact, Moments, Histogram, Sketch, Channels, Scores)
+    (key, names), told = unpack_record(note.read_bytes(), classes)
+    totals = {name: replace(one, floats=replace(one.floats, ulp=9e9)) for name, one in told.totals.items()}
+    note.write_bytes(pack_record(((key, names), replace(told, totals=totals))))
+    return set(names)
 
 
 def facts(scratch: Path, **changed: str) -> None:
@@ -254,7 +264,7 @@ def test_a_damaged_chunk_is_recorded_again(damage: str, folder: Path, tmp_path: 
         case "missing":
             victim.unlink()
         case "note":
-            (victim.parent / "candidate-001.json").write_text('{"key": ', encoding="utf-8")
+            (victim.parent / "candidate-001.note").write_text('{"key": ', encoding="utf-8")
     second, after = recorded(folder, tmp_path)
     assert changed(before, after) == [victim.name]
     assert all(np.array_equal(values[name], second.get(0, name)) for name in values)

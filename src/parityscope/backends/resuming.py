@@ -11,31 +11,33 @@ What a `command` gives is never used again: nobody knows what a program depends 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import zlib
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
-from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
+from parityscope.records import ExecutedGraph, ExecutedLayer, Skip, Target
 from parityscope.trace import StoredTensor, Trace, read_safetensors
 from parityscope.whole_files import write_whole
+from parityscope.workers.packing import pack_record, unpack_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from parityscope.case import Model
-    from parityscope.records import Target
 
-__all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "facts_above", "ledger_of"]
+__all__ = ["FACTS", "NOTES", "Ledger", "digest_of", "facts_above", "ledger_of", "read_note", "write_note"]
 
 FACTS = "resume.json"
 NOTES = "*-[0-9][0-9][0-9].note"  # beside the chunks
 _ABOVE = 2  # folders between the facts and the chunks: tensors/layers
 _BLOCK = 1 << 20
+_RECORDS = (Trace, Target, Skip, ExecutedGraph, ExecutedLayer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,39 +50,27 @@ class Ledger:
 
     def kept(self, label: str, number: int, samples: Sequence[int], tensors: Sequence[str]) -> Trace | None:
         """Chunk `number` as it was recorded before; None if it was not, or not whole, or for another run."""
-        try:
-            note = json.loads(self._note(label, number).read_text(encoding="utf-8"))
-            asked = {"key": self.key, "samples": list(samples), "tensors": list(tensors)}
-            if any(note[name] != value for name, value in asked.items()) or not self._whole(note["files"]):
-                return None
-            return _trace_from_note(note, self.target, self.folder)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, ParityError):
-            return None  # a note or a file that cannot be read is no note: the chunk is recorded again
+        found = read_note(self._note(label, number), (self.key, tuple(samples), tuple(tensors)), _RECORDS)
+        # A file that cannot be read is recorded again.
+        with contextlib.suppress(OSError, ValueError, ParityError):
+            if found is not None and all(_file_mark(self.folder / name) == mark for name, mark in found[2].items()):
+                held = {
+                    (index, name): tensor
+                    for index, file in found[1].items()
+                    for name, tensor in read_safetensors(self.folder / file).items()
+                }
+                return replace(found[0], tensors=held)
+        return None
 
     def keep(self, label: str, number: int, tensors: Sequence[str], trace: Trace) -> None:
         """Notes that chunk `number` is whole; the note appears when it is complete."""
-        paths = dict.fromkeys(held.path for held in trace.tensors.values() if isinstance(held, StoredTensor))
-        note = {
-            "key": self.key,
-            "samples": list(trace.samples),
-            "tensors": list(tensors),
-            "files": {path.name: _file_mark(path) for path in paths},
-            "where": {f"{index:06d}": path.name for index, path in _tensors_by_sample(trace).items()},
-            "names": list(trace.names),
-            "outputs": list(trace.outputs),
-            "environment": dict(trace.environment),
-            "disturbs": trace.disturbs,
-            "absent": [asdict(skip) for skip in trace.absent],
-            "seconds": trace.seconds,
-            "executed": asdict(trace.executed) if trace.executed else None,
-        }
-        write_whole(self._note(label, number), json.dumps(note))
+        where = {index: held.path.name for (index, _), held in trace.tensors.items() if isinstance(held, StoredTensor)}
+        marks = {name: _file_mark(self.folder / name) for name in where.values()}
+        asked = self.key, tuple(trace.samples), tuple(tensors)
+        write_note(self._note(label, number), asked, (replace(trace, tensors={}), where, marks))
 
     def _note(self, label: str, number: int) -> Path:
         return self.folder / f"{label}-{number:03d}.note"
-
-    def _whole(self, files: Mapping[str, Any]) -> bool:
-        return all(_file_mark(self.folder / Path(name).name) == mark for name, mark in files.items())
 
 
 def ledger_of(folder: Path, target: Target, own: Model) -> Ledger | None:
@@ -106,42 +96,30 @@ def digest_of(plain: Any) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def _tensors_by_sample(trace: Trace) -> dict[int, Path]:
-    return {index: held.path for (index, _), held in trace.tensors.items() if isinstance(held, StoredTensor)}
+def write_note(path: Path, asked: tuple[Any, ...], told: Any) -> None:
+    """Notes what was told of what was `asked`; the note appears when it is complete.
+
+    Raises:
+        ParityError: something in it is no plain data.
+    """
+    content = pack_record((asked, told))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
 
 
-def _file_mark(path: Path) -> list[int]:
+def read_note(path: Path, asked: tuple[Any, ...], classes: Iterable[type]) -> Any:
+    """What the note at `path` tells of what is `asked`; None where it is of something else, not whole, or not there."""
+    with contextlib.suppress(OSError, ValueError):
+        held, told = unpack_record(path.read_bytes(), classes)
+        return told if held == asked else None
+    return None
+
+
+def _file_mark(path: Path) -> tuple[int, int]:
     """Size and CRC-32 of a file: enough against a write cut short or a damaged disk, and not meant against anyone."""
     size = checksum = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             size += len(block)
             checksum = zlib.crc32(block, checksum)
-    return [size, checksum]
-
-
-def _trace_from_note(note: Mapping[str, Any], target: Target, folder: Path) -> Trace:
-    tensors = {
-        (int(index), name): held
-        for index, file in note["where"].items()
-        for name, held in read_safetensors(folder / Path(file).name).items()
-    }
-    return Trace(
-        target=target,
-        environment=note["environment"],
-        samples=tuple(note["samples"]),
-        names=tuple(note["names"]),
-        outputs=tuple(note["outputs"]),
-        disturbs=note["disturbs"],
-        absent=tuple(Skip(**skip) for skip in note["absent"]),
-        seconds=note["seconds"],
-        executed=_executed_from_plain(note["executed"]),
-        tensors=tensors,
-    )
-
-
-def _executed_from_plain(plain: Mapping[str, Any] | None) -> ExecutedGraph | None:
-    if plain is None:
-        return None
-    layers = tuple(ExecutedLayer(**{**layer, "nodes": tuple(layer["nodes"])}) for layer in plain["layers"])
-    return ExecutedGraph(layers=layers, requested=plain["requested"], executed=plain["executed"])
+    return size, checksum

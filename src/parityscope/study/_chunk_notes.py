@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from parityscope.backends import backend_named
-from parityscope.backends.resuming import digest_of, facts_above
+from parityscope.backends.resuming import digest_of, facts_above, read_note, write_note
 from parityscope.backends.targets import format_target
 from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.errors import ParityError
-from parityscope.whole_files import write_whole
-from parityscope.workers.packing import pack_record, unpack_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,16 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STATISTICS", "Measured", "Notebook", "notebook_of"]
 
-STATISTICS = (
-    Statistics,
-    Floats,
-    Exact,
-    Moments,
-    Histogram,
-    Sketch,
-    Channels,
-    Scores,
-)  # the records that statistics are
+# The records that statistics are made of.
+STATISTICS = (Statistics, Floats, Exact, Moments, Histogram, Sketch, Channels, Scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +46,13 @@ class Notebook:
 
     def kept(self, number: int, names: Iterable[str]) -> Measured | None:
         """What chunk `number` showed before; None if it was not measured whole, or in another run."""
-        with contextlib.suppress(OSError, ValueError):
-            key, asked, found = unpack_record(self._path(number).read_bytes(), (Measured, *STATISTICS))
-            if (key, asked) == (self.key, tuple(names)):
-                return cast("Measured", found)
-        return None
+        found: Measured | None = read_note(self._path(number), (self.key, tuple(names)), (Measured, *STATISTICS))
+        return found
 
     def keep(self, number: int, names: Iterable[str], measured: Measured) -> None:
         """Notes what chunk `number` showed; the note appears when it is complete."""
         with contextlib.suppress(ParityError):  # what a metric from outside holds may be no plain data
-            note = pack_record((self.key, tuple(names), measured))
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path(number), note)
+            write_note(self._path(number), (self.key, tuple(names)), measured)
 
     def _path(self, number: int) -> Path:
         return self.folder / f"tensors-{number:03d}.note"
