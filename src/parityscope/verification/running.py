@@ -1,4 +1,4 @@
-"""Runs a side on every sample, undisturbed, and keeps its outputs: small ones in memory, large ones on disk."""
+"""Runs a side on every sample, undisturbed, and keeps its outputs, beyond a share of the memory in files (`spilling`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parityscope.backends.targets import format_target
 from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
-from parityscope.trace import StoredTensor, write_safetensors
+from parityscope.spilling import Keeper, note_read
 from parityscope.verification.records import MeasuredSide
 from parityscope.workers.choosing import choose_run
 from parityscope.workers.finishing import TASKS, finish_tasks
@@ -35,7 +35,6 @@ __all__ = ["Recorded", "run_side"]
 
 Clock = Callable[[], float]
 
-_IN_MEMORY = 1 << 16  # bytes of one output; a thousand samples of such are 64 MiB. Chosen.
 _TASK = 16  # samples; their outputs are in a worker's memory together. Chosen.
 
 
@@ -45,7 +44,7 @@ class Recorded:
 
     side: MeasuredSide
     names: Mapping[int, str]
-    tensors: Mapping[int, Mapping[str, np.ndarray | StoredTensor]]
+    tensors: Mapping[int, Mapping[str, np.ndarray]]
 
     def get(self, index: int) -> dict[str, np.ndarray]:
         """The outputs of one sample; those on disk are memory-mapped."""
@@ -53,8 +52,9 @@ class Recorded:
 
     def output(self, index: int, name: str) -> np.ndarray:
         """One output of one sample."""
-        one = self.tensors[index][name]
-        return one.load() if isinstance(one, StoredTensor) else one
+        found = self.tensors[index][name]
+        note_read(found.nbytes)
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def run_side(
         matched=case.policy.matched,
         shapes=shapes_for(case.model, target, case.inputs),
     )
-    kept: dict[int, Mapping[str, np.ndarray | StoredTensor]] = {}
+    keeper, kept = Keeper(), dict[int, Mapping[str, np.ndarray]]()
     names: dict[int, str] = {}
     first, spent = None, 0.0
     title = f"{label}: {format_target(target)}"
@@ -149,7 +149,9 @@ def run_side(
             spent += answers.seconds
             names |= answers.names
             for index, arrays in answers.outputs.items():
-                kept[index] = _keep_outputs(arrays, folder / f"{label}-{index:06d}.safetensors")
+                # Copies: what a worker gave are views of all that its task gave.
+                owned = {name: one if one.base is None else one.copy() for name, one in arrays.items()}
+                kept[index] = {name: keeper.keep(one) for name, one in owned.items()}
             progress(title, len(kept), len(case.inputs))
     if first is None:
         raise ValueError("there are no samples")
@@ -181,15 +183,3 @@ def _answers_of_workers(case: Case, asking: _Asking, folder: Path, workers: str)
         for content in tasks:
             found: SideAnswers = unpack_record(content, (SideAnswers,))
             yield found
-
-
-def _keep_outputs(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, np.ndarray | StoredTensor]:
-    large = {name: one for name, one in arrays.items() if one.nbytes > _IN_MEMORY and one.dtype.kind not in "OUS"}
-    # Copies: what a worker gave are views of all that its task gave.
-    kept: dict[str, np.ndarray | StoredTensor] = {
-        name: one if one.base is None else one.copy() for name, one in arrays.items() if name not in large
-    }
-    if large:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept.update(write_safetensors(path, large))
-    return kept
