@@ -57,7 +57,7 @@ __all__ = ["REPAIR"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Affine:
+class _ChannelMap:
     """gain * x + shift per channel: float64, (channels,); `dtype` is the parameters' own."""
 
     gain: np.ndarray
@@ -79,7 +79,7 @@ def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
     return None
 
 
-def _affine_of_node(node: ir.Node) -> _Affine | None:
+def _affine_of_node(node: ir.Node) -> _ChannelMap | None:
     if len(node.outputs) > 1 or node.attributes.get_int("training_mode", 0) != 0:
         return None
     arrays = [array for array in map(array_of, node.inputs[1:5]) if array is not None]
@@ -87,10 +87,10 @@ def _affine_of_node(node: ir.Node) -> _Affine | None:
         return None
     scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)
     gain = scale / np.sqrt(variance + node.attributes.get_float("epsilon", DEFAULT_EPSILON))
-    return _Affine(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
+    return _ChannelMap(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
 
 
-def _fold_backward(model: ir.Model, node: ir.Node, affine: _Affine) -> str | None:
+def _fold_backward(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str | None:
     source = node.inputs[0]
     before = None if source is None else source.producer()
     if source is None or before is None or only_reader(source) is not node:
@@ -103,7 +103,7 @@ def _fold_backward(model: ir.Model, node: ir.Node, affine: _Affine) -> str | Non
     return f"folded into {before.op_type} {before.name or source.name}"
 
 
-def _fold_forward(model: ir.Model, node: ir.Node, affine: _Affine) -> str | None:
+def _fold_forward(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str | None:
     source, output = node.inputs[0], node.outputs[0]
     behind = only_reader(output)
     if source is None or behind is None or any(value is output for value in behind.inputs[1:]):
@@ -115,7 +115,7 @@ def _fold_forward(model: ir.Model, node: ir.Node, affine: _Affine) -> str | None
     return f"folded into {behind.op_type} {behind.name or behind.outputs[0].name} behind it"
 
 
-def _write_mul_add(model: ir.Model, node: ir.Node, affine: _Affine) -> str | None:
+def _write_mul_add(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str | None:
     source, output = node.inputs[0], node.outputs[0]
     rank = _rank_of_input(model, node)
     if source is None or rank == 0:
@@ -140,7 +140,7 @@ def _rank_of_input(model: ir.Model, node: ir.Node) -> int:
     return next((len(shapes[str(value.name)]) for value in held if str(value.name) in shapes), 0)
 
 
-def _into_previous(model: ir.Model, node: ir.Node, affine: _Affine) -> bool:
+def _into_previous(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> bool:
     """Puts an affine map of the output of `node` into its weight and bias; False, nothing changed, if it cannot."""
     weight = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     old = _bias_of(node, affine.gain.size)
@@ -166,7 +166,7 @@ def _into_previous(model: ir.Model, node: ir.Node, affine: _Affine) -> bool:
     return True
 
 
-def _into_next(model: ir.Model, node: ir.Node, affine: _Affine) -> bool:
+def _into_next(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> bool:
     """Puts an affine map of the first input of `node` into its weight and bias; False, nothing changed, if it cannot."""
     weight = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
     if weight is None or node.domain or node.op_type not in {"Conv", "Gemm"}:

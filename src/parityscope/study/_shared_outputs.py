@@ -17,9 +17,9 @@ from parityscope.comparison.parts import LargestParts, Parts
 from parityscope.comparison.tolerance import OutsideTolerance
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 from parityscope.study._chunk_notes import STATISTICS
+from parityscope.study._output_run import COMPARING, Closed, answer_closing, asking_of, finish_run
 from parityscope.study._scratch_folder import run_facts
 from parityscope.study.answering import Failure
-from parityscope.study.outputs import COMPARING, Closed, answer_closing, asking_of, finish_run
 from parityscope.study.sample_tasks import Asking, Found, SidesTold, compare_samples, load_loops, tell_sides
 from parityscope.study.sampling import is_sure
 from parityscope.workers import group_samples
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parityscope.backends import Session
     from parityscope.case import Sample
     from parityscope.examination import Examination, OutputRun
-    from parityscope.study.outputs import Closing
+    from parityscope.study._output_run import Closing
     from parityscope.workers import Job
 
 __all__ = ["run_in_workers"]
