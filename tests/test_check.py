@@ -193,7 +193,7 @@ def test_an_interrupted_check_goes_on(
         ),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = ["ort", "ort"]\n', "two checks are called 'm-ort'"),
         ('[[check]]\nmodel = "m.onnx"\ncandidate = "ort"\nseed = -1\n', "seed = -1 is no whole number from 0 on"),
-        (FILE + 'baseline = "m.onnx"\n', "'baseline' is no key"),  # it stands behind the tables
+        (FILE + 'baseline = "m.onnx"\n', "'baseline' has no meaning here"),  # it stands behind the tables
         ('baseline = "m.onnx"\n' + FILE, "the baseline"),
         (FILE.replace('"good"', '"..."'), "name = '...' has no letter and no digit"),
     ],

@@ -332,7 +332,7 @@ def _failing(folder: Path, side: str, facts: dict[str, int] | None) -> list[str]
         pytest.raises(ParityError, match="no room") as raised,
         prepare_folder(folder / "s", facts) as scratch,
     ):
-        found += [path.name for path in (scratch / "tensors").rglob("*.json")]
+        found += [path.name for path in (scratch / "tensors").rglob("*.note")]
         (scratch / "tensors").mkdir(exist_ok=True)
         (scratch / "tensors" / f"{side}-000.note").write_text("{}", encoding="utf-8")
         raise ParityError("no room", fix="make room")

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
-__all__ = ["LONGEST", "Source", "is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
+__all__ = ["ALWAYS", "BLOCK", "LONGEST", "Source", "is_noise", "lines_of", "split_prefix", "strip_prefixes", "text_of"]
 
 _TIMES = 100  # that a compressed log may be larger than its file (chosen): real ones are 15 to 40 times as large
-_ALWAYS = 1 << 26  # bytes that it may be in any case (chosen)
+ALWAYS = 1 << 26  # bytes that it may be in any case (chosen)
 _MOST = 1 << 32  # bytes (chosen): verbose builds write a hundredth of it, and reading as much takes a minute
-_BLOCK = 1 << 22  # bytes (chosen): two blocks are all of a log that is in memory at once
+BLOCK = 1 << 22  # bytes (chosen): two blocks are all of a log that is in memory at once
 HEAD = 1 << 12  # bytes that are looked at to tell what a file is (chosen)
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -120,7 +120,7 @@ class Source:
         encoding = self.encoding()
         decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding != "utf-8" else None
         first = True
-        for raw in self._raw_blocks(_BLOCK):
+        for raw in self._raw_blocks(BLOCK):
             block = decoder.decode(raw).encode("utf-8", "replace") if decoder else raw
             if first:
                 block = block.removeprefix(_UTF8_MARK)
@@ -136,7 +136,7 @@ class Source:
             yield from self._unpack_blocks(file, size) if packed else iter(lambda: file.read(size), b"")
 
     def _unpack_blocks(self, file: IO[bytes], size: int) -> Iterator[bytes]:
-        most = min(_MOST, max(_ALWAYS, _TIMES * self.path.stat().st_size))
+        most = min(_MOST, max(ALWAYS, _TIMES * self.path.stat().st_size))
         given = 0
         with gzip.GzipFile(fileobj=file) as unpacked:
             while given < most:
