@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from parityscope.comparison.statistics import Statistics
     from parityscope.records import Measurement
 
-__all__ = ["Metric", "accumulating_metrics", "all_metrics", "measure_all"]
+__all__ = ["Metric", "accumulating_metrics", "all_metrics", "better_directions", "measure_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +79,13 @@ def measure_all(statistics: Statistics) -> dict[str, Measurement]:
         for measurement in finished if isinstance(finished, tuple) else (finished,):
             result[measurement.metric] = measurement
     return result
+
+
+def better_directions(statistics: Statistics) -> dict[str, Literal["lower", "higher"]]:
+    """For every number that applies to this pair, on which side its better values lie."""
+    return {
+        one.metric: metric.better
+        for metric in all_metrics()
+        if (finished := metric.finish(statistics)) is not None
+        for one in (finished if isinstance(finished, tuple) else (finished,))
+    }

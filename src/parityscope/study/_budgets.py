@@ -12,7 +12,7 @@ import numpy as np
 from parityscope.case.limits import keeps_limit, mistaken_limit
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import measure_all, measure_pair
-from parityscope.comparison.metric import all_metrics
+from parityscope.comparison.metric import better_directions
 from parityscope.comparison.tolerance import count_outside
 from parityscope.errors import ParityError
 from parityscope.records import Budget
@@ -29,14 +29,8 @@ __all__ = ["judge_by_budgets", "known_metrics", "misses_budget", "said_of_budget
 @functools.cache
 def known_metrics() -> Mapping[str, Literal["lower", "higher"]]:
     """Every number that a metric gives, and on which side its better values lie, found by measuring small pairs."""
-    known: dict[str, Literal["lower", "higher"]] = {}
-    for statistics in _small_pairs():
-        for metric in all_metrics():
-            found = metric.finish(statistics)
-            for one in found if isinstance(found, tuple) else (found,):
-                if one is not None:
-                    known[one.metric] = metric.better
-    return MappingProxyType(known)
+    both = (better_directions(statistics) for statistics in _small_pairs())
+    return MappingProxyType({name: way for one in both for name, way in one.items()})
 
 
 def stated_budget(head: str, limit: float, where: str) -> Budget:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.limits import keeps_limit
 from parityscope.case.policy import budgets_for
+from parityscope.comparison.metric import better_directions
 from parityscope.errors import ParityError
 from parityscope.verification.exact import compliance_bounds, samples_for_coverage
-from parityscope.verification.output_errors import better_directions, budget_key
+from parityscope.verification.output_errors import budget_key
 from parityscope.verification.records import BudgetCheck
 
 if TYPE_CHECKING:

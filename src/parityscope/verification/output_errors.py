@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.case.policy import OUTSIDE, budgets_for
-from parityscope.comparison import all_metrics, channel_axis, likely_scores, measure_all, measure_pair, merge_statistics
+from parityscope.comparison import channel_axis, likely_scores, measure_all, measure_pair, merge_statistics
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OutputErrors",
-    "better_directions",
     "budget_key",
     "combiner_of_metric",
     "output_errors",
@@ -91,17 +90,6 @@ def pooler_of_metric(metric: str) -> Callable[[np.ndarray], np.ndarray]:
 def budget_key(budget: Budget) -> str:
     """What tells a budget apart from the others of the same output."""
     return OUTSIDE if budget.tolerance is not None else budget.metric
-
-
-def better_directions(statistics: Statistics) -> dict[str, str]:
-    """For every number that applies to these statistics, on which side its better values lie."""
-    found: dict[str, str] = {}
-    for metric in all_metrics():
-        finished = metric.finish(statistics)
-        for one in finished if isinstance(finished, tuple) else (finished,):
-            if one is not None:
-                found[one.metric] = metric.better
-    return found
 
 
 def _relative_errors(sums: np.ndarray) -> np.ndarray:
