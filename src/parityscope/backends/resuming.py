@@ -59,7 +59,8 @@ class Ledger:
                     for index, file in found[1].items()
                     for name, tensor in read_safetensors(self.folder / file).items()
                 }
-                return replace(found[0], tensors=held)
+                trace: Trace = replace(found[0], tensors=held)
+                return trace
         return None
 
     def keep(self, label: str, number: int, tensors: Sequence[str], trace: Trace) -> None:
