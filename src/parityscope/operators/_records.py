@@ -90,11 +90,9 @@ class Operator:
     #: the operator that it computes in another form, as a runtime's optimizer writes it
     base: str = ""
     gives: Literal["tensor", "sequence", "optional", "map"] = "tensor"
-    #: the attribute that holds the element type of the first output, and ONNX's name of what its absence means ("": as the
-    #: first input)
+    #: the attribute that holds the element type of the first output
     typed_by: str = ""
-    untyped: Literal["", "FLOAT", "INT32"] = ""
-    #: the input whose element type the results have although its schema, or want of one, does not say so
+    #: of what no schema here tells: the input whose element type the results have
     typed_like: int | None = None
     #: of its body's inputs and its own the first that hold data, and the first such of the body's outputs
     carries: tuple[int, int] | None = None
