@@ -130,7 +130,7 @@ def test_share_of_numbers_on_a_grid() -> None:
 # The hypotheses.
 
 
-def test_every_hypothesis_is_documented_and_named_after_its_file() -> None:
+def test_every_hypothesis_is_named_and_planted() -> None:
     found = known_hypotheses()
     assert set(plants.PLANTS) == {*found, *plants.SAID}
     for name, hypothesis in found.items():

@@ -37,8 +37,7 @@ OWN = {
     "backends/onnxruntime_executed.py": (1, "ONNX Runtime's own names of nodes"),
     # a fused pattern is made of these nodes
     "arithmetic/fusion/patterns/gelu.py": (2, "the nodes of a GELU"),
-    "arithmetic/fusion/patterns/hard_swish.py": (1, "the nodes of a HardSwish"),
-    "arithmetic/fusion/patterns/mish.py": (1, "the nodes of a Mish"),
+    "arithmetic/fusion/patterns/gated.py": (2, "the nodes of a Mish, of a HardSwish"),
     "arithmetic/fusion/patterns/normalization.py": (1, "the nodes of a normalization"),
     "arithmetic/fusion/patterns/softmax.py": (1, "the nodes of a Softmax"),
     "checks/range_activation.py": (1, "where normalizations, GELU and Softmax overflow when exporters take them apart"),

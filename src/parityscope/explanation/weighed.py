@@ -191,7 +191,7 @@ def _list_claims(scene: RegionScene, declared: str) -> list[VariantClaim]:
     claims = [
         VariantClaim(hypothesis=hypothesis, variant=variant)
         for hypothesis in known_hypotheses().values()
-        if hypothesis.family == "arithmetic" and hypothesis.name != "f32_reordered"
+        if hypothesis.name != "f32_reordered"
         if hypothesis.applies(last, scene.model.graph)
         for variant in hypothesis.variants(last, context)
     ]

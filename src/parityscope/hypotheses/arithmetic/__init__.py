@@ -1,4 +1,4 @@
-"""What a layer may have computed instead: one hypothesis per file.
+"""What a layer may have computed instead: one hypothesis per file, or several that are one rule in several formats.
 
 A hypothesis is a value of plain functions (the last line of its file). For a small graph (a region: the nodes between
 observable tensors) it gives `Variant`s, and each says how to compute that graph differently: by a rewritten graph, by
@@ -13,7 +13,7 @@ A module's docstring says what it computes and where that is from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from parityscope.plugins import discover_plugins
 
@@ -135,12 +135,13 @@ class Hypothesis:
 
     name: str
     title: str
-    family: Literal["arithmetic", "semantic"]
     applies: Callable[[ir.Node, ir.Graph], bool]
     variants: Variants
 
 
 def known_hypotheses() -> dict[str, Hypothesis]:
-    """Every hypothesis there is, by name."""
-    found = discover_plugins("parityscope.hypotheses.arithmetic", "HYPOTHESIS", Hypothesis).values()
-    return {hypothesis.name: hypothesis for hypothesis, _ in found}
+    """Every hypothesis there is, by name and in the order of the names."""
+    alone = discover_plugins(__name__, "HYPOTHESIS", Hypothesis).values()
+    several = discover_plugins(__name__, "HYPOTHESES", tuple).values()
+    found = [*(one for one, _ in alone), *(one for some, _ in several for one in some)]
+    return {one.name: one for one in sorted(found, key=lambda one: one.name)}

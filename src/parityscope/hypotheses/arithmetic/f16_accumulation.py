@@ -65,7 +65,6 @@ def _list_variants(node: ir.Node, context: RegionContext) -> Iterator[Variant]:
 HYPOTHESIS = Hypothesis(
     name="f16_accumulation",
     title="FP16 accumulation",
-    family="arithmetic",
     applies=_applies_to,
     variants=_list_variants,
 )

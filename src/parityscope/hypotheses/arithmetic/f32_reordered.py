@@ -29,7 +29,6 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
 HYPOTHESIS = Hypothesis(
     name="f32_reordered",
     title="FP32 in another order",
-    family="arithmetic",
     applies=applies_always,
     variants=_list_variants,
 )

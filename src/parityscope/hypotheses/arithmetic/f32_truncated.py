@@ -42,7 +42,6 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
 HYPOTHESIS = Hypothesis(
     name="f32_truncated",
     title="FP32 accumulation toward zero",
-    family="arithmetic",
     applies=has_product,
     variants=_list_variants,
 )

@@ -63,7 +63,6 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
 HYPOTHESIS = Hypothesis(
     name="flushed_subnormals",
     title="Flushed subnormals",
-    family="arithmetic",
     applies=applies_always,
     variants=_list_variants,
 )

@@ -66,6 +66,4 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
                 )
 
 
-HYPOTHESIS = Hypothesis(
-    name="int8", title="INT8 operands", family="arithmetic", applies=has_product, variants=_list_variants
-)
+HYPOTHESIS = Hypothesis(name="int8", title="INT8 operands", applies=has_product, variants=_list_variants)

@@ -81,7 +81,6 @@ def _list_variants(_node: ir.Node, context: RegionContext) -> Iterator[Variant]:
 HYPOTHESIS = Hypothesis(
     name="reciprocal_division",
     title="Division by the reciprocal",
-    family="arithmetic",
     applies=_applies_to,
     variants=_list_variants,
 )

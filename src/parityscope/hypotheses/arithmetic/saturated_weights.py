@@ -54,7 +54,6 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
 HYPOTHESIS = Hypothesis(
     name="saturated_weights",
     title="Saturated weights",
-    family="arithmetic",
     applies=_applies_to,
     variants=_list_variants,
 )

@@ -50,7 +50,6 @@ def _list_variants(node: ir.Node, context: RegionContext) -> Iterator[Variant]:
 HYPOTHESIS = Hypothesis(
     name="tf32_nearest",
     title="TF32 inputs, rounded to nearest",
-    family="arithmetic",
     applies=_applies_to,
     variants=_list_variants,
 )

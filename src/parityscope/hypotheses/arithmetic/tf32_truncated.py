@@ -32,7 +32,6 @@ def _list_variants(_node: ir.Node, _context: RegionContext) -> Iterator[Variant]
 HYPOTHESIS = Hypothesis(
     name="tf32_truncated",
     title="TF32 inputs, truncated",
-    family="arithmetic",
     applies=has_product,
     variants=_list_variants,
 )
