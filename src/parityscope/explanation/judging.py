@@ -97,7 +97,7 @@ def summarize_outcome(scene: RegionScene, outcome: ClaimOutcome, others: np.ndar
     return Explained(
         hypothesis=claim.hypothesis.name,
         title=claim.hypothesis.title,
-        family="arithmetic",
+        family=claim.hypothesis.family,
         words=claim.variant.words,
         share=_explained_share(outcome),
         slope=outcome.line.slope,

@@ -13,7 +13,7 @@ A module's docstring says what it computes and where that is from.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from parityscope.plugins import discover_plugins
 
@@ -137,6 +137,7 @@ class Hypothesis:
     title: str
     applies: Callable[[ir.Node, ir.Graph], bool]
     variants: Variants
+    family: Literal["arithmetic", "semantic"] = "arithmetic"
 
 
 def known_hypotheses() -> dict[str, Hypothesis]:

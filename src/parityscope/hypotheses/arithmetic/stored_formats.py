@@ -18,7 +18,6 @@ was measured on FP16 and BF16 engines (docs/numerics.md).
 
 from __future__ import annotations
 
-from parityscope.arithmetic.formats import FORMATS
 from parityscope.hypotheses.arithmetic import Hypothesis
 from parityscope.hypotheses.arithmetic._rounding import applies_always
 from parityscope.hypotheses.arithmetic._scaling import operands_scaled
@@ -26,24 +25,16 @@ from parityscope.hypotheses.arithmetic._storage import inputs_and_output_stored,
 
 __all__ = ["HYPOTHESES"]
 
-_WAYS = {
-    "inputs": inputs_rounded,
-    "output": output_stored,
-    "inputs and output": inputs_and_output_stored,
-}
-HYPOTHESES = (
-    *(
-        Hypothesis(
-            name=f"{name}_{words.replace(' and ', '_')}",
-            title=f"{FORMATS[name].title} {words}",
-            applies=applies_always,
-            variants=variants_in(name),
-        )
-        for name in ("f16", "bf16")
-        for words, variants_in in _WAYS.items()
-    ),
-    *(
-        Hypothesis(name=name, title=FORMATS[name].title, applies=applies_always, variants=operands_scaled(name))
-        for name in ("f8e4m3", "f8e5m2")
-    ),
+HYPOTHESES = tuple(
+    Hypothesis(name=name, title=title, applies=applies_always, variants=variants)
+    for name, title, variants in (
+        ("f16_inputs", "FP16 inputs", inputs_rounded("f16")),
+        ("f16_output", "FP16 output", output_stored("f16")),
+        ("f16_inputs_output", "FP16 inputs and output", inputs_and_output_stored("f16")),
+        ("bf16_inputs", "BF16 inputs", inputs_rounded("bf16")),
+        ("bf16_output", "BF16 output", output_stored("bf16")),
+        ("bf16_inputs_output", "BF16 inputs and output", inputs_and_output_stored("bf16")),
+        ("f8e4m3", "FP8 E4M3", operands_scaled("f8e4m3")),
+        ("f8e5m2", "FP8 E5M2", operands_scaled("f8e5m2")),
+    )
 )
