@@ -15,7 +15,7 @@ from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison import measure_replay
 from parityscope.expectation.forecasting import ForecastSettings, forecast
-from parityscope.expectation.tallies import Tally
+from parityscope.expectation.lockstep import Tally
 from parityscope.records import Site
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from command_line import exit_status
 from parityscope.case.formats.npz import write_npz
-from parityscope.checks.misreading.assignment import likely_orders
-from parityscope.checks.misreading.orders import search_order
+from parityscope.checks.misreading.orders import likely_orders, search_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

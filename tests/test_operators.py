@@ -47,7 +47,7 @@ OWN = {
     "linting/square_overflow.py": (1, "the words for four patterns"),
     "repairs/fused_operator.py": (1, "the four operators that it puts in"),
     # the operator's own function, beside its name
-    "arithmetic/_recurrences.py": (1, "the three recurrences"),
+    "arithmetic/_steps.py": (1, "the three recurrences"),
     "expectation/variances.py": (1, "the formula of each sum"),
     "explanation/floor.py": (1, "how many numbers each of them adds up"),
     "hypotheses/from_other_graph/differing.py": (1, "what each of them does to a result, in words"),

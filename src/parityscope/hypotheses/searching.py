@@ -2,7 +2,7 @@
 
 Generators come in the order of what they find most often in the fewest words. Where something short explains everything
 exactly, those that can only say it in more words are left out. Budgets are counted in estimated seconds
-(`explanation.budget`), so that a busy machine finds what a quiet one does.
+(`explanation.weighed`), so that a busy machine finds what a quiet one does.
 """
 
 from __future__ import annotations

@@ -13,6 +13,12 @@ live: each tensor is measured while it is there, and forgotten.
 c and c_in have to be of one run. Where the candidate's tensors were recorded in parts, there is a pass for each part, which
 reads what that part gave; that is the reason why each part records again what its tensors are computed from. Where a maximum
 of the candidate hands NaN on, the replay's does too (`keeping`).
+
+How far apart the runs of a recording are: what was recorded in two of its parts, compared with itself.
+
+A recording in parts gives some tensors several times, because each part records what its own tensors are computed from.
+The relative L2 distance of a copy from the tensor that is kept is the candidate's spread between sessions at that tensor:
+0 for a runtime that is reproducible to the bit.
 """
 
 from __future__ import annotations
@@ -24,14 +30,14 @@ from typing import TYPE_CHECKING
 
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.comparison import ReplayStatistics, channel_axis, measure_replay
+from parityscope.comparison.distance import distance_between
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.localization.keeping import Programs
 from parityscope.localization.sides import Sides
-from parityscope.localization.spreading import between_parts
-from parityscope.records import Localization, Site, Skip, Suspect
+from parityscope.records import Localization, Site, Skip, Spread, Suspect
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -50,6 +56,31 @@ __all__ = [
     "replay_tensors",
     "replayed_values",
 ]
+
+
+def between_parts(sides: Sides) -> tuple[Spread, ...]:
+    """The tensors that differ by more than one FP32 rounding between the parts that recorded them, the largest first.
+
+    `value` is the worst over samples and copies; a tensor whose copies have other shapes is infinitely far apart.
+    """
+    candidate = sides.candidate
+    names = {other: name for name, other in sides.pairing.items()}
+    worst: dict[str, float] = {}
+    counts: dict[str, set[int]] = {}
+    for part, sample, other in candidate.copies:
+        if other not in names or not candidate.has(sample, other):
+            continue
+        name = names[other]
+        counts.setdefault(name, {candidate.parts.get(other, 0)}).add(part)
+        apart = distance_between(sides.candidate.get(sample, other), sides.candidate.again(part, sample, other))
+        worst[name] = max(worst.get(name, 0.0), apart)
+    found = [
+        Spread(tensor=name, value=value, runs=len(counts[name]))
+        for name, value in worst.items()
+        if value > FLOAT32_ROUNDING
+    ]
+    return tuple(sorted(found, key=lambda spread: -spread.value))
+
 
 _REPLAYED, _KEEPING = "replayed", "replayed, NaN handed on"
 

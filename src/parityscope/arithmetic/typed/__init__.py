@@ -17,17 +17,21 @@ computes in, which is all that TensorRT 11 takes, and what TensorRT 10 takes as 
 
 What the model already has in float16 or bfloat16 stays as it is. `simulation.detype` of what is written computes what
 the switchable graph predicts for the same assignment, bit for bit.
+
+Inputs and outputs of a typed model: the same names, and the types that they had.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.graphs import Names
+import onnx_ir as ir
+
+from parityscope.arithmetic.graphs import Names, redirect_uses
 from parityscope.arithmetic.typed._assigning import assign_formats
-from parityscope.arithmetic.typed._borders import bypass_idle_casts, told_apart, type_outputs
 from parityscope.arithmetic.typed._casting import Casting
 from parityscope.arithmetic.typed._preparing import typable_copy
 from parityscope.arithmetic.typed._telling import label_kept_nodes, skips_of_losses, skips_of_parted, skips_of_refused
@@ -37,14 +41,65 @@ from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import onnx_ir as ir
+    from collections.abc import Mapping, Sequence
 
     from parityscope.arithmetic.float8 import Scalings
     from parityscope.records import Skip
 
 __all__ = ["HALF", "KEPT_FORMATS", "TypedModel", "typed_model"]
+
+
+def type_outputs(model: ir.Model, names: Sequence[str], writing: Writing) -> None:
+    """Gives the outputs their types and their `names`."""
+    known = writing.assigning
+    graph = model.graph
+    for position, name in enumerate(names):
+        value = graph.outputs[position]
+        if value in known.origin:
+            value = writing.casting.as_type(value, known.origin[value])
+            graph.outputs[position] = value
+        if value.name != name:
+            graph.outputs[position] = _value_under_name(graph, value, name, writing)
+
+
+def bypass_idle_casts(model: ir.Model) -> None:
+    """Takes Casts out that have nothing left to do, unless a graph gives back what they give."""
+    for node in list(model.graph.all_nodes()):
+        source, graph = (node.inputs[0] if node.inputs else None), node.graph
+        if node.op_type != "Cast" or node.domain or source is None or graph is None:
+            continue
+        result = node.outputs[0]
+        if source.dtype is not None and source.dtype == result.dtype and not result.is_graph_output():
+            redirect_uses(list(result.uses()), source)
+            graph.remove(node, safe=True)
+
+
+def told_apart(model: ir.Model) -> None:
+    """Gives nodes that share a name, which ONNX Runtime refuses, names of their own."""
+    taken = {node.name for node in model.graph.all_nodes()}
+    seen: set[str] = set()
+    for index, node in enumerate(model.graph.all_nodes()):
+        name = node.name or ""
+        if name and name in seen:
+            numbers = (f"{name}#{number}" for number in count(index))
+            node.name = next(each for each in numbers if each not in taken)
+            taken.add(node.name)
+        seen.add(name)
+
+
+def _value_under_name(graph: ir.Graph, value: ir.Value, name: str, writing: Writing) -> ir.Value:
+    """The value under `name`, which another one may have had."""
+    holder = next((one for node in graph for one in node.outputs if one.name == name), None)
+    if holder is not None:
+        holder.name = writing.casting.names.fresh(name, "stored")
+    if value.producer() is not None and sum(one is value for one in graph.outputs) == 1:
+        value.name = name
+        return value
+    node = ir.Node("", "Identity", [value], num_outputs=1, name=f"typed::{name}")
+    node.outputs[0].name, node.outputs[0].type, node.outputs[0].shape = name, value.type, value.shape
+    graph.append(node)
+    return node.outputs[0]
+
 
 KEPT_FORMATS = ("f32", "bf16", "f16")
 

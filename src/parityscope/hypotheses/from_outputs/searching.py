@@ -1,6 +1,6 @@
 """The whole search: sites, guesses, trials, and the class of what explains as much.
 
-Budgets are estimated seconds (as `explanation.budget`) and no clock's, so that a slow or busy machine finds what a quick one
+Budgets are estimated seconds (as `explanation.weighed`) and no clock's, so that a slow or busy machine finds what a quick one
 does: all that is computed is charged to the reference's meter, and what is left over when `MOST_S` are spent is counted.
 """
 
