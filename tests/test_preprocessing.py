@@ -117,7 +117,7 @@ def asked(run: Run, samples: Sequence[Arrays], given: Sequence[Arrays], runs: in
     )
     image = image_of("x", samples[0]["x"]) if "x" in samples[0] else None
     tokens = tokens_of(samples[0])
-    steps = image_steps(image, samples) if image else token_steps(tokens) if tokens else []
+    steps = image_steps(image, samples) if image else token_steps(tokens, samples) if tokens else []
     return search_preprocessing(question, steps)
 
 
@@ -459,7 +459,7 @@ def test_every_step_of_tokens_is_named(reads: Run) -> None:
     tokens = tokens_of(samples[0])
     assert tokens is not None
     assert (tokens.ids, tokens.mask, tokens.segments) == ("input_ids", "attention_mask", "token_type_ids")
-    steps = [step for step in token_steps(tokens) if ":padded-" not in step.key]  # which a fixed length refuses
+    steps = [step for step in token_steps(tokens, samples) if ":padded-" not in step.key]  # which a fixed length refuses
     for step in steps:
         given_ = [dict(one) for sample in samples if (one := apply_steps((step,), sample)) is not None]
         found = asked(reads, samples, given_)
@@ -491,6 +491,11 @@ def test_ids_that_are_moved_but_for_the_padding(tmp_path: Path) -> None:
         found = asked(run, samples, given_)
         assert found.best is not None
         assert describe_steps(found.best.steps) == f"the deployment gives every token id {words}"
+    shifted = [{"ids": np.where(one["ids"] == 0, 29, one["ids"]).astype(np.int32)} for one in samples]  # padded with 29
+    given_ = [{"ids": np.where(one["ids"] == 29, 1, one["ids"]).astype(np.int32)} for one in shifted]
+    found = asked(run, shifted, given_)
+    assert found.best is not None
+    assert describe_steps(found.best.steps) == "the deployment pads with id 1 in place of 29"
 
 
 def test_padding_to_a_length_that_is_attended_to(tmp_path: Path) -> None:

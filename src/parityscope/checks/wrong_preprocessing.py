@@ -124,7 +124,7 @@ def _list_steps(samples: Sequence[Mapping[str, np.ndarray]]) -> list[Preprocessi
     """Every step for every input that is examined."""
     found = [step for image in _image_inputs(samples[0])[:_IMAGES] for step in image_steps(image, samples)]
     tokens = tokens_of(samples[0])
-    return [*found, *(token_steps(tokens) if tokens is not None else [])]
+    return [*found, *(token_steps(tokens, samples) if tokens is not None else [])]
 
 
 def _test_claim(

@@ -37,11 +37,11 @@ __all__ = [
     "changed_input_edits",
     "constant_edits",
     "edit_of_input",
-    "gate_edits",
     "input_edits",
     "input_values",
     "joint_edits",
     "label_of_input",
+    "layout_edits",
     "near_constant_edits",
     "operand_edits",
 ]
@@ -56,6 +56,7 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] =
     "running variance": lambda data, over: data.var(over, dtype=np.float64),
 }
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
+_LAYOUT_BITS = 5.0  # of a square constant transposed; chosen, as an attribute (transB) says the same
 _GATE_BITS = 1.5  # beside which of the orders it is; chosen, as the layers that have gates are few
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 _MOST_GROWN = (
@@ -92,13 +93,26 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         )
 
 
-def gate_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
-    """The gates of a recurrent layer's constants in another order: formats differ in it as they do in attributes."""
+def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
+    """Constants in another layout: square ones transposed, a recurrent layer's gates or directions in another order.
+
+    Formats differ in it as they do in attributes, no shape tells, and no slope leads to so large a change.
+    """
     gates = OPERATORS[node.op_type].gates if node.op_type in OPERATORS else 0
     constants = stretch.context.constants
     arrays = {index: constants[name] for index, name in enumerate(node.input) if name in constants}
     if gates > 1:
         yield from _block_order_edits(place, arrays, (gates,), _GATE_BITS)
+        if all(len(array) == 2 for array in arrays.values()):
+            turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
+            before = _change_each(dict.fromkeys(arrays, turned))
+            yield StretchEdit(words="its two directions exchanged", bits=_LAYOUT_BITS, at=place, before=before)
+    for index, array in arrays.items():
+        for one, other in itertools.combinations(range(array.ndim), 2):
+            if array.dtype.kind == "f" and array.shape[one] == array.shape[other] > 1:
+                words = f"{label_of_input(stretch, node, index)} transposed (axes {one} and {other})"
+                swapped: Change = lambda a, x=one, y=other: np.ascontiguousarray(a.swapaxes(x, y))  # noqa: E731
+                yield edit_of_input(place, words, _LAYOUT_BITS, index, swapped)
 
 
 def _take_statistics(running: Mapping[int, str]) -> Callable[[Arrays], Arrays]:
@@ -123,10 +137,6 @@ def constant_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -
             continue
         label = label_of_input(stretch, node, index)
         chosen = [(words, change) for words, change in changes_of(array) if _FIRST.match(words)]
-        for one, other in itertools.combinations(range(array.ndim), 2):
-            if array.shape[one] == array.shape[other] > 1:
-                turned: Change = lambda a, x=one, y=other: np.ascontiguousarray(a.swapaxes(x, y))  # noqa: E731
-                chosen.insert(0, (f"transposed (axes {one} and {other})", turned))
         for words, change in chosen:
             yield edit_of_input(place, f"{label} {words}", 6 + math.log2(len(chosen)), index, change)
         alike = [name for name in constants if name != node.input[index] and _is_alike(constants[name], array)]

@@ -50,7 +50,7 @@ _WORDS = {
     **dict.fromkeys(("changed inputs", "fitted inputs", "rows"), _READ),
     **dict.fromkeys(("input scaled", "input shifted", "input cut off", "filter"), _READ),
     **dict.fromkeys(
-        ("constants", "near constants", "changed constants", "joint", "gates", "grids", "fitted grids"), _HELD
+        ("constants", "near constants", "changed constants", "joint", "layouts", "grids", "fitted grids"), _HELD
     ),
     **dict.fromkeys(("attributes", "fitted attributes", "attribute"), _SET),
     **dict.fromkeys(("operators", "fitted operators", "relatives", "operator fitted"), _FUNCTION),

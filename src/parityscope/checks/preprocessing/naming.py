@@ -125,7 +125,7 @@ def _name_steps(reference: Arrays, given: Arrays) -> NamedDifference | None:
     images = [image for name, array in reference.items() if (image := image_of(name, array)) is not None]
     tokens = tokens_of(reference)
     steps = [step for image in images for step in image_steps(image, [reference])]
-    steps += token_steps(tokens) if tokens is not None else []
+    steps += token_steps(tokens, [reference]) if tokens is not None else []
     bounds = dict.fromkeys(reference, SAME)
     question = PreprocessingQuestion(
         samples=[reference], candidate=[given], run=lambda inputs: inputs, bounds=bounds, runs=_COMPOSITIONS

@@ -10,7 +10,7 @@ import numpy as np
 from parityscope.checks.preprocessing.steps import PREPARED, RAW, PreprocessingStep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     Arrays = Mapping[str, np.ndarray]
     # A row of each input and the number of its tokens -> the new rows.
@@ -22,6 +22,8 @@ __all__ = ["Tokens", "token_steps", "tokens_of"]
 _SHORTEST = 3
 # By how much ids are moved where another count of reserved ones stands in front: padding alone, or padding and unknown.
 _MOVED = (1, -1, 2, -2)
+# Ids that tokenizers keep for padding, the beginning, the end and what is unknown, in one order or another.
+_RESERVED = (0, 1, 2, 3)
 # To which tokenizers are set to pad; a model of another fixed length refuses them.
 _LENGTHS = (16, 32, 64, 128, 256, 512)
 
@@ -61,9 +63,10 @@ def tokens_of(sample: Arrays) -> Tokens | None:
     return Tokens(ids=ids, mask=mask, segments=segments)
 
 
-def token_steps(tokens: Tokens) -> list[PreprocessingStep]:
-    """Every step for a token model."""
+def token_steps(tokens: Tokens, samples: Sequence[Arrays]) -> list[PreprocessingStep]:
+    """Every step for a token model that is given such samples."""
     ids, mask, segments = tokens.ids, tokens.mask, tokens.segments
+    padding = _most_repeated([sample[ids] for sample in samples])
     found = [
         _rebuild_rows(tokens, "padding-left", "pads on the left", PREPARED, _move_padding_left(tokens.names)),
         _rebuild_rows(
@@ -81,6 +84,7 @@ def token_steps(tokens: Tokens) -> list[PreprocessingStep]:
         *(_move_ids(tokens, by, kept=False) for by in _MOVED),
         # A mask hides what the padding's id is, and nothing lies below the least of them.
         *(_move_ids(tokens, by, kept=True) for by in _MOVED if by > 0 and not mask),
+        *(_pad_with(ids, padding, other) for other in _RESERVED if other != padding and not mask),
         *(_pad_to_length(tokens, length) for length in _LENGTHS),
     ]
     if mask:
@@ -128,6 +132,27 @@ def _pad_to_length(tokens: Tokens, length: int) -> PreprocessingStep:
     return PreprocessingStep(
         key=f"{tokens.ids}:padded-{length}", words=words, stage=PREPARED, slot="padding", apply=apply
     )
+
+
+def _pad_with(ids: str, padding: int, other: int) -> PreprocessingStep:
+    """Another id in the place of the one that pads."""
+    return _change_elements(
+        ids,
+        f"ids-padded-with-{other}",
+        f"pads with id {other} in place of {padding}",
+        lambda array: np.where(array == padding, array.dtype.type(other), array),
+    )
+
+
+def _most_repeated(samples: Sequence[np.ndarray]) -> int:
+    """The id of the longest run in a row of any sample, which is what pads wherever anything does."""
+    longest, found = 0, 0
+    for row in (row for ids in samples for row in ids):
+        ends = np.append(np.flatnonzero(np.diff(row)), len(row) - 1)
+        runs = np.diff(ends, prepend=-1)
+        if runs.max() > longest:
+            longest, found = int(runs.max()), int(row[ends[runs.argmax()]])
+    return found
 
 
 def _move_ids(tokens: Tokens, by: int, *, kept: bool) -> PreprocessingStep:

@@ -40,7 +40,7 @@ _TURNS = (
 )
 _GROUPS = {
     **dict.fromkeys(
-        ("neighbours", "inputs", "gates", "attributes", "operands", "relatives", "operators", "inside"), "structure"
+        ("neighbours", "inputs", "layouts", "attributes", "operands", "relatives", "operators", "inside"), "structure"
     ),
     **dict.fromkeys(("constants", "changed constants", "near constants", "joint", "exchanged"), "constants"),
     **dict.fromkeys(("values", "changed inputs"), "values"),

@@ -34,7 +34,7 @@ __all__ = ["EARLY", "LATE", "PLAIN", "EditSite", "sites_of"]
 # Kinds of `searching` by when they are asked: few and short ones everywhere, thousands where something comes near. What fits
 # numbers to a tensor that was seen has `families` in its place.
 # Those whose short ones are tried at every site.
-PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "gates", "attributes", "operands", "relatives")
+PLAIN = ("neighbours", "before", "states", SWALLOWED, "inputs", "layouts", "attributes", "operands", "relatives")
 EARLY = (*PLAIN, "values", "constants", "grids", "changed constants")
 LATE = ("operators", "near constants", "changed inputs", "joint", "inside")
 _OF_RESULT, _OF_STATES = "values", "states"
