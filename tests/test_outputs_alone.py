@@ -742,7 +742,7 @@ BOTH_WAYS = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (fl
   y = Gemm(h, to_five, b4)
 }"""
 SQUARE = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,20] y) {
-  a = MatMul(x, first)
+  a = MatMul(x, square)
   t = Tanh(a)
   b = MatMul(t, second)
   y = Tanh(b)
@@ -753,8 +753,9 @@ def _more_weights() -> dict[str, np.ndarray]:
     draw = np.random.default_rng(7)
     shapes = {"of_boxes": (20, 40), "beside": (40,), "gates": (1, 56, 20), "again": (1, 56, 14), "offsets": (1, 112)}
     shapes |= {"gates2": (2, 56, 20), "again2": (2, 56, 14), "offsets2": (2, 112), "to_five": (28, 5)}
-    shapes |= {"first": (20, 20), "second": (20, 20)}
-    numbers = {"flat": [6, 28], "rows": [-1, 5], "parts": [2, 2, 1], "zero": [0], "one": [1], "two": 2, "twelve": [12], "most": [1000]}
+    shapes |= {"square": (20, 20), "second": (20, 20)}
+    numbers = {"rows": [-1, 5], "parts": [2, 2, 1], "zero": [0], "one": [1], "two": 2, "twelve": [12], "most": [1000]}
+    numbers["flat"] = [6, 28]
     return {
         **{name: draw.normal(size=shape).astype(np.float32) / np.float32(4) for name, shape in shapes.items()},
         **{name: np.array(number) for name, number in numbers.items()},
@@ -780,8 +781,8 @@ def test_what_a_node_reads_is_found_where_no_slope_leads_to_it(
         network, words = BOTH_WAYS, "its two directions exchanged"
         wrong = {name: more[name][::-1] for name in ("gates2", "again2", "offsets2")}
     elif of_others == "square":
-        network, words = SQUARE, "('first') transposed (axes 0 and 1)"
-        wrong = {"first": more["first"].T}
+        network, words = SQUARE, "('square') transposed (axes 0 and 1)"
+        wrong = {"square": more["square"].T}
     else:
         network, words = RECURRENT, "4 blocks (gates) of constants [1, 2, 3] in the order"
         wrong = {name: _turn_gates(more[name]) for name in ("gates", "again", "offsets")}

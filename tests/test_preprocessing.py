@@ -459,7 +459,9 @@ def test_every_step_of_tokens_is_named(reads: Run) -> None:
     tokens = tokens_of(samples[0])
     assert tokens is not None
     assert (tokens.ids, tokens.mask, tokens.segments) == ("input_ids", "attention_mask", "token_type_ids")
-    steps = [step for step in token_steps(tokens, samples) if ":padded-" not in step.key]  # which a fixed length refuses
+    steps = [
+        step for step in token_steps(tokens, samples) if ":padded-" not in step.key
+    ]  # which a fixed length refuses
     for step in steps:
         given_ = [dict(one) for sample in samples if (one := apply_steps((step,), sample)) is not None]
         found = asked(reads, samples, given_)
