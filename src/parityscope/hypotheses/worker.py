@@ -270,7 +270,7 @@ def _search_from_outputs(outputs: KnownOutputs, banned: frozenset[str], trying: 
         return told_of(search_outputs(outputs, trying, banned))
     except ParityError as error:
         return OutputsAnswer(problem=error.problem)
-    except (MemoryError, KeyError, ValueError, IndexError, TypeError) as error:
+    except (MemoryError, KeyError, ValueError, IndexError, TypeError, ArithmeticError) as error:
         return OutputsAnswer(problem=f"{type(error).__name__}: {error}")
 
 

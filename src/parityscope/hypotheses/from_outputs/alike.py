@@ -84,4 +84,4 @@ def _expected_sketch(guess: Guess) -> np.ndarray:
     """The sketch at the amount that was found."""
     family, sketch = guess.family, np.asarray(guess.sketch)
     is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
-    return sketch * (guess.amounts[0] / family.step) if family is not None and is_multiple else sketch
+    return sketch * (guess.amounts[0] / family.step) if family is not None and family.step and is_multiple else sketch

@@ -26,6 +26,7 @@ __all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_rules"]
 # What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
 _LEFT_OUT_BITS = 4.0
 EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
+_INSTEAD = " in place of "
 _ABOUT_ONE = re.compile(
     r" ?\('[^']*'\)|'[^']*'| = \S+(?= left out)|(?<=in place of )-?[\d.e+-]+$|\b[\d.e+-]+ becomes \S+"
 )
@@ -75,6 +76,8 @@ def join_alike(members: Members, behind: str = "") -> Guess:
     op_type = first.site.changed_step.op_type
     there = sum(step.op_type == op_type for step in first.site.reference.live)
     rule = _words_of_rule(edit)
+    if rule.endswith(_INSTEAD.rstrip()):  # of numbers, which may be another one at each place
+        rule += f" {' or '.join(dict.fromkeys(other.words.rpartition(_INSTEAD)[2] for _, other in members))}"
     if behind:
         words = f"at each of {len(members)} {op_type} behind {behind}: {rule}"
     elif len(members) == there:
