@@ -36,8 +36,7 @@ from parityscope.expectation.error_model import (
     rounding_variance,
 )
 from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
-from parityscope.expectation.grades import FLOAT32_ROUNDING, grade_of
-from parityscope.expectation.ulps import EXACT, SUMS, ULPS
+from parityscope.expectation.grades import EXACT, FLOAT32_ROUNDING, SUMS, ULPS, grade_of
 from parityscope.expectation.variances import SUMMED
 from parityscope.testing.networks import write_network
 

@@ -27,8 +27,8 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.float8 import quantize_and_back, scalings_of
+from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.arithmetic.integers import INTEGERS, Quantizer, fake_quantize, quantization_of
-from parityscope.arithmetic.quantized import QUANTIZED
 from parityscope.arithmetic.simulation import Arrangement, arrange_precision
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError

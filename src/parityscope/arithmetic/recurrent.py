@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN taken apart into a Scan over their time steps, so that what lies inside them can be rounded.
 
 In: a graph with such operators. Out: the same graph, where each became one Scan of the same name whose body is the
-operator's equations (`_recurrences`), and what there is in the body: products, gates, states. A recurrent operator of an
+operator's equations (`_steps`), and what there is in the body: products, gates, states. A recurrent operator of an
 engine of lower precision hands its state from step to step in that precision; from outside of the operator only the
 state behind the last step can be rounded.
 

@@ -129,7 +129,7 @@ def _world_of(asked: _Simulation) -> tuple[World, tuple[Skip, ...]]:
 
 def _ground_for(asked: _Simulation) -> tuple[Ground, Program] | None:
     """What any number of targets say their roundings of, and its program, neither to be changed; None where they write."""
-    from parityscope.arithmetic.quantized import QUANTIZED
+    from parityscope.arithmetic.formats import QUANTIZED
     from parityscope.arithmetic.recurrent import is_recurrent
     from parityscope.evaluation.program import prepared_graph
 
@@ -162,7 +162,7 @@ def arrangement_of(model: Model, target: Target) -> Arrangement:
     Raises:
         ParityError: an option of the target is not known, or the model cannot be simulated so.
     """
-    from parityscope.arithmetic.quantized import QUANTIZED
+    from parityscope.arithmetic.formats import QUANTIZED
     from parityscope.arithmetic.simulation import arrange_precision
     from parityscope.evaluation.program import prepared_graph
 

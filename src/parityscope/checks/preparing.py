@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.images import read_image
-from parityscope.checks.preprocessing.parting import Parting, StageResult, compare_preprocessings
-from parityscope.checks.preprocessing.running import stages_of
+from parityscope.checks.preprocessing.parting import Parting, StageResult, compare_preprocessings, stages_of
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:

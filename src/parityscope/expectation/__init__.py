@@ -3,7 +3,7 @@
 * `expecting`  : formats and the FP32 noise floor, as worlds of one pass (`metering`; `error_model`, `variances`, `ulps` and
   `disturbing` for the floor);
 * `grades`     : measured and expected errors -> grades;
-* `forecasting`: what each format will do to a model, of which there is no candidate (`lockstep`, `tallies`, `ranges`,
+* `forecasting`: what each format will do to a model, of which there is no candidate (`lockstep`, `ranges`,
   `parameters`; `words` says it);
 * `drawing`    : the error of outputs of few numbers, drawn several times;
 * `records`, `forecasts`: what is to be expected, and what was found.

@@ -30,7 +30,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.sites import exact_uses
 from parityscope.expectation.error_model import ROUNDING
-from parityscope.expectation.ulps import ulps_of
+from parityscope.expectation.grades import ulps_of
 from parityscope.expectation.variances import SUMMED, least_of_product, variance_of_node
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.formats import format_named
-from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.formats import QUANTIZED, format_named
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.backends.sim import prepare_world
 from parityscope.comparison.moments import scale_by_power

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.arithmetic.quantized import QUANTIZED, known_format
+from parityscope.arithmetic.formats import QUANTIZED, known_format
 from parityscope.arithmetic.simulation import PRECISIONS
 from parityscope.backends.calibrating import calibrate_magnitudes, quantized_target
 from parityscope.backends.recording import Progress, ignore_progress

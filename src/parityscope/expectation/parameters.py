@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.arithmetic.reading import blocks_of
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name

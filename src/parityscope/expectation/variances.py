@@ -32,7 +32,7 @@ import numpy as np
 
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.expectation.error_model import chain_error, repeated_terms_error
-from parityscope.expectation.ulps import EXACT, ULPS, ulps_of
+from parityscope.expectation.grades import EXACT, ULPS, ulps_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.detyping import HALF
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.quantized import known_format
+from parityscope.arithmetic.formats import known_format
 from parityscope.expectation.forecasts import Cause
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ _MODULES = (  # what a search imports: a second, once for all
     "scipy.special",
     "parityscope.compiling",
     "parityscope.hypotheses.worker",
-    "parityscope.hypotheses.arithmetic.named",
+    "parityscope.hypotheses.arithmetic.edits",
     "parityscope.hypotheses.from_outputs.telling",
     "parityscope.hypotheses.searching",
 )
@@ -299,7 +299,7 @@ def _equal_edits(stretch: ComputedStretch, told: Sequence[Ranked]) -> list[list[
 
 
 def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[[str], None]) -> StretchAnswer:
-    from parityscope.hypotheses.arithmetic.named import variant_of
+    from parityscope.hypotheses.arithmetic.edits import variant_of
     from parityscope.hypotheses.searching import search_edits
     from parityscope.hypotheses.stretch import ComputedStretch
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import input_at
-from parityscope.linting._roles import kept_in_fp32
-from parityscope.linting._walk import is_same_value, node_behind, nodes_ahead, number_of
+from parityscope.linting._walk import is_same_value, kept_in_fp32, node_behind, nodes_ahead, number_of
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

@@ -1,28 +1,85 @@
-"""Ways through a graph that rules follow: past nodes that only move numbers, from a constant to what computes with it."""
+"""Ways through a graph that rules follow: past nodes that only move numbers, from a constant to what computes with it.
+
+What a constant is to the node that reads it.
+
+Declared shapes, and whether two inputs could be taken for each other.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.graph import input_at
-from parityscope.operators import MOVING, STANDARD, of_kind
+from parityscope.operators import MOVING, STANDARD, of_kind, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from parityscope.linting.records import Sheet
+    from parityscope.case.conformance import Dims
+    from parityscope.linting.records import Place, Sheet
 
 __all__ = [
+    "CHOOSE_ELEMENTS",
     "HOST",
+    "are_exchangeable",
     "attribute_value",
     "computing_readers",
+    "dims_of",
+    "format_dimensions",
     "is_same_value",
+    "kept_in_fp32",
     "node_behind",
     "nodes_ahead",
     "number_of",
+    "stands_for_a_bound",
 ]
+
+
+def dims_of(value: ir.Value) -> Dims | None:
+    """The declared dimensions: numbers, names, or None where the file says nothing; None when the rank is unknown."""
+    if value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
+
+
+def are_exchangeable(one: Dims | None, other: Dims | None) -> bool:
+    """Whether a tensor of one shape may be fed to the other without an error: unknown dimensions take any size."""
+    if one is None or other is None:
+        return one is other
+    if len(one) != len(other):
+        return False
+    pairs = zip(one, other, strict=True)
+    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
+
+
+def format_dimensions(dims: Dims | None) -> str:
+    """Dimensions as a reader writes them: "1, 3, ?, width"."""
+    if dims is None:
+        return "..."
+    return ", ".join("?" if dim is None else str(dim) for dim in dims)
+
+
+# Operators whose constants bound or choose: beyond range they bound nothing that the format can hold.
+_BOUNDS = frozenset({("Clip", 1), ("Clip", 2)})
+_CHOOSE = frozenset({"Max", "Min"})
+# Operators that put elements of a constant beside or in the place of others, and compute nothing.
+CHOOSE_ELEMENTS = with_trait("chooses elements")
+
+
+def stands_for_a_bound(node: ir.Node, position: int) -> bool:
+    """Whether the constant at `position` bounds the others (Clip, Max, Min)."""
+    return (node.op_type, position) in _BOUNDS or node.op_type in _CHOOSE
+
+
+def kept_in_fp32(sheet: Sheet, place: Place, position: int) -> bool:
+    """Whether a model that computes in 16 bits where it wants to declares this input as wider itself."""
+    value = input_at(place.node, position)
+    return (
+        bool(sheet.typed) and value is not None and value.dtype is not None and value.dtype.name in {"FLOAT", "DOUBLE"}
+    )
+
 
 # Inputs that engines read on the host, at build time or in FP32 whatever the format: (operator, position).
 HOST = frozenset(

@@ -20,8 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._shapes import dims_of, format_dimensions
 from parityscope.linting._telling import list_names, make_finding
+from parityscope.linting._walk import dims_of, format_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._casts import type_of
-from parityscope.linting._shapes import are_exchangeable, dims_of, format_dimensions
 from parityscope.linting._telling import make_finding, offer_by_hand
+from parityscope.linting._walk import are_exchangeable, dims_of, format_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,9 +24,8 @@ import numpy as np
 
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._masks import is_mask
-from parityscope.linting._roles import CHOOSE_ELEMENTS, stands_for_a_bound
 from parityscope.linting._telling import make_finding, offer_by_hand
-from parityscope.linting._walk import HOST, computing_readers
+from parityscope.linting._walk import CHOOSE_ELEMENTS, HOST, computing_readers, stands_for_a_bound
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ import numpy as np
 from parityscope.arithmetic import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._roles import kept_in_fp32
 from parityscope.linting._telling import format_number, make_finding, offer_by_hand, offer_proof
-from parityscope.linting._walk import HOST, attribute_value, computing_readers
+from parityscope.linting._walk import HOST, attribute_value, computing_readers, kept_in_fp32
 from parityscope.operators import does_multiply, role_of
 
 if TYPE_CHECKING:

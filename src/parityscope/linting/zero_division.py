@@ -24,8 +24,8 @@ import numpy as np
 
 from parityscope.arithmetic import round_to
 from parityscope.linting import Rule, RuleExample
-from parityscope.linting._roles import kept_in_fp32
 from parityscope.linting._telling import format_number, make_finding, offer_by_hand
+from parityscope.linting._walk import kept_in_fp32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from parityscope.localization.cuts import attribute_error
 from parityscope.localization.injection import inject_errors
+from parityscope.localization.keeping import reads_of
 from parityscope.localization.leading import MOST, leading_suspects
-from parityscope.localization.reading import reads_of
 from parityscope.localization.replay import LocalizationOptions, localize
 from parityscope.localization.sides import Sides
 

@@ -4,6 +4,11 @@ Whether the largest of some elements is NaN where one of them is differs between
 maximum), ONNX Runtime's CPU provider, which replays, may lose it (`arithmetic.maxima`). A replay that loses what the candidate
 hands on would charge every pooling behind the first NaN with it. So where the candidate's result of a maximum holds NaN,
 the maximum is replayed as one that hands NaN on; everywhere else as it stands.
+
+What each tensor of a candidate is computed from, by the reference's graph: the inputs of its region.
+
+The severed replay computes a tensor again from the nearest tensors above it that the candidate showed. Before
+anything is recorded these are the nearest ones that will be asked for.
 """
 
 from __future__ import annotations
@@ -17,15 +22,44 @@ from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.graphs import Names
 from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
+from parityscope.case.graph import dependencies_of
 from parityscope.evaluation.program import ObservedRegion, Program, compile_program, program_of, regions_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
+
+    import onnx_ir as ir
 
     from parityscope.case import Model
     from parityscope.localization.sides import Sides
 
-__all__ = ["Programs"]
+__all__ = ["Programs", "reads_of"]
+
+
+def reads_of(model: ir.Model, pairing: Mapping[str, str], wanted: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The nearest tensors of `wanted` above each of them.
+
+    Args:
+        model: The reference's graph; it is put in topological order.
+        pairing: Names of the reference's tensors -> the candidate's.
+        wanted: The candidate's tensors that are of interest, its outputs among them.
+
+    Returns:
+        The candidate's names, both as keys and as values; the model's inputs and constants are not among them.
+    """
+    model.graph.sort()
+    nearest: dict[int, dict[str, None]] = {}
+    found: dict[str, dict[str, None]] = {}
+    for node in model.graph:
+        above = {name: None for value in dependencies_of(node) for name in nearest.get(id(value), ())}
+        for value in node.outputs:
+            partner = pairing.get(str(value.name))
+            if partner in wanted and partner is not None:
+                found.setdefault(partner, {}).update(above)
+                nearest[id(value)] = {partner: None}
+            else:
+                nearest[id(value)] = above
+    return {name: tuple(above) for name, above in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

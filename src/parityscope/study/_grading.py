@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.case.graph import computing_nodes
 from parityscope.comparison.distance import error_distance
 from parityscope.comparison.rows import make_aligner

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.case.deciding import rules_of_outputs
 from parityscope.comparison.decisions import NOTICED, measure_decisions
 from parityscope.comparison.rows import align_as_given

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import formats
-from parityscope.arithmetic.quantized import QUANTIZED
+from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.comparison.distance import error_distance
 from parityscope.comparison.parts import Parts, axes_with_parts, measure_parts
 from parityscope.errors import ParityError

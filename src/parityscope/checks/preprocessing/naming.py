@@ -15,11 +15,11 @@ import numpy as np
 from parityscope.checks._common import format_percent
 from parityscope.checks.input_fit import Fit, fit_inputs
 from parityscope.checks.preprocessing.images import image_of, image_steps
-from parityscope.checks.preprocessing.measuring import norm_of
 from parityscope.checks.preprocessing.placings import other_words, recognise_placing
 from parityscope.checks.preprocessing.registering import register_images
 from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
 from parityscope.checks.preprocessing.tokens import token_steps, tokens_of
+from parityscope.checks.preprocessing.walking import norm_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

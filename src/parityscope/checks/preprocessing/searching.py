@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.checks._reproducing import grain_of
-from parityscope.checks.preprocessing.measuring import is_informative, measure_outputs
 from parityscope.checks.preprocessing.steps import UNEXPLAINED, apply_steps, model_inputs
-from parityscope.checks.preprocessing.walking import StepsTrial, Walk
+from parityscope.checks.preprocessing.walking import StepsTrial, Walk, is_informative, measure_outputs
 from parityscope.comparison.rows import align_as_given
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 

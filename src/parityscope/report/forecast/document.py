@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from parityscope.arithmetic.quantized import known_format
+from parityscope.arithmetic.formats import known_format
 from parityscope.checks.generated_inputs import findings_about
 from parityscope.report._plain import plain_items
 
