@@ -47,8 +47,7 @@ from parityscope.checks._common import HALVED, STANDS_IN, format_percent
 from parityscope.checks._examples import PICTURE, picture_arrays
 from parityscope.checks._reproducing import NEAR, nonsense_fits, unless_one_answer, wrong_samples
 from parityscope.checks.preprocessing.images import image_of, image_steps
-from parityscope.checks.preprocessing.pictures import pictures_of
-from parityscope.checks.preprocessing.placings import placing_steps, recognise_placing
+from parityscope.checks.preprocessing.placings import pictures_of, placing_steps, recognise_placing
 from parityscope.checks.preprocessing.repairing import describe_precision, repair_details, repairs_of
 from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
 from parityscope.checks.preprocessing.steps import ORIGINAL, UNEXPLAINED, apply_steps, describe_steps, model_inputs

@@ -1,6 +1,6 @@
 """What error is to be expected, of each tensor, in each arithmetic; and the grade of a measured one.
 
-* `expecting`  : formats and the FP32 noise floor, as worlds of one pass (`metering`; `error_model`, `variances`, `ulps` and
+* `expecting`  : formats and the FP32 noise floor, as worlds of one pass (`metering`; `error_model`, `variances` and
   `disturbing` for the floor);
 * `grades`     : measured and expected errors -> grades;
 * `forecasting`: what each format will do to a model, of which there is no candidate (`lockstep`, `ranges`,

@@ -39,9 +39,8 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.graphs import Names, redirect_uses
 from parityscope.arithmetic.typed._assigning import assign_formats
-from parityscope.arithmetic.typed._casting import Casting
 from parityscope.arithmetic.typed._preparing import typable_copy
-from parityscope.arithmetic.typed._writing import Writing
+from parityscope.arithmetic.typed._writing import Casting, Writing
 from parityscope.arithmetic.typed.constants import HALF
 from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError

@@ -15,7 +15,7 @@ from onnx_ir.passes import common
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.standard import opset_of, schema_of
-from parityscope.arithmetic.typed._schemas import QUANTIZERS
+from parityscope.arithmetic.typed._assigning import QUANTIZERS
 from parityscope.arithmetic.typed.eighths import OPSET
 from parityscope.errors import ParityError
 from parityscope.records import Skip

@@ -16,7 +16,7 @@ from parityscope.arithmetic.detyping import retype_to_float
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.graphs import Names, all_values, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
-from parityscope.arithmetic.typed._casting import cast_node
+from parityscope.arithmetic.typed._writing import cast_node
 from parityscope.arithmetic.typed.constants import HALF
 
 if TYPE_CHECKING:

@@ -8,6 +8,13 @@ ONNX Runtime's CUDA HardSigmoid in FP16 computes with 0.166626 for an alpha of 1
 arithmetic, and no other slope. Defaults are rounded like given attributes.
 
 Source: the ONNX operator specification (default values).
+
+Roundings inside LSTM, GRU and RNN: what products take, the state after each step, what activations give, sums so far.
+
+Tensor cores take the state of every step rounded, whatever the state is kept in. An engine that stores tensors in a format
+stores the state between time steps in it; a library that computes in the format rounds every sum. Which of it an engine does,
+and in which order it adds, is seldom known: the vector is predicted for the usual cases, and where the candidate declares
+the format their size is enough (`explanation.explaining`).
 """
 
 from __future__ import annotations
@@ -18,11 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
+from parityscope.arithmetic.recurrent import Recurrence, is_recurrent, why_not_apart
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS
-from parityscope.hypotheses.arithmetic import Variant
+from parityscope.arithmetic.standard import opset_of
+from parityscope.case.graph import constant_value
+from parityscope.hypotheses.arithmetic import Inside, Variant
 from parityscope.hypotheses.arithmetic._folding import can_be_folded, fold_all
-from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, state_stored, steps_multiplied
 from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, output_rounding, rounding_to
 from parityscope.hypotheses.arithmetic.edits import set_attribute
 from parityscope.operators import STANDARD
@@ -34,7 +43,73 @@ if TYPE_CHECKING:
 
     from parityscope.hypotheses.arithmetic import Operand, RegionContext, Rewrite, Transform, Variants
 
-__all__ = ["inputs_and_output_stored", "inputs_rounded", "output_stored"]
+
+__all__ = [
+    "has_recurrence",
+    "inputs_and_output_stored",
+    "inputs_rounded",
+    "output_stored",
+    "steps_multiplied",
+    "sums_rounded",
+]
+
+_TERMS = (1, 2, 4)  # that are added at once; more are hardly different from FP32 sums (docs/fidelity.md)
+
+
+def has_recurrence(graph: ir.Graph) -> bool:
+    """Whether a region holds recurrent operators, and all of them can be taken apart.
+
+    Their weights are parameters, so that what they become needs nothing from outside.
+    """
+    found = [node for node in graph if is_recurrent(node)]
+    opset = opset_of(graph)
+    return bool(found) and all(
+        not why_not_apart(node, opset) and all(value is None or constant_value(value) for value in node.inputs[1:4])
+        for node in found
+    )
+
+
+def steps_multiplied(name: str, *, output: bool = False) -> Variant:
+    """The variant whose products take their operands in the format called `name` in every step, the state among them.
+
+    The state itself stays in FP32; `output` stores what the region gives in the format.
+    """
+    title = FORMATS[name].title
+    return Variant(
+        words=f"what is multiplied in each step{' and the output are' if output else ' is'} rounded to {title}",
+        inside=Inside(format=name, recurrence=Recurrence(stored=frozenset())),
+        operands=rounding_to(name),
+        output=output_rounding(name) if output else None,
+        accumulator=TENSOR_CORES,
+    )
+
+
+def state_stored(name: str) -> Iterator[Variant]:
+    """Variants that store the state after each step in the format called `name`; and what activations give, too."""
+    title = FORMATS[name].title
+    for kinds, words in (
+        ({"states"}, "the state after each step"),
+        ({"states", "gates", "products"}, "the state, the gates and the products of each step"),
+    ):
+        yield Variant(
+            words=f"inputs, parameters, {words} and the output are stored in {title}",
+            inside=Inside(format=name, recurrence=Recurrence(stored=frozenset(kinds))),
+            stored=rounding_to(name),
+            output=output_rounding(name),
+        )
+
+
+def sums_rounded(name: str) -> Iterator[Variant]:
+    """Variants that compute a recurrent operator in the format called `name` altogether."""
+    kinds = frozenset({"states", "gates", "products", "sums"})
+    for terms in _TERMS:
+        yield Variant(
+            words=f"every step is computed in {FORMATS[name].title}, its sums {terms} terms at a time",
+            inside=Inside(format=name, recurrence=Recurrence(stored=kinds, terms=terms)),
+            stored=rounding_to(name),
+            output=output_rounding(name),
+        )
+
 
 _DEFAULTS = {one.name: one.defaults for one in STANDARD.values() if one.defaults}
 

@@ -18,8 +18,8 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.hypotheses.arithmetic import Accumulator, Hypothesis, RegionContext, Variant
 from parityscope.hypotheses.arithmetic._contraction import accumulate_in_blocks
-from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, sums_rounded
 from parityscope.hypotheses.arithmetic._rounding import has_product, output_rounding, rounding_to
+from parityscope.hypotheses.arithmetic._storage import has_recurrence, sums_rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

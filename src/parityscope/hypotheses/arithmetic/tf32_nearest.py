@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from parityscope.hypotheses.arithmetic import Hypothesis, RegionContext, Variant
 from parityscope.hypotheses.arithmetic._folding import can_be_folded, fold_all
-from parityscope.hypotheses.arithmetic._recurrent import has_recurrence, steps_multiplied
 from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, has_product, rounding_to
+from parityscope.hypotheses.arithmetic._storage import has_recurrence, steps_multiplied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
