@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
 from parityscope.languages import OWN, current_language, say_in_language
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

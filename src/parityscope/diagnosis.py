@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from parityscope.checks.asking import ask_check
 from parityscope.checks.contradicting import with_contradictions
 from parityscope.checks.ending import NeverEndedError, ended_after, is_of_others
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import ROLES, Diagnosis, Skip
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["MATTERS", "EnvironmentDifference", "facts_of", "list_conflicts", "list_differences", "numbers_of"]
 

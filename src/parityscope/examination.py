@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.backends import is_recording
 from parityscope.backends.machine import machine_facts
 from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Diagnosis
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.custom_operators import libraries_in_use, library_in_use
 from parityscope.forking import Forked, fork_child, has_threads_of_others
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.memory import allow_memory, allowed_memory
 
 if TYPE_CHECKING:

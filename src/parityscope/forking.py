@@ -16,10 +16,10 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import Exit
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,11 @@ runtime computes in is told by its own file (`backends`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from parityscope.known_faults import RUNTIMES, faults_of
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

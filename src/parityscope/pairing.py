@@ -11,7 +11,6 @@ pseudo-random projections) finds the possible partners, and the elements themsel
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from parityscope.backends.recording import observable_tensors
 from parityscope.backends.sizing import plan_chunks
 from parityscope.case import Sample
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+
+from parityscope.light_dataclasses import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,11 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plain_documents import read_json_file
 from parityscope.times import format_time
 from parityscope.whole_files import write_whole

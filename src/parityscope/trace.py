@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plain_documents import parse_json
 from parityscope.regular_files import open_regular_file, text_of
 

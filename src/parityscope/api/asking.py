@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["PYTHON", "Caller"]
 

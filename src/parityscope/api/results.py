@@ -7,12 +7,12 @@ that programs ask for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from parityscope.api.failing import ParityFailure
 from parityscope.errors import EXIT_OF, Exit, ParityError
+from parityscope.light_dataclasses import dataclass, fields
 from parityscope.report.words import as_number
 
 if TYPE_CHECKING:

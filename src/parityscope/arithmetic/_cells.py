@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ Source: ONNX operators LSTM, GRU and RNN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._cells import GATES, Cell, CellWeights, activations_of
 from parityscope.arithmetic.graphs import give_back, redirect_uses
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,13 +16,13 @@ Source: ONNX operator Attention (opset 23).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.graphs import Names, add_constant
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,6 @@ For the channels of other convolutions the rule of products is taken over.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +29,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import CONTRACTIONS
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ iteration to the next and gives (its border), and the nodes inside decide for th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.rounding import changed_by
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.case.graph import bodies_of_node, constant_value, node_name
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -13,7 +13,6 @@ Sources: ONNX operators DequantizeLinear-21, MatMulInteger-10 and QLinearConv-10
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.integers import INTEGERS, IntegerFormat, fake_quantize, quantization_of
 from parityscope.case.graph import constant_input, constant_value, input_at, values_before
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import OPERATORS, base_of, operators_that_move
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ Sources: ONNX operators QuantizeLinear-21 and DequantizeLinear-21; for the choic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.rounding import round_to
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ computes it in the narrow format all the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.graphs import Names, add_constant, give_back, redirect_uses
 from parityscope.case.graph import bodies_of_node, constant_value
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ activations outside of the standard set, and with weights of unknown shape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -24,6 +23,7 @@ from parityscope.arithmetic._cells import GATES, activations_of
 from parityscope.arithmetic._steps import directions_of, hidden_of, replace_by_scan
 from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import computing_nodes, node_name
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -12,7 +12,6 @@ with a profile of it, or with the `GraphFusion` of a graph that an engine execut
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ from parityscope.arithmetic.recurrent import (
 )
 from parityscope.arithmetic.sites import RoundingPlan, leave_tables_unrounded, skips_of_not_simulated, uniform_plan
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

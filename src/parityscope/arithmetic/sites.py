@@ -14,7 +14,6 @@ float64 tensors are rounded as float32 ones are: no engine of lower precision ke
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from parityscope.arithmetic.recurrent import is_recurrent, why_not_apart
 from parityscope.arithmetic.standard import SHAPE_READERS, opset_of
 from parityscope.arithmetic.tables import nodes_reading_tables
 from parityscope.case.graph import bodies_of_node, constant_value, input_at
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.operators import OPERATORS, STANDARD, with_trait
 from parityscope.records import Skip
 

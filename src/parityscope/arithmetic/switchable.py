@@ -12,7 +12,6 @@ says which node is which; `evaluation.switching` runs assignments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from parityscope.arithmetic.graphs import divided_nodes
 from parityscope.arithmetic.opsets import prepare_copy
 from parityscope.arithmetic.simulation import PRECISIONS, arrange_everywhere
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,8 +9,9 @@ import ctypes
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import Any
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["Driver", "Gpu", "find_driver", "none_because", "settings_of_gpu"]
 

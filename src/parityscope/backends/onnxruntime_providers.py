@@ -17,13 +17,13 @@ import ctypes
 import difflib
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import one_of
 from parityscope.errors import ParityError
 from parityscope.installed import TF32_OVERRIDE
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

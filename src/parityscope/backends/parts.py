@@ -12,8 +12,9 @@ computed from; every run gives them, so that they take no room here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -14,12 +14,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from parityscope.backends._guardian import GUARDIAN, start_of
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.threads import environment_of_others
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from parityscope.backends.sizing import tensor_sizes
 from parityscope.backends.targets import format_target, with_option
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.trace import Trace, write_safetensors
 

@@ -15,11 +15,11 @@ import contextlib
 import hashlib
 import json
 import zlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import format_target
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip, Target
 from parityscope.trace import StoredTensor, Trace, read_safetensors
 from parityscope.whole_files import write_whole

@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,7 @@ from parityscope.case.formats.polygraphy import open_outputs
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.case.formats.trtexec import Expected, open_raw
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip, Target
 from parityscope.regular_files import open_regular_file
 

@@ -6,7 +6,6 @@ What a target needs on another machine: the files that it names, a GPU, its runt
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from parityscope.backends.opening import open_target
 from parityscope.case import load_model
 from parityscope.case.intake import external_files, read_message
 from parityscope.custom_operators import library_in_use
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.workers import Job, Shipped, ShippedFiles
 from parityscope.workers.packing import pack_record
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import Backend, Capture, Probe, Session
 from parityscope.backends.targets import threads_of
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.inputs import Inputs, Sample, load_inputs
 from parityscope.case.model import Model, load_model
 from parityscope.case.policy import DECLARED, declared_policy
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from parityscope.case.own import OwnInputs

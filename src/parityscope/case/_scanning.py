@@ -7,10 +7,10 @@ walks the wire format as ONNX's own descriptors describe it, builds nothing, and
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from mmap import mmap

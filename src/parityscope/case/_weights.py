@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:

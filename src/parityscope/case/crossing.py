@@ -6,10 +6,10 @@ of control flow belong to their node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import computing_nodes, dependencies_of
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -9,12 +9,12 @@ tensors there are. Branches that do not depend on the node stay as they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import bodies_of_node, closure_of, dependencies_of, node_name
 from parityscope.case.model import Model, load_model
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ everywhere; `shapes` goes first.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +31,7 @@ import numpy as np
 from parityscope.case.conformance import declared_text
 from parityscope.case.formats import Announced, Stored, dtype_of
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import MOVING
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ import itertools
 import json
 import sys
 import uuid
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -39,6 +38,7 @@ from parityscope.case.generated import generate_inputs
 from parityscope.case.sources import Indexed, ReadingOptions, Stream, index_stored, open_source
 from parityscope.case.spooling import MOST_SPOOLED, Sample, Spool
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import hashlib
 import math
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
 from parityscope.case.intake import external_files, read_in_part, read_message
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import lasting_folder
 
 if TYPE_CHECKING:

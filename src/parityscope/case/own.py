@@ -5,13 +5,13 @@ Nothing is checked against the model here, because what a wrong preprocessing ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.npz import open_npz
 from parityscope.case.formats.safetensors_file import open_safetensors
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

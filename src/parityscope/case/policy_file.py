@@ -27,12 +27,12 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.limits import mistaken_limit
 from parityscope.case.policy import DECLARED, OUTSIDE
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_documents import read_toml_file
 from parityscope.records import Budget, Policy, Tolerance
 

@@ -8,7 +8,6 @@ inputs' names. What a sample holds beside its inputs are its truths: numbers and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from parityscope.case.formats.loader import as_arrays, call_user_code, find_func
 from parityscope.case.imaging.recipe import prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

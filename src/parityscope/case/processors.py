@@ -13,7 +13,6 @@ A tokenizer that is only code or vocabulary files (no `tokenizer.json`), and fea
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from parityscope.case.formats import UnreadableError
 from parityscope.case.imaging.kernels import MOST_PIXELS
 from parityscope.case.imaging.recipe import Placing, Recipe
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:

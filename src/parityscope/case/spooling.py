@@ -6,11 +6,11 @@ prepared once, and one of any size needs no more disk than that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats import NO_ARRAYS, Streamed
 from parityscope.case.formats.npz import open_npz, write_npz
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,10 +9,10 @@ under the check's code and title. A check's module docstring is its page: `parit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.case.graph import constant_value, node_name
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import role_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ The reference is run so. That predicts the whole output vector, and nothing in i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from parityscope.checks import Claim, Prediction, Shown
 from parityscope.checks._common import format_percent
 from parityscope.checks._reproducing import RUN_S, bad_samples, measure_misfit, show_refuted, show_supported
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,7 +7,6 @@ can be strict: what is left of the error must be what the candidate's arithmetic
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Trial
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ Everything else is asked of both sides, the reference first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from parityscope.checks._reproducing import bad_samples, limit_of, measure_misfit
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

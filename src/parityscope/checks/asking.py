@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from parityscope.checks import Claim, Shown
 from parityscope.checks._common import leading_suspects
 from parityscope.errors import ParityError
 from parityscope.examination import Examination
+from parityscope.light_dataclasses import dataclass, fields
 from parityscope.records import Evidence, Experiment, Finding, OfferedRepair
 
 if TYPE_CHECKING:

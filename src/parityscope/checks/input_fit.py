@@ -13,9 +13,10 @@ a hundred deviations, and is far from any other map's (a mean of 0.485 for 0.5 l
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["EXACT", "Fit", "fit_channels", "fit_inputs"]
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +37,7 @@ from parityscope.checks._examples import PRODUCTS, product_arrays
 from parityscope.checks._reproducing import RUN_S
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from parityscope.arithmetic.islands import model_ignoring_islands
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.expectation.grades import FLOAT32_ROUNDING, margin_of
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

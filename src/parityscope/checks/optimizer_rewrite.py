@@ -26,7 +26,6 @@ and isolating failure-inducing input", IEEE TSE 28 (2002), for the search.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import known_backend
@@ -40,6 +39,7 @@ from parityscope.environment import numbers_of
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING
 from parityscope.known_faults import RUNTIMES
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import operators_that_move
 from parityscope.records import OfferedRepair
 

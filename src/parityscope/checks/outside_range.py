@@ -20,7 +20,6 @@ Sources: Chebyshev's inequality: no more than 1 in 36 lies beyond 6 deviations, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from parityscope.case.graph import constant_value
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import format_number, format_percent
 from parityscope.checks.statistics import is_constant
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import of_kind, operators_that_move, with_trait
 
 if TYPE_CHECKING:

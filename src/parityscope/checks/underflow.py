@@ -23,7 +23,6 @@ Sources: IEEE 754-2019, section 7.5 (underflow).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,7 @@ from parityscope.arithmetic import round_to
 from parityscope.checks import Check, Claim, Example, Prediction, Shown
 from parityscope.checks._common import EXPLAINED, WIDER_RANGE, constants_of, format_number, format_percent
 from parityscope.checks.statistics import explained_share
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:

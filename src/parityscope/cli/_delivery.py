@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from parityscope.cli._redacting import redact_document
 from parityscope.cli.shell.output import claim_file, terminal_width
 from parityscope.cli.shell.streams import print_drawn
 from parityscope.cli.shell.supervise import stop_if_interrupted
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

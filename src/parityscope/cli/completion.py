@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from parityscope.errors import Exit, ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.whole_files import write_whole
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ values. Nothing is skipped: 5.0 where the reference is zero is as visible as any
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass, replace
 
 __all__ = ["CHANNEL_FLOOR", "ChannelSummary", "Channels", "merge_channels", "summarize_channels"]
 

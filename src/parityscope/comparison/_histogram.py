@@ -14,9 +14,10 @@ the range's lower end; in float64 tensors with values beyond 2^100, errors below
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = [
     "BINS_PER_OCTAVE",

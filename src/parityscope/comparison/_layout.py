@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,11 @@ disagreement of infinite divergence. -Inf is a class that is excluded, as masks 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass, replace
 
 __all__ = [
     "SCORE_AXIS",

@@ -14,7 +14,6 @@ beyond the format's range rounds to its infinity; in formats without one it lies
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from parityscope.comparison._layout import Layout, blocks_of_rows
 from parityscope.comparison.blocks import measure_block
 from parityscope.comparison.moments import SUMS, read_moments, scale_by_power
 from parityscope.comparison.statistics import Floats
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,13 +25,13 @@ arithmetic explains of it is judged elsewhere (`study/changed_decisions.py`), by
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from parityscope.comparison._layout import kind_of
 from parityscope.comparison._scores import SCORE_AXIS, sum_tolerance
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import DecisionRule
 
 __all__ = [

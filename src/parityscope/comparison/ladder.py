@@ -8,8 +8,9 @@ a fixed tolerance would have pointed, and how far the ladder reaches says how li
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

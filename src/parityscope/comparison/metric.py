@@ -10,10 +10,10 @@ changed in place.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

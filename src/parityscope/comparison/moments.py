@@ -8,10 +8,11 @@ is not worth loading.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass, field, fields
 
 __all__ = ["SUMS", "Moments", "add_moments", "loop_over_moments", "merge_moments", "read_moments", "scale_by_power"]
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from parityscope.comparison._exact import compare_exact, compare_text
 from parityscope.comparison._layout import Layout, blocks_of_rows, exponent_of, flat_row, layout_of, working_dtype
 from parityscope.comparison.measure import kind_of_pair, real_and_imaginary, work_in_stretches
 from parityscope.comparison.moments import scale_by_power
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from parityscope.comparison.statistics import Exact

@@ -11,9 +11,10 @@ are disagreements and make every error that they could hide in infinite.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

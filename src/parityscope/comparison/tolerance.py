@@ -9,7 +9,6 @@ are equal; a value that is non-finite on one side only, or differently on both, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from parityscope.case.policy import OUTSIDE
 from parityscope.comparison._layout import flat_row
 from parityscope.comparison.measure import kind_of_pair
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Measurement
 
 if TYPE_CHECKING:

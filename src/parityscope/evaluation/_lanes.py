@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from parityscope.evaluation._sharing import Shared, needed_steps
 from parityscope.evaluation.joining import RefusedError
 from parityscope.evaluation.sessions import NotAloneError
 from parityscope.evaluation.writing import Held, Taken
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

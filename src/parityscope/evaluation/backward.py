@@ -13,7 +13,6 @@ it is a copy of. That holds for every way to move (pads that reflect, axes as at
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import onnx_ir as ir
 from parityscope.errors import ParityError
 from parityscope.evaluation.kernels import declare_input, open_message, tensor_message
 from parityscope.evaluation.sessions import Sessions
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind, operators_that_move, with_trait
 
 if TYPE_CHECKING:

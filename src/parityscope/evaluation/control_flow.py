@@ -10,7 +10,6 @@ a step, values given from elsewhere, sites in bodies further in, shapes that cha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from parityscope.evaluation.joining import RefusedError
 from parityscope.evaluation.moments import Moment
 from parityscope.evaluation.writing import Taken
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,6 @@ worlds that nobody holds any more close by themselves, and what finds no place r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from parityscope.evaluation.kernels import PACKED, SessionKernel, is_vector
 from parityscope.evaluation.writing import Held, write_stretch, written_rows
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

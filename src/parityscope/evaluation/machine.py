@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.memory import register_holder
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ In: a graph (`onnx_ir`), of which nothing is copied and nothing changed. Out: a 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from parityscope.arithmetic.opsets import OLDEST, prepare_in_place
 from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ for each. Grouped convolutions (nothing to permute but taps) and products of two
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.evaluation.worlds import Then, World
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from parityscope.evaluation.program import ProgramStep

@@ -8,7 +8,6 @@ number.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from parityscope.arithmetic.formats import Format, format_named
 from parityscope.arithmetic.rounding import Overflow, round_to
 from parityscope.forking import kept_pool
+from parityscope.light_dataclasses import dataclass
 from parityscope.loading import pays_to_load
 
 __all__ = ["FloatRounding"]

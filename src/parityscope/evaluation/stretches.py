@@ -9,12 +9,12 @@ A node that the runtime cannot run alone is put into the smallest stretch around
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import RANDOM
 from parityscope.evaluation.writing import is_written
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -16,7 +16,6 @@ one. Nor can float8: ONNX Runtime 1.31 casts 482 to 448 and 61,649 to NaN where 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from onnx import numpy_helper
 
 from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.worlds import Then
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -19,7 +19,6 @@ behind them are small beside what they inherit. Branches of If are entered; bodi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -32,6 +31,7 @@ from parityscope.arithmetic.sites import exact_uses
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.expectation.grades import ulps_of
 from parityscope.expectation.variances import SUMMED, least_of_product, variance_of_node
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

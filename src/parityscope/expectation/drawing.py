@@ -18,7 +18,6 @@ exact for a reason.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.rounding import FloatRounding
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.operators import STANDARD, of_kind
 from parityscope.records import Target
 

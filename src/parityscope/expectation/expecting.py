@@ -27,7 +27,6 @@ Not covered: algorithms with larger constants than a sum of products (Winograd, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -48,6 +47,7 @@ from parityscope.expectation.disturbing import disturbed_world
 from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS
 from parityscope.expectation.metering import PLAIN, REORDERED, Meter, SamplePlace
 from parityscope.expectation.records import FAR, Expectation, Reference
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Skip, Target
 
 if TYPE_CHECKING:

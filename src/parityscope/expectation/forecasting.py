@@ -11,7 +11,6 @@ What a simulation leaves out (fusion beyond the profile, narrower accumulators) 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from parityscope.expectation.forecasts import ChangedParameter, Forecast, Format
 from parityscope.expectation.lockstep import Findings, LockstepPlan, run_layers, run_outputs
 from parityscope.expectation.parameters import changed_parameters
 from parityscope.expectation.words import about_format, about_reference, cause_of
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.memory import allow_memory
 from parityscope.records import Skip, Target
 

@@ -11,7 +11,6 @@ What was measured of many tensors so far, sample by sample: a format's world aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.sim import prepare_world
@@ -23,6 +22,7 @@ from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.forecasts import Predicted
 from parityscope.expectation.ranges import is_real, join_ranges, range_of
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Site, Skip
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from parityscope.comparison.parts import measure_parts
 from parityscope.comparison.rows import Align, align_as_given
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.room import check_room, nbytes_of_world, split_worlds
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

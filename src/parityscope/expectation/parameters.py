@@ -8,7 +8,6 @@ engines keep them. TF32 has FP32's range and changes none; quantized weights hav
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from parityscope.case.graph import constant_value, node_name
 from parityscope.evaluation.rounding import FloatRounding
 from parityscope.expectation.forecasts import ChangedParameter
 from parityscope.expectation.ranges import join_ranges, range_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import role_of
 from parityscope.records import Site
 

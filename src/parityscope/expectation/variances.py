@@ -24,7 +24,6 @@ In: a node, what it read and what it gave. Out: a float64 array of the result's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -33,6 +32,7 @@ import numpy as np
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.expectation.error_model import chain_error, repeated_terms_error
 from parityscope.expectation.grades import EXACT, ULPS, ulps_of
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -29,7 +29,6 @@ Fasi et al., PeerJ CS 330, 2021 (truncation, blocks of 8).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +36,7 @@ import numpy as np
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.expectation.error_model import ROUNDING
 from parityscope.explanation.regions import open_region
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import base_of, of_exactness, of_kind
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ They are asked where no arithmetic explains what a region introduced, on top of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from parityscope.hypotheses.power import SURE_BITS
 from parityscope.hypotheses.searching import pattern_of
 from parityscope.hypotheses.stretch import StretchContext
 from parityscope.hypotheses.worker import EditCandidate, StretchTask, skips_of_search
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

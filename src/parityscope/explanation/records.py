@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from parityscope.hypotheses.worker import EditCandidate

@@ -19,9 +19,10 @@ Sources: F. E. Satterthwaite, "An approximate distribution of estimates of varia
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = [
     "CONFIDENCE",

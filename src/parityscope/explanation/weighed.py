@@ -10,7 +10,6 @@ What could not be paid for is counted, and becomes a `Skip`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from parityscope.explanation.records import Explanation, ExplanationOptions
 from parityscope.explanation.regions import evaluate_region
 from parityscope.explanation.weighing import settle_outcome, weigh_claim
 from parityscope.hypotheses.arithmetic import RegionContext, Variant, known_hypotheses
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     import numpy as np

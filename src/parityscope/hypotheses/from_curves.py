@@ -7,7 +7,6 @@ Where the error is largest there are more knots, as long as each saves more bits
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import FITTED_BITS
 from parityscope.hypotheses.measures import as_float64
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

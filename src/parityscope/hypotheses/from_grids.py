@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from parityscope.hypotheses.fitting import FITTED_BITS
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
 from parityscope.hypotheses.grids import Sharing, grids_of
 from parityscope.hypotheses.measures import as_float64, squared_differences
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from onnx import helper
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import fit_numbers, round_to_nice
 from parityscope.hypotheses.schemas import REAL, default_of, schema_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import fit_numbers, round_to_nice
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -187,11 +187,12 @@ def _fitted_edits(
             continue
         nice = [round_to_nice(value) for value in found]
         by = _numbers_by_axis([value for value, _ in nice], count)
+        resampling = _Resampling(axes, by)
         said = "; ".join(_say_resampling(axis, *pair, scaled=scaled) for axis, pair in zip(axes, by, strict=True))
         yield StretchEdit(
             words=f"the result resampled (fitted): {said}",
             bits=6 + sum(bits for _, bits in nice),
-            whole=lambda one, sample, r=_Resampling(axes, by): r.of(one.replayed[sample]),
+            whole=lambda one, sample, r=resampling: r.of(one.replayed[sample]),
             numbers={
                 f"{name} {axis}": number
                 for axis, pair in zip(axes, by, strict=True)

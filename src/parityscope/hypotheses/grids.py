@@ -11,10 +11,11 @@ the range; Wu et al., Integer Quantization for Deep Learning Inference (arXiv:20
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

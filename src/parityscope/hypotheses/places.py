@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import RuledOut
 
 __all__ = ["ARITHMETIC", "MOST_NUMBERS", "SURE_BITS", "KindTally", "find_least_share"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +41,7 @@ from parityscope.hypotheses.from_resampling import resampled_edits, resampled_in
 from parityscope.hypotheses.from_values import elementwise_edits, fitted_edits
 from parityscope.hypotheses.power import KindTally
 from parityscope.hypotheses.states import kept_state_edits
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

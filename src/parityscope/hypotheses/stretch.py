@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.measures import ROUNDING, MadeOnce, StretchMeasures, as_float64, squared_differences
 from parityscope.hypotheses.power import MOST_NUMBERS
 from parityscope.hypotheses.stretch_steps import build_program, change_step, fit_inputs, set_opset
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -15,13 +15,13 @@ import select
 import signal
 import tempfile
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
 from parityscope.fork_server import contained_child
 from parityscope.hypotheses.edits import form_of
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

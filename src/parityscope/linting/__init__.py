@@ -12,10 +12,10 @@ Outside packages add rules through entry points of the group "parityscope.lintin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plugins import discover_plugins
 from parityscope.records import ROLES
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import input_at
 from parityscope.case.model import dtype_name
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import MOVING
 
 if TYPE_CHECKING:

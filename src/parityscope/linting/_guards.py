@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import input_at
+from parityscope.light_dataclasses import dataclass
 from parityscope.linting._walk import computing_readers, kept_in_fp32, node_behind, number_of
 from parityscope.operators import with_trait
 

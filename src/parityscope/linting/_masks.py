@@ -8,9 +8,9 @@ the same for infinity as for any huge number (Sigmoid, Clip).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import MOVING, with_trait
 
 if TYPE_CHECKING:

@@ -26,13 +26,13 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._telling import format_plural, list_names, make_finding, name_places
 from parityscope.linting._walk import attribute_value

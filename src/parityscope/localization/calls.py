@@ -21,12 +21,12 @@ error can cross is a tie.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.comparison.distance import distance_between, largest_distance
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.localization.next_inputs import Feed, feed_inputs, has_ended, start_inputs, token_of
 
 if TYPE_CHECKING:

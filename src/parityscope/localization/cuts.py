@@ -19,7 +19,6 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +30,7 @@ from parityscope.evaluation.evaluating import run_world
 from parityscope.evaluation.program import Program, program_of
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.light_dataclasses import dataclass
 from parityscope.localization.replay import Given
 from parityscope.records import Stretch
 

@@ -13,7 +13,6 @@ anything is recorded these are the nearest ones that will be asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from parityscope.arithmetic.maxima import NAN_DEPENDENT, propagate_nans
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.graph import dependencies_of
 from parityscope.evaluation.program import ObservedRegion, Program, compile_program, program_of, regions_of
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

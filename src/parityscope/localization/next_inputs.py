@@ -14,10 +14,11 @@ token it is, in the reference and in every row. A tensor whose name is such a li
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

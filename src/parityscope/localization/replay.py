@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.backends.recording import Progress, ignore_progress
@@ -35,6 +34,7 @@ from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.light_dataclasses import dataclass
 from parityscope.localization.keeping import Programs
 from parityscope.localization.sides import Sides
 from parityscope.records import Localization, Site, Skip, Spread, Suspect

@@ -5,11 +5,11 @@ Norms are L2 in float64; an output's error is divided by its reference's norm, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.trace import numpy_dtype
 
 if TYPE_CHECKING:

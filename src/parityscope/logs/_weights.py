@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.logs.records import MOST, WeightIssue
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ counted and not paired.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

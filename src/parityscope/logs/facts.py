@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["FACTS", "Fact", "flags_of", "parse_banner", "parse_performance", "profile_row", "version_of"]
 

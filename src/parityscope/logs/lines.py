@@ -29,9 +29,9 @@ import codecs
 import gzip
 import re
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.logs._weights import WeightLines
 from parityscope.logs.facts import FACTS, parse_banner, parse_performance, profile_row
 from parityscope.logs.layers import detailed_layer, io_tensor, plain_layer

@@ -26,12 +26,12 @@ Source: the definitions in the ONNX operator specification, one equation each.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import CONTRACTIONS, STANDARD, of_kind, with_trait
 from parityscope.repairs._editing import array_of, scalar_of
 

@@ -10,7 +10,6 @@ Gelu (20) and RMSNormalization (23) in the ONNX operator specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import input_at
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs._editing import insert_before, scalar_of
 
 if TYPE_CHECKING:

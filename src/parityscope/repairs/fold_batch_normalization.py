@@ -29,13 +29,13 @@ In: float64 gain and shift, (channels,). Results are computed in float64 and sto
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
     array_of,

@@ -31,7 +31,6 @@ Source: Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016; Gelu in the ONNX
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +38,7 @@ import numpy as np
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import GELU_CUBIC, opset_of
 from parityscope.case.graph import input_at
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
     array_of,

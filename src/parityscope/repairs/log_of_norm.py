@@ -25,13 +25,13 @@ Sources: Blue, "A portable Fortran program to find the Euclidean norm of a vecto
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.graphs import add_constant
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import insert_before, nodes_of, remove_unread, replace_value, scalar_of
 from parityscope.repairs._patterns import producer_of, squared_by

@@ -9,12 +9,12 @@ samples were searched on.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plain_documents import read_toml_file
 from parityscope.records import Budget
 from parityscope.repairs.search.fp8 import scales_taken

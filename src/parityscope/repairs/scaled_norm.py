@@ -19,7 +19,6 @@ Source: Blue, "A portable Fortran program to find the Euclidean norm of a vector
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy as np
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.graphs import add_constant
 from parityscope.arithmetic.standard import opset_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import insert_before, nodes_of, remove_unread, replace_value
 from parityscope.repairs._patterns import axes_of, insert_reduction, keeps_dims, producer_of, squared_by

@@ -8,10 +8,10 @@ group "parityscope.report".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins, find_plugin
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import html
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.report import svg
 from parityscope.report.words import format_figure, shorten_name
 

@@ -6,12 +6,12 @@ A study has more, which are plug-ins (`parityscope.report.known_renderers`).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
 from parityscope.languages import say_in_language
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.report._console import write_to_console
 from parityscope.report._markup import fence_lines
 from parityscope.report._page import TEMPLATES, embedded_json, laid_out, text_of, trusted_markup

@@ -11,11 +11,11 @@ import importlib
 import json
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.report.studies import (
     list_page,
     refusal_page,

@@ -14,13 +14,13 @@ import hmac
 import os
 import re
 import secrets
-from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.report.studies import refusal_page
 
 if TYPE_CHECKING:

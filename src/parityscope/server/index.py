@@ -13,10 +13,10 @@ import os
 import sqlite3
 import threading
 import time
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from parityscope.caches import user_cache
+from parityscope.light_dataclasses import dataclass, field, fields
 from parityscope.private_folders import is_private
 from parityscope.server.finding import FoundStudy, find_places
 from parityscope.server.summary import StudySummary, summarize_study

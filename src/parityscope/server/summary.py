@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.plain_documents import kind_of, read_json_file
 from parityscope.plain_numbers import as_number
 from parityscope.records import SCHEMA

@@ -21,11 +21,11 @@ import sys
 import threading
 import zipfile
 import zlib
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.times import stamp_now
 from parityscope.visible import make_visible
 

@@ -7,11 +7,11 @@ away so much by itself that chance is excluded. Else the trail is cut in front o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import Tested, identity_of
 from parityscope.examination import CauseSequence, CauseStep
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.study._merged_diagnosis import Further
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ no note: the chunk is measured again. What a `command` gives is never used again
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend_named
@@ -16,6 +15,7 @@ from parityscope.backends.resuming import digest_of, facts_above, read_note, wri
 from parityscope.backends.targets import format_target
 from parityscope.comparison import Channels, Exact, Floats, Histogram, Moments, Scores, Sketch, Statistics
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

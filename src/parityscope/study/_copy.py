@@ -8,7 +8,6 @@ whatever examines a case examines a copy in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from parityscope.backends.targets import RECORDED, plain_target
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.comparison.rows import make_aligner
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Target
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ borders of the cut as further outputs: a recording may hold them, an engine can 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import backend_named, optimizes_as_onnxruntime
@@ -18,6 +17,7 @@ from parityscope.backends.ort import unregistered_operators
 from parityscope.backends.targets import format_target
 from parityscope.case.cutting import cut_model, foreign_operators, operator_name, with_borders
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from parityscope.case import Model

@@ -6,12 +6,12 @@ Nothing in a study is code, and nothing is run because it says so: `_question` s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.opening import model_of
 from parityscope.backends.recording import Progress, ignore_progress
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.study._examining import examine_request
 from parityscope.study._folder import as_written
 from parityscope.study._merged_diagnosis import GONE

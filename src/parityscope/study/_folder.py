@@ -6,10 +6,10 @@ import contextlib
 import json
 import math
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_documents import kind_of, read_json_file
 from parityscope.records import SCHEMA
 from parityscope.running_note import keep_running_note

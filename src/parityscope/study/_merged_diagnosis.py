@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.diagnosis import CONTRIBUTES, DESCRIBE, SPENT, VARIES, Tested, claim_of, identity_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import ROLES, Evidence, Skip
 
 if TYPE_CHECKING:

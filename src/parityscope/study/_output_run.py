@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.examination import OutputRun
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.study.answering import skips_of_failures
 from parityscope.study.output_parts import one_rounding_explains

@@ -21,7 +21,6 @@ exact name from the outputs of the stage before, else from the data. Paths are r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from parityscope.backends.targets import parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.case.policy_file import check_keys, read_text
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plain_documents import read_toml_file
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from parityscope.case.formats.loader import as_arrays, call_user_code, find_func
 from parityscope.case.formats.npz import open_npz, write_npz
 from parityscope.comparison.distance import distance_between
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.study._pipeline_file import DATA
 
 if TYPE_CHECKING:

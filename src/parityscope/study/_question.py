@@ -12,7 +12,6 @@ that is written, the user has to name that again. What it names as data lies whe
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from parityscope.backends.targets import format_target, named_code, parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.case.policy import DECLARED, OUTSIDE
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, fields, replace
 from parityscope.records import Budget, Policy, Tolerance
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics

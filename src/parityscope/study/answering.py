@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

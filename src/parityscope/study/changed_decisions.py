@@ -28,7 +28,6 @@ each draw the last bits of another FP32 kernel are added, so that what is exactl
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -41,6 +40,7 @@ from parityscope.comparison.decisions import NOTICED, measure_decisions
 from parityscope.comparison.rows import align_as_given
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, margin_of
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.study.flips import Flips, describe_flip, doubtful_flips, judge_by_size, part_scaled, sure_flip
 
 if TYPE_CHECKING:

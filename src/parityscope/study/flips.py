@@ -6,13 +6,13 @@ What is compared, and with which quantile, is said in `study/changed_decisions.p
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.comparison.decisions import BECAME, GAP, NORM, PLACE, RANK, SAMPLE, WAS, lean_of
 from parityscope.expectation.grades import FLOAT32_ROUNDING, FORMATS, margin_of
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import Flip
 from parityscope.study.output_parts import finest_of_outputs
 

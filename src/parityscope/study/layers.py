@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.backends import backend_named
@@ -14,6 +13,7 @@ from parityscope.comparison import channel_axis, measure_pair, merge_statistics
 from parityscope.errors import ParityError
 from parityscope.examination import Layers
 from parityscope.explanation import explain_suspects
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.localization import (
     MOST,
     LocalizationOptions,

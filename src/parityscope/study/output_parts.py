@@ -21,7 +21,6 @@ draw is, by the same measure, from the mean of the others.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,7 @@ from parityscope.comparison.distance import error_distance
 from parityscope.comparison.parts import Parts, axes_with_parts, measure_parts
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import BOTH_ROUND, FLOAT32_ROUNDING, FORMATS, margin_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import MOVING, of_kind, with_trait
 
 if TYPE_CHECKING:

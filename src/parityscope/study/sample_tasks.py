@@ -11,7 +11,6 @@ import heapq
 import importlib
 import math
 import time
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -27,6 +26,7 @@ from parityscope.comparison.parts import measure_largest, measure_parts
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.stacks import MOST_STACKED, measure_stack
 from parityscope.comparison.tolerance import count_outside, merge_outside
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.study._budgets import misses_budget
 from parityscope.study.answering import IN_A_ROW, Answering, answer_sample
 

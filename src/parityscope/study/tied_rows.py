@@ -9,7 +9,6 @@ draws scatter about what their scores differ by, as every changed decision is (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from parityscope.comparison.decisions import GAP, Decided, choices_that_passed
 from parityscope.comparison.rows import match_rows, row_axis
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import FORMATS, margin_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import operators_that_move, role_of, with_trait
 from parityscope.records import Skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from parityscope.backends.targets import format_target
 from parityscope.case import load_model
 from parityscope.comparison.distance import error_distance
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import asdict, dataclass, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Finding, Skip, Target
 from parityscope.study._examining import examine_request

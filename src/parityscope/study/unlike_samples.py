@@ -12,13 +12,13 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.case.policy import budgets_for
 from parityscope.expectation.grades import graded_error, margin_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.study.output_parts import Limits, finest_of_outputs, known_parts, largest_errors, worst_ratio
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import PurePath
 from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Finding
 from parityscope.study.outputs import error_by_sample
 

@@ -14,11 +14,12 @@ of the signs reaches 5 % with fewer (2 / 2^5 = 0.0625, 2 / 2^6 = 0.031).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,9 @@ The reasons of a verdict as sentences: one for every number and every budget.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.verification.quantities import improvement_of
 
 if TYPE_CHECKING:

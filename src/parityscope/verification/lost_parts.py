@@ -12,7 +12,6 @@ FP32's rounding of the whole output is noise: nothing is said of either.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from parityscope.comparison.parts import measure_parts
 from parityscope.expectation.forecasts import LOST_ERROR
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

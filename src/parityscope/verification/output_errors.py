@@ -12,7 +12,6 @@ relative budget. The floor is a root mean square; the default is `FLOOR_SHARE` o
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,7 @@ from parityscope.comparison import channel_axis, likely_scores, measure_all, mea
 from parityscope.comparison.rows import make_aligner
 from parityscope.comparison.tolerance import count_outside, measurements_of, merge_outside
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.judging import FLOOR_SHARE
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ of what does not matter) or not proved. Errors have a margin of `NEGLIGIBLE`; ta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.verification.exact import mcnemar_p_value, sign_test
 from parityscope.verification.intervals import CONFIDENCE, FEWEST, bootstrap_interval, samples_needed
 from parityscope.verification.records import Decisions, Quantity, Regression

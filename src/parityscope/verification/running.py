@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from parityscope.backends.targets import format_target
 from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.spilling import Keeper, note_read
 from parityscope.verification.records import MeasuredSide
 from parityscope.workers.choosing import choose_run

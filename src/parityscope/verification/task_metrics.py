@@ -11,7 +11,6 @@ number then is agreement with the reference's decisions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote
@@ -19,6 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.plain_numbers import plain_number
 from parityscope.plugins import discover_plugins
 from parityscope.verification.intervals import States

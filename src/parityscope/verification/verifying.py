@@ -9,7 +9,6 @@ one of them can be right: such samples are all judged, as they were labelled, an
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from parityscope.case.deciding import stated_rule
 from parityscope.case.equal_samples import repeats_of
 from parityscope.comparison.decisions import measure_decisions
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.verification.budgets import check_budgets
 from parityscope.verification.judging import judge_verification

@@ -16,12 +16,12 @@ import os
 import platform
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.private_folders import scratch_folder
 from parityscope.version import __version__
 from parityscope.workers.answering import MOST_DEATHS, answer_task, lost_too_often, read_answer

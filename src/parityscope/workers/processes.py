@@ -12,10 +12,10 @@ import select
 import signal
 import struct
 from collections import Counter, deque
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from parityscope.forking import fork_child
+from parityscope.light_dataclasses import dataclass
 from parityscope.workers.answering import MOST_DEATHS, answer_task, lost_too_often, read_answer
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from parityscope.api.asking import PYTHON, Caller
 from parityscope.api.results import Report
 from parityscope.errors import EXIT_OF, Exit, ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import ROLES
 from parityscope.version import __version__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from parityscope.api.asking import PYTHON, Caller
 from parityscope.api.results import Report
 from parityscope.errors import Exit, ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Policy
 from parityscope.request import Judged

@@ -8,12 +8,12 @@ import math
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.api.asking import PYTHON, Caller
 from parityscope.api.results import Report
 from parityscope.errors import EXIT_OF, Exit, ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.version import __version__
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ Nodes are known by the names of the values that they compute, because these surv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

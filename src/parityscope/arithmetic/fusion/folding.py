@@ -11,7 +11,6 @@ Arrays are those of the constants; s and t have one element for each output chan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import role_of, with_trait
 
 if TYPE_CHECKING:

@@ -6,12 +6,12 @@ into the one above makes one kernel of both. `kernels` turns what is left into t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.fusion import FusedKernel
 from parityscope.arithmetic.fusion.matching import is_static, order_of
 from parityscope.arithmetic.fusion.patterns import find_regions
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

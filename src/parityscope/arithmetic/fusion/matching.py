@@ -7,10 +7,10 @@ intermediate that somebody else wants must be written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import bodies_of_node, constant_value
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import CONTRACTIONS, of_kind, with_trait
 
 if TYPE_CHECKING:

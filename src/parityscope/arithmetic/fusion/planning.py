@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from parityscope.arithmetic.graphs import all_values
 from parityscope.arithmetic.rounding import round_to
 from parityscope.arithmetic.sites import PRODUCTS, RoundingPlan, exact_uses, is_float
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import STANDARD, of_kind
 
 if TYPE_CHECKING:

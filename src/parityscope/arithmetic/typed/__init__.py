@@ -29,7 +29,6 @@ not in it, each with its format and the reason. Every such node carries `paritys
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -44,6 +43,7 @@ from parityscope.arithmetic.typed._writing import Casting, Writing
 from parityscope.arithmetic.typed.constants import HALF
 from parityscope.arithmetic.typed.eighths import quantize_operands
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ have one type take float16 by its documentation (docs/ContribOperators.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import onnx
@@ -27,6 +26,7 @@ from parityscope.arithmetic.sites import EXACT_INPUTS, uniform_plan
 from parityscope.arithmetic.standard import SHAPE_READERS, schema_of
 from parityscope.arithmetic.typed.constants import HALF, fixed_constant
 from parityscope.case.graph import bodies_of_node, node_name
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:

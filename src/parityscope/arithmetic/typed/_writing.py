@@ -8,7 +8,6 @@ Gives a value in another element type: by one Cast a value and type, or by a con
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -25,6 +24,7 @@ from parityscope.arithmetic.typed._assigning import (
 )
 from parityscope.arithmetic.typed.constants import HALF, RoundingLoss, fixed_constant, low_tensor
 from parityscope.case.graph import bodies_of_node
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

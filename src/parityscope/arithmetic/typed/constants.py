@@ -8,7 +8,6 @@ converted when the model is written, so that no model has to fit into memory.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.reading import BLOCK, blocks_of
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass, replace
 
 __all__ = ["HALF", "RoundingLoss", "fixed_constant", "low_tensor"]
 

@@ -11,7 +11,6 @@ Numbers are those that the switchable graph predicts: weights are rounded from t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -23,6 +22,7 @@ from parityscope.arithmetic.graphs import Names, add_constant, prepend_nodes
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

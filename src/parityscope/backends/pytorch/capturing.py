@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

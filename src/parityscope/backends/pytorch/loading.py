@@ -10,13 +10,13 @@ import contextlib
 import copy
 import inspect
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.pytorch.handing import find_handed
 from parityscope.case.formats.loader import call_user_code, find_function
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

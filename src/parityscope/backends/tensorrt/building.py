@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +37,7 @@ from parityscope.backends.tensorrt.profiles import check_names, usual_shapes
 from parityscope.backends.tensorrt.reasons import explain_failure
 from parityscope.backends.tensorrt.settling import Settled, settle_model
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.logs import Log, read_log
 from parityscope.logs.records import Unparsed
 from parityscope.private_folders import scratch_folder

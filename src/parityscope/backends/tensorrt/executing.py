@@ -8,7 +8,6 @@ TensorRT's output allocator: for outputs whose shape is known only when the engi
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ from parityscope.backends.tensorrt.iotensors import check_sample
 from parityscope.backends.tensorrt.logger import logging_to
 from parityscope.backends.tensorrt.reasons import explain_failure
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import contextlib

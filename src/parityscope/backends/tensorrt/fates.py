@@ -13,11 +13,11 @@ is folded or removed with the reason that was given there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.backends.tensorrt.naming import describe_named_model
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.logs import layer_of
 from parityscope.operators import of_kind, with_trait
 

@@ -6,12 +6,12 @@ reshaped and never taken by its place; int64 and int32 are different types.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.backends.tensorrt.api import shape_of
 from parityscope.backends.tensorrt.profiles import ShapeRange, flags_for
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.logs.names import metadata_nodes
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ only summarized is not kept: its numbers alone go on from sample to sample.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.backends.tensorrt.borders import fits_shape
 from parityscope.backends.tensorrt.decoding import decode_tensor, to_storable_type
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

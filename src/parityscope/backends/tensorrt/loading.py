@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.tensorrt.logger import logging_to
 from parityscope.backends.tensorrt.plugins import load_plugins, register_standard_plugins
 from parityscope.backends.tensorrt.reasons import NO_PLUGIN
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ tensor: y_0 for ONNX tensor: y").
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

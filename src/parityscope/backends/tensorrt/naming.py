@@ -7,10 +7,10 @@ for dimensions that have nothing to do with each other, and TensorRT then refuse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.intake import read_message
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

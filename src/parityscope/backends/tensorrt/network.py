@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from parityscope.backends.tensorrt.asked import asked_of, requested_of, tell_typ
 from parityscope.backends.tensorrt.building import Built, build_engine
 from parityscope.backends.tensorrt.fates import NodeFate, Wordless, node_fates, wordless_layers
 from parityscope.backends.tensorrt.options import TensorrtOptions
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -34,6 +33,7 @@ from typing import TYPE_CHECKING, Literal
 from parityscope.backends.tensorrt.profiles import ShapeRange, ranges_of
 from parityscope.backends.tensorrt.settling import value_of
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ graph. TensorRT-RTX is like it. Source: NVIDIA's "Migrating from TensorRT 10.x t
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 from typing import Any
 
 from parityscope.backends.gpu import find_driver
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["Package", "capability_problem", "find_package", "gpu_problem"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.tensorrt.profiles import ShapeRange
 from parityscope.caches import user_cache
+from parityscope.light_dataclasses import asdict, dataclass
 from parityscope.private_folders import is_private
 from parityscope.whole_files import write_whole
 

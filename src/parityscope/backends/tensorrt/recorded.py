@@ -8,7 +8,6 @@ that what looking changed is measured as it is live; the engine's layers with th
 from __future__ import annotations
 
 import glob
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import Session
@@ -30,6 +29,7 @@ from parityscope.backends.tensorrt.options import TensorrtOptions
 from parityscope.case.extending import inferred_shapes
 from parityscope.case.formats.npz import open_npz
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.plain_documents import read_json_file
 from parityscope.records import Skip
 

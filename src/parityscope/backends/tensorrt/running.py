@@ -20,7 +20,6 @@ import contextlib
 import ctypes
 import json
 import math
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +43,7 @@ from parityscope.backends.tensorrt.listening import Heard
 from parityscope.backends.tensorrt.memory import opened_device, pointer_of
 from parityscope.case.extending import inferred_shapes
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.private_folders import scratch_folder
 from parityscope.records import Skip
 from parityscope.whole_files import write_whole

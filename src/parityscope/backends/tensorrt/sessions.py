@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from parityscope.backends.tensorrt.plan_cache import KeptEngine, cache_folder, f
 from parityscope.backends.tensorrt.profiles import ranges_of_samples
 from parityscope.backends.tensorrt.running import EngineQuestion, open_engine
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import asdict, dataclass, fields, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

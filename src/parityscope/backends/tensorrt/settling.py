@@ -18,7 +18,6 @@ Runs the nodes of a model that read constants alone, by ONNX Runtime on this CPU
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +27,7 @@ from parityscope.backends.onnxruntime_sessions import open_bytes
 from parityscope.backends.tensorrt._inlining import inline_branch, names_read_by
 from parityscope.case.declaring import bodies_of
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:

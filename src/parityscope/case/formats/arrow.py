@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from parityscope.case.formats import UnreadableError, unreadable_error
 from parityscope.case.formats.images import decode_image
 from parityscope.case.formats.sounds import decode_sound
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.formats import UNREADABLE, unreadable_error
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.plain_documents import read_json_file
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ Source of the command lines: trtexec --help of TensorRT 10 and 11. `--loadInputs
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats import polygraphy, trtexec
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

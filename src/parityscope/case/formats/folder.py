@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats import unreadable_error
 from parityscope.case.formats.debug_tensors import SUMMARY
 from parityscope.case.formats.images import IMAGE_SUFFIXES
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.case.formats import UNREADABLE, Stored, to_plain_array, unreadable_error
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:

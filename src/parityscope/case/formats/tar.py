@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import os
 import tarfile
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from parityscope.case.formats import UNREADABLE, unreadable_error
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 __all__ = ["Listing", "Member", "Members", "list_samples", "read_member"]

@@ -14,7 +14,6 @@ found by doing the same to the model's names, so a match is exact; two names tha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from parityscope.case.formats.debug_tensors import debug_files
 from parityscope.case.formats.npy import read_npy_file
 from parityscope.case.formats.packed import HALF_BYTES, nbytes_of, pack_array, unpack_array
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.regular_files import open_regular_file
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ Then: channels in order, (x / scale - mean) / deviation, layout.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from parityscope.case.imaging.kernels import kernel_words, resample_image
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["Fitting", "Placing", "Recipe", "Side", "filled_pixels", "place_image", "placing_words", "prepare_image"]
 

@@ -10,7 +10,6 @@ annotations); the suffix of a file; the suffixes of the files in a folder, which
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +18,7 @@ from parityscope.case.formats import Streamed
 from parityscope.case.formats.folder import survey_folder
 from parityscope.case.formats.loader import is_function, read_loader
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.formats import Streamed, UnreadableError
 from parityscope.case.sources import Indexed
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

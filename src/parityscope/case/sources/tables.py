@@ -6,7 +6,6 @@ memory for tensors, where whole columns are the inputs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from parityscope.case.formats.arrow import count_rows, read_batches
 from parityscope.case.preparing import RawSample, preparation_of, take_columns
 from parityscope.case.sources import DataSource, Indexed
 from parityscope.case.sources._shards import Shard, index_shards
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,13 +12,13 @@ judged on all.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.comparison.distance import distance_between
 from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.checks.preprocessing.normalizations import likely_normalizations, normalization_steps, unit
 from parityscope.checks.preprocessing.steps import PREPARED, RAW, UNEXPLAINED, PreprocessingStep, change_on_input
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,6 @@ lies in the other; and if nothing fits, how much the nearest map explains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from parityscope.checks.preprocessing.registering import register_images
 from parityscope.checks.preprocessing.searching import PreprocessingQuestion, search_preprocessing
 from parityscope.checks.preprocessing.tokens import token_steps, tokens_of
 from parityscope.checks.preprocessing.walking import norm_of
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ FaceNet and InsightFace, 127 and 128 from tensorflow/tpu `efficientnet/lite`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.checks.preprocessing.steps import NORMALIZING, PreprocessingStep, change_on_input
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

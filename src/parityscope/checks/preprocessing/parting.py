@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from parityscope.case.imaging.recipe import place_image, prepare_image
 from parityscope.case.imaging.recipe_file import read_recipe
 from parityscope.checks.preprocessing.naming import SAME, NamedDifference, input_distance, name_difference
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

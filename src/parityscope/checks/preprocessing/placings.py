@@ -12,7 +12,6 @@ The images that samples were made from, and the steps that only they allow; or w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from parityscope.checks.preprocessing.steps import (
     PreprocessingStep,
 )
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

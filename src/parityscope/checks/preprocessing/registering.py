@@ -10,12 +10,12 @@ first guesses, because it finds a minimum nearby only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.case.imaging.kernels import resample_image
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

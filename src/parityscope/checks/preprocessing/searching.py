@@ -18,7 +18,6 @@ searched with in place of the reference.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from parityscope.checks.preprocessing.steps import UNEXPLAINED, apply_steps, mod
 from parityscope.checks.preprocessing.walking import StepsTrial, Walk, is_informative, measure_outputs
 from parityscope.comparison.rows import align_as_given
 from parityscope.expectation.grades import FLOAT32_ROUNDING
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping, Sequence

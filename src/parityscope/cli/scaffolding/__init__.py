@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import keyword
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from parityscope.api.catalogues import CATALOGUES
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import plugin_modules
 
 __all__ = ["KINDS", "Kind", "check_name", "folder_of", "module_path", "text_of"]

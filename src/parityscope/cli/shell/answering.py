@@ -7,13 +7,13 @@ follow by themselves (`_requesting.spread_options`). `WITHOUT` lists the verbs t
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from parityscope.api.saving import write_file, write_folder
 from parityscope.cli.shell.output import claim_report, print_document
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.report.forms import format_of_file
 
 if TYPE_CHECKING:

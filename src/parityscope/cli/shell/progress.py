@@ -10,10 +10,10 @@ import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from parityscope.cli.shell.streams import show_progress
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from parityscope.backends import backend_named
 from parityscope.backends.targets import check_target, format_target, named_code, parse_target
 from parityscope.case.formats.loader import is_function
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.times import stamp_now
 
 if TYPE_CHECKING:

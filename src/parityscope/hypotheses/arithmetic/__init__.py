@@ -12,9 +12,9 @@ A module's docstring says what it computes and where that is from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

@@ -11,10 +11,11 @@ truncation of the accumulator); the ONNX operator specification (Conv, Gemm, Mat
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

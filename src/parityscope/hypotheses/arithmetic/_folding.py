@@ -10,7 +10,6 @@ MatMulMultiplyFusion; TensorRT: Conv and Scale fusion).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.case.graph import constant_input
 from parityscope.hypotheses.arithmetic.edits import read_constant_instead, substitute_result
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

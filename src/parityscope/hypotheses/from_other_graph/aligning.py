@@ -13,7 +13,6 @@ shape. Behind one of the candidate's everything is computed from the reference's
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from parityscope.hypotheses.from_other_graph.likeness import (
     relative_distance,
 )
 from parityscope.hypotheses.from_other_graph.reading import content_of, operator_family, run_step
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import CONTRACTIONS
 from parityscope.spilling import Keeper
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parityscope.case.mending import UNREAD
@@ -21,6 +20,7 @@ from parityscope.hypotheses.from_other_graph.mixing import run_mixture
 from parityscope.hypotheses.from_other_graph.naming import name_difference
 from parityscope.hypotheses.from_other_graph.reading import read_graph, run_step, values_of
 from parityscope.hypotheses.from_other_graph.stating import name_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ that is said: each rule holds several copies of its elements in float64.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -19,6 +18,7 @@ import numpy as np
 from parityscope.hypotheses.changes import FORMATS, changes_of, round_to_format
 from parityscope.hypotheses.from_other_graph.gridding import grid_of
 from parityscope.hypotheses.from_other_graph.rearranging import find_rearrangement, order_words
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["GraphDifference"]
 

@@ -9,7 +9,6 @@ adds are steps that its file declares, and leave the others what they are.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from parityscope.hypotheses.from_other_graph.difference import GraphDifference
 from parityscope.hypotheses.from_other_graph.likeness import relative_distance
 from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, is_training_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ half a step, but for what is cut off at its ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.hypotheses.grids import sharings_of
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,6 @@ from its partner as far as differences say so. Whatever does not lie behind an a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import onnx_ir as ir
 
 from parityscope.errors import ParityError
 from parityscope.hypotheses.from_other_graph.reading import run_step
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

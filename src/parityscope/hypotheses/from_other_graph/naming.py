@@ -13,7 +13,6 @@ sides alike, weights can be held against each other as if nobody had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from parityscope.hypotheses.from_other_graph.differing import REWRITTEN, TRAININ
 from parityscope.hypotheses.from_other_graph.likeness import may_be_same, relative_distance
 from parityscope.hypotheses.from_other_graph.mixing import compute_stretch, steps_of
 from parityscope.hypotheses.from_other_graph.reading import is_training_step, operator_family
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import CONTRACTIONS, with_trait
 
 if TYPE_CHECKING:

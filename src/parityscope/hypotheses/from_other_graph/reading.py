@@ -8,13 +8,13 @@ of a DequantizeLinear keeps its step of quantization (`Graph.grids`).
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import program_of
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.operators import base_of, of_kind, operators_that_move
 from parityscope.spilling import Keeper, note_read
 

@@ -7,7 +7,6 @@ the first one's that was fitted alone is wrong beside another fault: it stays fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from parityscope.errors import ParityError
 from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import price_of_words
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

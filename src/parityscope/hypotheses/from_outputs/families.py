@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +19,7 @@ from parityscope.hypotheses.fitting import round_to_nice
 from parityscope.hypotheses.from_places import line_edit_at
 from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, quantiles_of, starts_of
 from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:

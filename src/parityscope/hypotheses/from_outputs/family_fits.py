@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.hypotheses.from_outputs.amounts import PROMISING, fit_amounts
 from parityscope.hypotheses.from_outputs.reference import READ
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from parityscope.light_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ each index of an axis with the adjoints of each other one answer, summed along d
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from parityscope.hypotheses.from_outputs.families import MOVED, place_family
 from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
 from parityscope.hypotheses.from_outputs.spending import PRODUCT_S
 from parityscope.hypotheses.places import IndexPlace, run_along
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from parityscope.hypotheses.from_outputs.sites import EARLY, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.superposing import rank_pairs
 from parityscope.hypotheses.from_outputs.trying import ENOUGH, Trials, TriedGuess
 from parityscope.hypotheses.power import SURE_BITS
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

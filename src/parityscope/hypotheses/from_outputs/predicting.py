@@ -9,7 +9,6 @@ predicted, and what stands there is tried by its length.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from parityscope.hypotheses.from_outputs.guess import SIZE_COUNTS, Guess
 from parityscope.hypotheses.from_outputs.rules import find_alike, join_alike
 from parityscope.hypotheses.from_outputs.site_guesses import SiteGuesses
 from parityscope.hypotheses.from_outputs.spending import DERIVATIVE_S, SWEPT
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

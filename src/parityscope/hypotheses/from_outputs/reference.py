@@ -8,7 +8,6 @@ too.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.hypotheses.from_outputs.spending import WorkMeter
 from parityscope.hypotheses.from_outputs.suffixes import Suffixes
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:

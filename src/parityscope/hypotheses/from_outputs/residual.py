@@ -8,12 +8,12 @@ squared error that it takes away, times the overlap of the patterns.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.hypotheses.power import MOST_NUMBERS
+from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,6 @@ does: all that is computed is charged to the reference's meter, and what is left
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +33,7 @@ from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSi
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
 from parityscope.hypotheses.power import find_least_share
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ from parityscope.hypotheses.from_outputs.parts import PartTables
 from parityscope.hypotheses.from_outputs.sites import PLAIN
 from parityscope.hypotheses.from_outputs.slopes import Slopes, constant_adjoints, effects_of_exchanges
 from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, LOOKED_UP_S, PRODUCT_S
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

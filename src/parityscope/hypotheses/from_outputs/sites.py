@@ -5,7 +5,6 @@ What the generators read are the reference's own tensors: those of steps near by
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ from parityscope.hypotheses.from_outputs.spending import APPLY_S, ELEMENT_S, MAD
 from parityscope.hypotheses.schemas import axes_by_values
 from parityscope.hypotheses.searching import generated_kinds
 from parityscope.hypotheses.stretch import ComputedStretch, StretchContext
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.operators import operators_that_move
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ itself answer for all exchanges of two indices at once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parityscope.hypotheses.from_outputs.spending import GATHER_S
+from parityscope.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,7 +8,8 @@ same search is made everywhere: a slow machine takes longer for it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from parityscope.light_dataclasses import dataclass
 
 __all__ = [
     "APPLY_S",

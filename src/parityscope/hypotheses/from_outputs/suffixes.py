@@ -7,7 +7,6 @@ opened when a trial first needs it, and held against the reference's own outputs
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ from parityscope.errors import ParityError
 from parityscope.evaluation.kernels import SessionKernel
 from parityscope.evaluation.worlds import World
 from parityscope.evaluation.writing import Held, OutsideValue, write_stretch
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.operators import of_kind
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.arithmetic.sites import PRODUCTS
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import base_of, of_kind
 from parityscope.plain_documents import read_json_file
 

@@ -27,11 +27,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.repairs.search.network import OUTSIDE
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from parityscope.backends.recording import ignore_progress
 from parityscope.case.model import load_model
 from parityscope.errors import ParityError
 from parityscope.expectation.expecting import ErrorQuestion, expect_error, run_reference
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.memory import allow_memory
 from parityscope.repairs.search.finding import find_cheapest
 from parityscope.repairs.search.fp8 import chosen_products, scales_said

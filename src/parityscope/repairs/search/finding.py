@@ -13,11 +13,11 @@ that it passes on these samples says nothing about others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.repairs.search.cutting import cut_out
 from parityscope.repairs.search.network import price_assignment
 from parityscope.repairs.search.oracle import Spent

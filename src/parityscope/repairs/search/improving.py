@@ -14,11 +14,11 @@ bound: one border through the network takes the fewest Casts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.network import OUTSIDE, resolve_vertices
 from parityscope.repairs.search.pricing import Pricer, pricer_of
 

@@ -8,11 +8,11 @@ first operand.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import constant_value
+from parityscope.light_dataclasses import dataclass
 from parityscope.operators import base_of, of_kind
 from parityscope.repairs.search.watching import seen_within
 

@@ -12,7 +12,6 @@ the default is `FLOOR_SHARE` of the largest one that the reference has on the se
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from parityscope.comparison import can_be_scores, measure_all, measure_pair
 from parityscope.comparison.decisions import GAP, measure_decisions
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Policy
 
 if TYPE_CHECKING:

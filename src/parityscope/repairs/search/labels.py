@@ -18,10 +18,9 @@ moves are exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from parityscope.arithmetic import format_named
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 __all__ = ["LOWS", "FormatLabels", "labels_of"]
 

@@ -13,7 +13,6 @@ stands for its border: what enters a body comes from it, and what a body gives g
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import bodies_of_node, computing_nodes, constant_value, dependencies_of, node_name
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline_times, shape_of
 from parityscope.repairs.search.inside import flops_within, size_of
 

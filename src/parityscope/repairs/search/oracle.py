@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import squared_error, worst_excess
 from parityscope.repairs.search.reverse import Estimate, cost_of_passes

@@ -10,7 +10,6 @@ import json
 import math
 import platform
 import time
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from parityscope.backends.sizing import tensor_shapes
 from parityscope.case.equal_samples import repeats_of
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.memory import allowed_memory, relieve_memory
 from parityscope.records import Skip
 from parityscope.repairs.search.costs import H200, read_profile

@@ -6,11 +6,11 @@ What is low follows from the decisions in topological order; after that every su
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.network import OUTSIDE
 
 if TYPE_CHECKING:

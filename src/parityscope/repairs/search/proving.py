@@ -15,7 +15,6 @@ samples for a random choice of those in use.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,7 @@ from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.case.inputs import Sample
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.evaluation.switching import Switchboard
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.judging import worst_excess
 from parityscope.repairs.search.records import Certificate
 

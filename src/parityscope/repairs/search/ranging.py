@@ -18,7 +18,6 @@ the one whose worst error is smaller is searched. It takes two evaluations, wher
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.arithmetic import format_named
@@ -26,6 +25,7 @@ from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.errors import ParityError
 from parityscope.evaluation.simulating import open_simulation
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.repairs import Repair, known_repairs
 from parityscope.repairs.saturate_activation import CLIPPED, saturation_proof

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import Budget
 from parityscope.repairs.search.labels import labels_of
 

@@ -18,7 +18,6 @@ as much as two inferences: `cost_of_passes(k)` = 2 + 2 k. As many directions are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.evaluation.backward import Sweep
 from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.switching import Switchboard
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.memory import allowed_memory, relieve_memory
 from parityscope.spilling import Keeper, note_read
 

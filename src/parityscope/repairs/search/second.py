@@ -10,7 +10,6 @@ to the first that misses the target.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from parityscope.arithmetic.float8 import IN_FP8
 from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.arithmetic.typed import typed_model
 from parityscope.evaluation.simulating import open_simulation
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expand_labels, label_price, resolved_labels
 from parityscope.repairs.search.fp8 import chosen_products
 from parityscope.repairs.search.oracle import Spent

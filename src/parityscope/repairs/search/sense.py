@@ -18,11 +18,11 @@ in the way, groups are measured and split as above.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.reverse import cost_of_passes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from parityscope.evaluation.evaluating import evaluate_worlds
 from parityscope.evaluation.program import wide_program
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,7 +11,6 @@ Where nodes inside do not decide for themselves, the node around them is flagged
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from parityscope.case.graph import bodies_of_node, computing_nodes, constant_val
 from parityscope.evaluation.program import wide_program
 from parityscope.expectation.forecasts import MagnitudeRange
 from parityscope.expectation.ranges import join_ranges
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Site
 from parityscope.repairs.search.records import Flag
 from parityscope.repairs.search.screen import vanishing_tensors

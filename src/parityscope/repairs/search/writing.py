@@ -7,7 +7,6 @@ never replaced.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from parityscope.arithmetic.typed import typed_model
 from parityscope.arithmetic.typed.tensorrt import tensorrt_concerns
 from parityscope.case.graph import computing_nodes, node_name
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, replace
 from parityscope.records import Skip
 from parityscope.repairs.search.fp8 import chosen_products
 from parityscope.repairs.search.staging import save_model

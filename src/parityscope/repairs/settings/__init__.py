@@ -9,10 +9,10 @@ cannot be pointed at by most of these tools: that is a `Skip`, and the fix is to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:

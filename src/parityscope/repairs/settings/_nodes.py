@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import node_name
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.records import Skip
 
 if TYPE_CHECKING:

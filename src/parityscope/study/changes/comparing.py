@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.errors import ParityError
 from parityscope.expectation.grades import margin_of
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_numbers import as_number
 from parityscope.records import Skip
 from parityscope.study.changes.facts import FactChange, list_fact_changes

@@ -6,13 +6,13 @@ that only one of them tells is no change, but for an option or a budget, which i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends import backend_named
 from parityscope.backends.targets import parse_target
 from parityscope.environment import MATTERS
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_numbers import as_number
 
 if TYPE_CHECKING:

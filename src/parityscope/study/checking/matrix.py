@@ -16,11 +16,11 @@ latency.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parityscope.case.policy_file import POLICY_KEYS, check_keys, read_policy
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_documents import read_toml_file
 from parityscope.study._budgets import known_metrics
 from parityscope.study.checking.baseline import baseline_entry

@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from parityscope.case.formats.loader import is_function
 from parityscope.case.policy import merge_policies
 from parityscope.case.policy_file import POLICY_KEYS, check_keys, policy_of_table, read_policy, read_text
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.plain_documents import read_toml_file
 from parityscope.request import Request
 from parityscope.study._budgets import known_metrics

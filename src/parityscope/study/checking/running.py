@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.recording import ignore_progress
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import asdict, dataclass, replace
 from parityscope.records import Skip
 from parityscope.study._examining import examine_request
 from parityscope.study._folder import load_study, prepare_folder, to_strict_data, write_study

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from parityscope.case.extracting import extract_part
 from parityscope.case.formats.npz import write_members
 from parityscope.case.graph import computing_nodes
 from parityscope.case.intake import external_files, read_message
+from parityscope.light_dataclasses import dataclass, field
 from parityscope.records import Policy, Target
 from parityscope.study.reduction.records import Piece
 from parityscope.study.reduction.region import Graphs

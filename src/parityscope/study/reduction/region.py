@@ -6,7 +6,6 @@ what it has there, one node or ten.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parityscope.case.graph import (
@@ -18,6 +17,7 @@ from parityscope.case.graph import (
     value_by_name,
 )
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from parityscope.backends.targets import RECORDED, format_target
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.graph import constant_value, value_by_name
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass, field, replace
 from parityscope.records import Target
 from parityscope.request import Request
 from parityscope.study._examining import examine_request

@@ -17,12 +17,12 @@ of a score of at least `threshold` (0.5) are right. A detection with a NaN is le
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from parityscope.errors import ParityError
+from parityscope.light_dataclasses import dataclass
 from parityscope.verification.boxes import overlap_matrix
 from parityscope.verification.task_metrics import States, TaskAnswer, TaskMetric, number_option, output_name
 

@@ -6,9 +6,9 @@ last node of the pattern and `order` the place of every node in the graph. Each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass
 from parityscope.plugins import discover_plugins
 
 if TYPE_CHECKING:
