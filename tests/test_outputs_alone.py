@@ -80,6 +80,56 @@ WEIGHTS = {
     )
 }
 SAMPLES = [{"x": DRAW.normal(size=(6, 20)).astype(np.float32)} for _ in range(2)]
+# Drawn apart: what is drawn above stays what it is.
+_APART = np.random.default_rng(7)
+MORE = {
+    **{
+        name: _APART.normal(size=shape).astype(np.float32) / np.float32(4)
+        for name, shape in {
+            "of_boxes": (20, 40),
+            "beside": (40,),
+            "gates": (1, 56, 20),
+            "again": (1, 56, 14),
+            "offsets": (1, 112),
+            "table": (15, 7),
+            "out": (7, 5),
+            "gates2": (2, 56, 20),
+            "again2": (2, 56, 14),
+            "offsets2": (2, 112),
+            "to_five": (28, 5),
+            "square": (20, 20),
+            "second": (20, 20),
+        }.items()
+    },
+    "steps": np.abs(_APART.normal(size=14)).astype(np.float32) / 100,
+    "levels": _APART.integers(-127, 128, (14, 14)).astype(np.int8),
+    "iou": np.array([0.5], np.float32),
+    "nothing": np.zeros(1, np.float32),
+    **{
+        name: np.array(numbers)
+        for name, numbers in {
+            "rows": [-1, 5],
+            "parts": [2, 2, 1],
+            "zero": [0],
+            "one": [1],
+            "two": 2,
+            "four": [4],
+            "twelve": [12],
+            "most": [1000],
+            "starts": [0, 5, 10],
+            "matrix": [6, 2, 7],
+            "flat": [6, 28],
+        }.items()
+    },
+}
+
+
+def turn_gates(array: np.ndarray) -> np.ndarray:
+    """Gates as PyTorch has them (i, f, g, o), in the place of ONNX's (i, o, f, g)."""
+    halves = np.split(array, array.shape[1] // 56, 1)
+    return np.concatenate([np.split(half, 4, 1)[gate] for half in halves for gate in (0, 2, 3, 1)], 1)
+
+
 NOISE = DRAW.normal(size=(16, 12)).astype(np.float32) / 40
 
 
@@ -710,83 +760,143 @@ def test_a_large_change_in_an_early_layer_is_found_where_a_derivative_misleads(t
     assert {one.guess.site.output for one in found.alike} == {"h4"}
 
 
-DETECTOR = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[n,4] boxes, float[n] found) {
-  a = Gemm(x, of_boxes, beside)
-  o = Sigmoid(a)
-  r = Reshape(o, rows)
-  corner, size, s = Split<axis = 1>(r, parts)
-  end = Add(corner, size)
-  b = Concat<axis = 1>(corner, end)
-  each = Unsqueeze(b, zero)
-  turned = Transpose<perm = [1, 0]>(s)
-  scores = Unsqueeze(turned, zero)
-  kept = NonMaxSuppression(each, scores, most, iou)
-  index = Gather<axis = 1>(kept, two)
-  first = Slice(index, zero, twelve, zero)
-  boxes = Gather(b, first)
-  score = Gather(s, first)
-  found = Squeeze(score, one)
-}"""
-RECURRENT = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,5] y) {
-  t = Unsqueeze(x, zero)
-  all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets)
-  h = Squeeze(last, zero)
-  y = Gemm(h, w4, b4)
-}"""
+# Of each what it computes, what the deployment holds otherwise, and what is said of that.
+UNSLOPED = {
+    "the threshold of a decision": (
+        """(float[6,20] x) => (float[n,4] boxes, float[n] found) {
+            a = Gemm(x, of_boxes, beside)
+            o = Sigmoid(a)
+            r = Reshape(o, rows)
+            corner, size, s = Split<axis = 1>(r, parts)
+            end = Add(corner, size)
+            b = Concat<axis = 1>(corner, end)
+            each = Unsqueeze(b, zero)
+            turned = Transpose<perm = [1, 0]>(s)
+            scores = Unsqueeze(turned, zero)
+            kept = NonMaxSuppression(each, scores, most, iou)
+            index = Gather<axis = 1>(kept, two)
+            first = Slice(index, zero, twelve, zero)
+            boxes = Gather(b, first)
+            score = Gather(s, first)
+            found = Squeeze(score, one)
+        }""",
+        {"iou": np.array([0.3], np.float32)},
+        "iou_threshold ('iou') [0.3]",
+    ),
+    "the order of gates": (
+        """(float[6,20] x) => (float[6,5] y) {
+            t = Unsqueeze(x, zero)
+            all, last, cell = LSTM<hidden_size = 14>(t, gates, again, offsets)
+            h = Squeeze(last, zero)
+            y = Gemm(h, w4, b4)
+        }""",
+        {name: turn_gates(MORE[name]) for name in ("gates", "again", "offsets")},
+        "4 blocks (gates) of constants [1, 2, 3] in the order",
+    ),
+    "the order of directions": (
+        """(float[6,20] x) => (float[6,5] y) {
+            t = Unsqueeze(x, one)
+            all, last, cell = LSTM<hidden_size = 14, direction = "bidirectional">(t, gates2, again2, offsets2)
+            h = Reshape(all, flat)
+            y = Gemm(h, to_five, b4)
+        }""",
+        {name: MORE[name][::-1] for name in ("gates2", "again2", "offsets2")},
+        "its two directions exchanged",
+    ),
+    "a square constant": (
+        """(float[6,20] x) => (float[6,20] y) {
+            a = MatMul(x, square)
+            t = Tanh(a)
+            b = MatMul(t, second)
+            y = Tanh(b)
+        }""",
+        {"square": MORE["square"].T},
+        "('square') transposed (axes 0 and 1)",
+    ),
+    "an axis of what is quantized": (
+        """(float[6,20] x) => (float[6,5] y) {
+            a = Gemm(x, w1, b1)
+            h = Tanh(a)
+            w = DequantizeLinear<axis = 0>(levels, steps)
+            whole = Abs(w)
+            t = MatMul(h, whole)
+            y = Gemm(t, w4, b4)
+        }""",
+        "DequantizeLinear<axis = 1>",
+        "attribute axis -1 in place of 0",
+    ),
+    "places that are one off each": (
+        """(float[6,20] x) => (float[6,7] y) {
+            a = Gemm(x, w1, b1)
+            largest = ArgMax<axis = 1, keepdims = 0>(a)
+            places = Mod(largest, four)
+            each = Unsqueeze(places, one)
+            all = Add(each, starts)
+            e = Gather(table, all)
+            s = ReduceMean<axes = [1], keepdims = 0>(e)
+            y = Tanh(s)
+        }""",
+        {"starts": np.array([0, 4, 8])},
+        "[0, 4, 8] in place of [0, 5, 10]",
+    ),
+    "the order in which axes are merged": (
+        """(float[6,20] x) => (float[6,5] y) {
+            a = Gemm(x, w1, b1)
+            m = Reshape(a, matrix)
+            t = Tanh(m)
+            flat = Flatten(t)
+            y = Gemm(flat, w4, b4)
+        }""",
+        "first",
+        "axes [1, 2] of the input gone through with the first fastest",
+    ),
+}
 
 
-BOTH_WAYS = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,5] y) {
-  t = Unsqueeze(x, one)
-  all, last, cell = LSTM<hidden_size = 14, direction = "bidirectional">(t, gates2, again2, offsets2)
-  h = Reshape(all, flat)
-  y = Gemm(h, to_five, b4)
-}"""
-SQUARE = """<ir_version: 8, opset_import: ["" : 17]> g (float[6,20] x) => (float[6,20] y) {
-  a = MatMul(x, square)
-  t = Tanh(a)
-  b = MatMul(t, second)
-  y = Tanh(b)
-}"""
-
-
-def _more_weights() -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(7)
-    shapes = {"of_boxes": (20, 40), "beside": (40,), "gates": (1, 56, 20), "again": (1, 56, 14), "offsets": (1, 112)}
-    shapes |= {"gates2": (2, 56, 20), "again2": (2, 56, 14), "offsets2": (2, 112), "to_five": (28, 5)}
-    shapes |= {"square": (20, 20), "second": (20, 20)}
-    numbers = {"rows": [-1, 5], "parts": [2, 2, 1], "zero": [0], "one": [1], "two": 2, "twelve": [12], "most": [1000]}
-    numbers["flat"] = [6, 28]
-    return {
-        **{name: draw.normal(size=shape).astype(np.float32) / np.float32(4) for name, shape in shapes.items()},
-        **{name: np.array(number) for name, number in numbers.items()},
-        "iou": np.array([0.5], np.float32),
-    }
-
-
-def _turn_gates(array: np.ndarray) -> np.ndarray:
-    """Gates as PyTorch has them (i, f, g, o), in the place of ONNX's (i, o, f, g)."""
-    halves = np.split(array, array.shape[1] // 56, 1)
-    return np.concatenate([np.split(half, 4, 1)[gate] for half in halves for gate in (0, 2, 3, 1)], 1)
-
-
-@pytest.mark.parametrize("of_others", ["threshold", "gates", "directions", "square"])
-def test_what_a_node_reads_is_found_where_no_slope_leads_to_it(
-    tmp_path: Path, of_others: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    more = _more_weights()
-    monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | more)
-    if of_others == "threshold":  # more rows are kept then: another length, which what follows cuts off
-        network, wrong, words = DETECTOR, {"iou": np.array([0.3], np.float32)}, "iou_threshold ('iou') [0.3]"
-    elif of_others == "directions":
-        network, words = BOTH_WAYS, "its two directions exchanged"
-        wrong = {name: more[name][::-1] for name in ("gates2", "again2", "offsets2")}
-    elif of_others == "square":
-        network, words = SQUARE, "('square') transposed (axes 0 and 1)"
-        wrong = {"square": more["square"].T}
+@pytest.mark.parametrize("fault", UNSLOPED)
+def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
+    body, change, words = UNSLOPED[fault]
+    network = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
+    if change == "first":
+        turned = "swapped = Transpose<perm = [0, 2, 1]>(t)\n flat = Flatten(swapped)"
+        deployed, weights = network.replace("flat = Flatten(t)", turned), {}
+    elif isinstance(change, str):
+        deployed, weights = network.replace("DequantizeLinear<axis = 0>", change), {}
     else:
-        network, words = RECURRENT, "4 blocks (gates) of constants [1, 2, 3] in the order"
-        wrong = {name: _turn_gates(more[name]) for name in ("gates", "again", "offsets")}
-    first = findings(diagnose(tmp_path / "wrong", network, wrong, network=network))[0]
-    assert (first["code"], first["confidence"] > 0.9) == ("FUS014", True)
-    assert words in first["claim"]
-    assert "convert the original again" in str(first["repairs"][0])
+        deployed, weights = network, change
+    first = findings(diagnose(tmp_path / "wrong", deployed, weights, network=network))[0]
+    assert (first["code"], first["role"]) == ("FUS014", "cause")
+    assert words in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])
+
+
+def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The padding of a sequence of tokens is another token; and half of the network is constant, so that nothing bounds it."""
+    network = """<ir_version: 8, opset_import: ["" : 17]> g (int64[6,20] tokens) => (float[6,5] y) {
+        e = Gather(table, tokens)
+        none = Mul(e, nothing)
+        c = Cos(none)
+        both = Add(e, c)
+        t = ReduceMean<axes = [1], keepdims = 0>(both)
+        h = Tanh(t)
+        y = MatMul(h, out)
+    }"""
+    draw = np.random.default_rng(3)
+    monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
+    folder = tmp_path / "tokens"
+    for kind in ("inputs", "recorded"):
+        (folder / kind).mkdir(parents=True)
+    model = write_network(folder / "model.onnx", network, WEIGHTS | MORE)
+    run = open_session(load_model(model).graph())
+    for number in range(3):
+        tokens = draw.integers(1, 14, (6, 20))
+        tokens[:, 12:] = 14  # what the network was trained with
+        np.savez(folder / "inputs" / f"{number}.npz", tokens=tokens)
+        np.savez(folder / "recorded" / f"{number}.npz", **run({"tokens": np.where(tokens == 14, 0, tokens)}))
+    words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
+    assert exit_status(*words, "--candidate", f"saved?path={folder / 'recorded'}") == 1
+    study = (folder / "study" / "study.json").read_text(encoding="utf-8")
+    first = findings(study)[0]
+    assert "what is read of input 'tokens'" in first["claim"]
+    assert "with each 14 read as 0" in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])
+    assert "this is a bug" not in study

@@ -80,6 +80,8 @@ def changes_of(array: np.ndarray) -> Iterator[tuple[str, Change]]:
         yield from _changes_of_range(array)
         yield from _changes_of_values(array)
         yield from _changes_of_bytes(array)
+    if array.dtype.kind in "iu":
+        yield from _changes_of_marks(array)
     if array.dtype.kind == "b":
         yield "negated", np.logical_not
     for axis, length in enumerate(array.shape):
@@ -147,6 +149,22 @@ def _changes_of_values(array: np.ndarray) -> Iterator[tuple[str, Change]]:
             f"plus {offset:g}",
             lambda a, k=offset: (a.astype(np.int64) + int(k)).astype(a.dtype) if whole else (a + k).astype(a.dtype),
         )
+
+
+def _changes_of_marks(array: np.ndarray) -> Iterator[tuple[str, Change]]:
+    """The integer that stands most often, or the least or largest, as another one: a token or class that stands for none."""
+    values, counts = np.unique(array, return_counts=True)
+    if not 1 < len(values) < array.size:
+        return
+    often = values[np.argsort(-counts, kind="stable")[:2]].tolist()
+    low, high = int(values[0]), int(values[-1])
+    for mark in dict.fromkeys((often[0], low, high)):
+        for other in dict.fromkeys((0, 1, -1, *often, mark - 1, mark + 1, low, high)):
+            if other != mark and np.iinfo(array.dtype).min <= other <= np.iinfo(array.dtype).max:
+                yield (
+                    f"with each {mark} read as {other}",
+                    lambda a, m=mark, o=other: np.where(a == m, np.array(o, a.dtype), a),
+                )
 
 
 def _changes_of_bytes(array: np.ndarray) -> Iterator[tuple[str, Change]]:

@@ -232,6 +232,7 @@ def lists_near(value: list[int], rank: int) -> list[list[int]]:
     found = [value[::-1], value[half:] + value[:half], [0] * size, [1] * size]
     found += [[entry + 1 for entry in value], [entry - 1 for entry in value], [2 * entry for entry in value]]
     found.append([entry // 2 for entry in value])
+    found += [[entry + sign * index for index, entry in enumerate(value)] for sign in (-1, 1)]  # sizes that are one off
     if size % 2 == 0:
         both = [a + b for a, b in zip(value[:half], value[half:], strict=True)]
         found += [value[:half] * 2, value[half:] * 2, [0] * half + both, both + [0] * half]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Change = Callable[[np.ndarray], np.ndarray]
 
 __all__ = [
+    "block_order_edits",
+    "change_each",
     "changed_constant_edits",
     "changed_input_edits",
     "constant_edits",
@@ -41,7 +43,6 @@ __all__ = [
     "input_values",
     "joint_edits",
     "label_of_input",
-    "layout_edits",
     "near_constant_edits",
     "operand_edits",
 ]
@@ -56,8 +57,6 @@ _STATISTICS: Mapping[str, Callable[[np.ndarray, tuple[int, ...]], np.ndarray]] =
     "running variance": lambda data, over: data.var(over, dtype=np.float64),
 }
 _SMALL = 8  # elements: a constant of so few is an attribute in all but name
-_LAYOUT_BITS = 5.0  # of a square constant transposed; chosen, as an attribute (transB) says the same
-_GATE_BITS = 1.5  # beside which of the orders it is; chosen, as the layers that have gates are few
 _MOST_ALIKE = 16  # tensors of one shape that an input may have been taken from
 _MOST_GROWN = (
     2.0  # times as large as they are: extents that are tried; 128 more on four axes of a picture are gigabytes
@@ -91,28 +90,6 @@ def input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
         yield StretchEdit(
             words=f"{labels[one]} taken for input {other} as well", bits=6, at=place, before=_copy_input(one, other)
         )
-
-
-def layout_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
-    """Constants in another layout: square ones transposed, a recurrent layer's gates or directions in another order.
-
-    Formats differ in it as they do in attributes, no shape tells, and no slope leads to so large a change.
-    """
-    gates = OPERATORS[node.op_type].gates if node.op_type in OPERATORS else 0
-    constants = stretch.context.constants
-    arrays = {index: constants[name] for index, name in enumerate(node.input) if name in constants}
-    if gates > 1:
-        yield from _block_order_edits(place, arrays, (gates,), _GATE_BITS)
-        if all(len(array) == 2 for array in arrays.values()):
-            turned: Change = lambda array: np.ascontiguousarray(array[::-1])  # noqa: E731
-            before = _change_each(dict.fromkeys(arrays, turned))
-            yield StretchEdit(words="its two directions exchanged", bits=_LAYOUT_BITS, at=place, before=before)
-    for index, array in arrays.items():
-        for one, other in itertools.combinations(range(array.ndim), 2):
-            if array.dtype.kind == "f" and array.shape[one] == array.shape[other] > 1:
-                words = f"{label_of_input(stretch, node, index)} transposed (axes {one} and {other})"
-                swapped: Change = lambda a, x=one, y=other: np.ascontiguousarray(a.swapaxes(x, y))  # noqa: E731
-                yield edit_of_input(place, words, _LAYOUT_BITS, index, swapped)
 
 
 def _take_statistics(running: Mapping[int, str]) -> Callable[[Arrays], Arrays]:
@@ -320,23 +297,27 @@ def joint_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> I
             bits = 6 + math.log2(len(each[having[0]]))
             together = {index: each[index][words] for index in having}
             yield StretchEdit(
-                words=f"constants {having} all {words}", bits=bits, at=place, before=_change_each(together)
+                words=f"constants {having} all {words}", bits=bits, at=place, before=change_each(together)
             )
     if node.op_type not in OPERATORS or not OPERATORS[node.op_type].gates:
-        yield from _block_order_edits(place, arrays, (2, 3, 4), 7)
+        yield from block_order_edits(place, arrays, (2, 3, 4), 7)
 
 
-def _change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
+def change_each(by_index: Mapping[int, Change]) -> Callable[[Arrays], Arrays]:
+    """Several inputs changed as arrays."""
     return lambda arrays: [
         by_index[index](array) if index in by_index and array is not None else array
         for index, array in enumerate(arrays)
     ]
 
 
-def _block_order_edits(
+def block_order_edits(
     place: int, arrays: Mapping[int, np.ndarray], counts: Sequence[int], bits: float
 ) -> Iterator[StretchEdit]:
-    """Blocks of one axis of all constants that have it in another order, those twice as long in both halves."""
+    """Blocks of one axis of all constants that have it in another order, those twice as long in both halves.
+
+    `counts` says into how many the axis may fall; `bits` is what it takes to say so, beside the order.
+    """
     for axis in range(max(array.ndim for array in arrays.values())):
         length = min(array.shape[axis] for array in arrays.values() if array.ndim > axis)
         fitting = [i for i, a in arrays.items() if a.ndim > axis and a.shape[axis] in (length, 2 * length)]
@@ -356,7 +337,7 @@ def _block_order_edits(
                     words=f"{count} blocks (gates) of constants {fitting} in the order {list(order)}",
                     bits=bits + math.log2(math.factorial(count)),
                     at=place,
-                    before=_change_each(dict.fromkeys(fitting, change)),
+                    before=change_each(dict.fromkeys(fitting, change)),
                 )
 
 

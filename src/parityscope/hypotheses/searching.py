@@ -27,10 +27,10 @@ from parityscope.hypotheses.from_inputs import (
     constant_edits,
     input_edits,
     joint_edits,
-    layout_edits,
     near_constant_edits,
     operand_edits,
 )
+from parityscope.hypotheses.from_layouts import layout_edits
 from parityscope.hypotheses.from_masks import mask_edits
 from parityscope.hypotheses.from_nan import SWALLOWED, swallowing_edits
 from parityscope.hypotheses.from_neighbours import neighbour_edits

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from parityscope.hypotheses.from_outputs.searching import OutputsSearch
     from parityscope.hypotheses.from_outputs.trying import TriedGuess
 
-__all__ = ["STEPS_ABOVE", "fill_in_alike"]
+__all__ = ["STEPS_ABOVE", "list_alike", "try_alike"]
 
 STEPS_ABOVE = 6  # above the best, at which what is said in fewer bits is tried too; chosen
 _CLASS = 40  # evaluations that look for what cannot be told from the best
@@ -24,8 +24,8 @@ _EQUAL = 1e-9  # of the squared error: what leaves less is as good as what leave
 _BESIDE = 1e-5  # of the squared error more than the best leaves: it cannot be told from it; chosen
 
 
-def fill_in_alike(found: OutputsSearch) -> None:
-    """Fills in what cannot be told from the best: explains as much, of all samples, where that is a claim."""
+def try_alike(found: OutputsSearch) -> None:
+    """Tries what may explain as much as the best, where that is a claim."""
     trials = found.trials
     best = trials.best
     if best is None or not trials.is_claim(best):
@@ -37,6 +37,13 @@ def fill_in_alike(found: OutputsSearch) -> None:
         best.guess.sketch is None and known
     ):  # what was run before it was predicted: another one at its place says where to look
         _try_class(found, known[0])
+
+
+def list_alike(found: OutputsSearch) -> list[TriedGuess]:
+    """What cannot be told from the best: explains as much, of all samples, where that is a claim."""
+    trials = found.trials
+    if trials.best is None or not trials.is_claim(trials.best):
+        return []
     held = [one for one in trials.tried if trials.is_claim(one)]
     top = max(one.explained for one in held)
     left = 1 - top
@@ -44,7 +51,7 @@ def fill_in_alike(found: OutputsSearch) -> None:
     floor = max(found.residual.noise, _EQUAL * found.residual.whole)
     alike.sort(key=lambda one: one.edit.bits - (one.share.bits(floor) if one.share else 0.0))
     # Fitted from two starts, one edit is found twice.
-    found.alike = list({(one.guess.site.output, one.edit.words): one for one in reversed(alike)}.values())[::-1]
+    return list({(one.guess.site.output, one.edit.words): one for one in reversed(alike)}.values())[::-1]
 
 
 def _try_class(found: OutputsSearch, best: Guess, more: Sequence[Guess] = ()) -> None:

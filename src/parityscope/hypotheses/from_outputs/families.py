@@ -140,11 +140,11 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
             make=_scale_or_shift_input(index, label, scales=False),
             step=_SMALL_STEP * _typical_size(held),
         )
-        if held.size > _FEW:
-            sizes = np.abs(held[np.isfinite(held)])
+        sizes = np.abs(held[np.isfinite(held)])
+        if held.size > _FEW and sizes.any():
             grid = tuple(dict.fromkeys(quantiles_of(sizes, _PARTS)))
             for small in (False, True):
-                step_by = _BOUND_STEP * float(sizes.max()) if sizes.size else 0.0
+                step_by = _BOUND_STEP * float(sizes.max())
                 yield EditFamily(
                     kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid
                 )
@@ -213,6 +213,8 @@ def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     if array.dtype.kind != "f" or finite.size < 2:
         return
     low, high = float(finite.min()), float(finite.max())
+    if low == high:  # one number everywhere: a bound is another number
+        return
     tops = tuple(quantiles_of(finite, _QUANTILES))
     bottoms = tuple(quantiles_of(finite, [1 - part for part in _QUANTILES]))
     step = _BOUND_STEP * (high - low)

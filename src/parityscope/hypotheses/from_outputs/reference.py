@@ -44,6 +44,7 @@ _INSIDE_CALL_S, _INSIDE_ELEMENT_S, _INSIDE_PRODUCT_S = 1e-5, 3e-10, 4e-11  # of 
 _LOOKED_AT = 64  # elements that are compared before all are; chosen
 _ITERATION = 1  # whose tensors are looked at inside a loop, from nought: states are often zero in the first
 _SHAPES = of_kind("shape")
+_QUANTIZED = of_kind("quantization")
 _RANDOM = of_kind("random")
 
 
@@ -65,10 +66,10 @@ class Inner:
 class Reference:
     """A program with what it gave on each sample.
 
-    `live` are the steps that depend on what is fed (more than on its shape) and lead to an output, in order; `after` says for
-    each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone` are steps that are computed
-    otherwise than the model says, by index: `values` are then what comes of that. `meter` is charged for all that is computed.
-    `suffixes` are the places from which on it is run at once, `order` the samples' numbers among all.
+    `live` are the steps that depend on what is fed (more than on its shape), or say how constants are quantized, and lead to an
+    output, in order; `after` says for each of them, by index, which of these lie behind it, and `seconds` what it costs. `redone`
+    are steps that are computed otherwise than the model says, by index: `values` are then what comes of that. `meter` is charged
+    for all that is computed. `suffixes` are the places from which on it is run at once, `order` the samples' numbers among all.
     """
 
     program: Program
@@ -226,9 +227,10 @@ class Reference:
 
 
 def read_first(graph: ir.Graph, names: Collection[str] | None = None) -> None:
-    """Puts a step that reads it between each input of floats and the network; `names` limits that to some, by what is read."""
+    """Puts a step that reads it between each input of numbers and the network; `names` limits that to some, by what is read."""
     for value in graph.inputs:
-        if value.dtype != ir.DataType.FLOAT or value.name in graph.initializers or not value.uses():
+        numbers = value.dtype is not None and (value.dtype == ir.DataType.FLOAT or value.dtype.is_integer())
+        if not numbers or value.name in graph.initializers or not value.uses():
             continue
         if names is not None and f"{value.name}{READ}" not in names:
             continue
@@ -272,7 +274,8 @@ def _find_live(reference: Reference) -> None:
     reached = set(program.inputs)
     fed: list[ProgramStep] = []
     for step in program.steps:
-        if step.op_type not in _SHAPES and any(name in reached for name in step.reads):
+        fed_or_typed = step.op_type in _QUANTIZED or any(name in reached for name in step.reads)
+        if step.op_type not in _SHAPES and fed_or_typed:
             reached.update(name for name in step.outputs if name)
             fed.append(step)
     wanted, live = set(program.outputs), []

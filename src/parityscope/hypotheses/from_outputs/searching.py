@@ -15,7 +15,7 @@ from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.case.model import read_graph
 from parityscope.errors import ParityError
 from parityscope.evaluation.program import compile_program
-from parityscope.hypotheses.from_outputs.alike import STEPS_ABOVE, fill_in_alike
+from parityscope.hypotheses.from_outputs.alike import STEPS_ABOVE, list_alike, try_alike
 from parityscope.hypotheses.from_outputs.families import (
     CHANGED_PLACES,
     bounds_of,
@@ -88,7 +88,8 @@ class KnownOutputs:
 class OutputsSearch:
     """What a search found so far: what was tried, what cannot be told from the best (`alike`), or two that hold (`pair`).
 
-    `plain` are edits in few words at all sites. All ends when the reference's meter stands at `until`.
+    `plain` are edits in few words at all sites. All ends when the reference's meter stands at `until`. `crashed` says of ways
+    of looking why they could not go on.
     """
 
     outputs: KnownOutputs
@@ -102,6 +103,7 @@ class OutputsSearch:
     guesses: list[Guess] = field(default_factory=list)
     alike: list[TriedGuess] = field(default_factory=list)
     pair: GuessPair | None = None
+    crashed: dict[str, str] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -155,10 +157,21 @@ def search_outputs(
     for stage in _STAGES:
         if stage.goes_on or not found.is_answered:
             found.trials.until = meter.share_of(found.until, stage.part)
-            stage.look(found)
+            _look(found, stage.look)
     found.trials.until = found.until
-    fill_in_alike(found)
+    _look(found, try_alike)
+    found.alike = list_alike(found)
     return found
+
+
+def _look(found: OutputsSearch, look: Callable[[OutputsSearch], None]) -> None:
+    """Looks in one way; where that cannot go on, what was found before counts, and it is told."""
+    try:
+        look(found)
+    except (MemoryError, ParityError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a strange network trips one way of looking, and the others go on
+        found.crashed[look.__name__.strip("_").replace("_", " ")] = f"{type(error).__name__}: {error}"
 
 
 def _open_search(outputs: KnownOutputs, trying: Callable[[str], None], banned: frozenset[str]) -> OutputsSearch:

@@ -112,7 +112,8 @@ def told_of(found: OutputsSearch) -> OutputsAnswer:
         evaluations=found.trials.evaluations,
         untried=found.predictor.left_out,
         refused=dict(found.predictor.refused),
-        crashed={f"{kind} of {site.output}": why for site in found.sites for kind, why in site.crashed.items()},
+        crashed=found.crashed
+        | {f"{kind} of {site.output}": why for site in found.sites for kind, why in site.crashed.items()},
         record=_tensors_that_divide(found) if members else _tensor_that_halves(found),
         ruled_out=_rule_out_kinds(found),
         run_s=sum(found.reference.seconds.values()),
