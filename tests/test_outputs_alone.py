@@ -105,6 +105,7 @@ MORE = {
     "levels": _APART.integers(-127, 128, (14, 14)).astype(np.int8),
     "iou": np.array([0.5], np.float32),
     "nothing": np.zeros(1, np.float32),
+    "scale": np.array([0.25], np.float32),
     **{
         name: np.array(numbers)
         for name, numbers in {
@@ -838,6 +839,19 @@ UNSLOPED = {
         }""",
         {"starts": np.array([0, 4, 8])},
         "[0, 4, 8] in place of [0, 5, 10]",
+    ),
+    "a number that several steps read": (
+        """(float[6,20] x) => (float[6,12] y) {
+            a = Gemm(x, w1, b1)
+            s = Mul(a, scale)
+            h = Tanh(s)
+            t = Gemm(h, w2, b2)
+            r = Mul(t, scale)
+            u = Tanh(r)
+            y = Gemm(u, w3)
+        }""",
+        {"scale": np.array([0.5], np.float32)},
+        "at each of 2 Mul: constant B [0.5] in place of [0.25]",
     ),
     "the order in which axes are merged": (
         """(float[6,20] x) => (float[6,5] y) {

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     Members = Sequence[tuple[Guess, StretchEdit]]
 
-__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_rules"]
+__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_number_rules", "list_rules"]
 
 # What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
 _LEFT_OUT_BITS = 4.0
+_OF_CONSTANTS = "changed constants"
 EVERYWHERE = ", everywhere"  # behind the kind of an edit that is made at several places
 _INSTEAD = " in place of "
 _ABOUT_ONE = re.compile(
@@ -54,6 +55,24 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
             if front and 1 < len(some) == behind_each[kind, front] < places[kind]
         ]
     return rules
+
+
+def list_number_rules(sites: Sequence[EditSite]) -> list[Guess]:
+    """Another number in the place of one that several steps of an operator read alike: the scale of every attention, say."""
+    guesses = [
+        Guess(site=site, kind=_OF_CONSTANTS, edit=edit)
+        for site in sites
+        if site.inner is None and site.whole_step and _reads_number(site)
+        for _, edit in site.edits((_OF_CONSTANTS,))
+    ]
+    return [join_alike(members) for members in find_alike((one, one.made()) for one in guesses)]
+
+
+def _reads_number(site: EditSite) -> bool:
+    """Whether the constants that a step reads are one real number each."""
+    constants = site.reference.program.constants
+    held = [constants[name] for name in site.changed_step.inputs if name in constants]
+    return bool(held) and all(one.size == 1 and one.dtype.kind == "f" for one in held)
 
 
 def find_alike(edits: Iterable[tuple[Guess, StretchEdit]]) -> Iterator[Members]:

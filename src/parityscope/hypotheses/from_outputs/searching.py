@@ -28,7 +28,7 @@ from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, sear
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.rules import list_rules
+from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
@@ -218,6 +218,11 @@ def _try_plain(found: OutputsSearch) -> None:
 def _try_rules(found: OutputsSearch) -> None:
     """The same edit at several places."""
     found.trials.run_rules(list_rules(found.plain))
+    try:
+        numbers = list_number_rules(found.sites)
+    except ParityError:  # a step that cannot be run alone has no edits
+        return
+    found.trials.run_rules(numbers)
 
 
 def _predict_all(found: OutputsSearch) -> None:
