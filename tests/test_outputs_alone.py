@@ -307,7 +307,7 @@ def test_positions_that_are_one_off_are_an_input_and_no_node(tmp_path: Path, oth
     first = findings((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))[0]
     assert (first["code"], first["role"]) == ("FUS014", "cause")
     assert (first["site"]["op_type"] == "Input") == (not other)
-    assert first["claim"].startswith("what is read of input 'position' (input): -1 added") == (not other)
+    assert first["claim"].startswith("what is read of input 'position' (input): the result plus -1") == (not other)
 
 
 def test_what_does_the_same_is_told_with_what_would_decide(tmp_path: Path) -> None:
