@@ -119,7 +119,7 @@ MORE = {
             "most": [1000],
             "starts": [0, 5, 10],
             "matrix": [6, 2, 7],
-            "flat": [6, 28],
+            "steps_in_rows": [6, 28],
         }.items()
     },
 }
@@ -798,7 +798,7 @@ UNSLOPED = {
         """(float[6,20] x) => (float[6,5] y) {
             t = Unsqueeze(x, one)
             all, last, cell = LSTM<hidden_size = 14, direction = "bidirectional">(t, gates2, again2, offsets2)
-            h = Reshape(all, flat)
+            h = Reshape(all, steps_in_rows)
             y = Gemm(h, to_five, b4)
         }""",
         {name: MORE[name][::-1] for name in ("gates2", "again2", "offsets2")},
@@ -885,7 +885,7 @@ def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch
 
 
 def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The padding of a sequence of tokens is another token; and half of the network is constant, so that nothing bounds it."""
+    """What is masked in a sequence of tokens is another token; and half of the network is constant, so that nothing bounds it."""
     network = """<ir_version: 8, opset_import: ["" : 17]> g (int64[6,20] tokens) => (float[6,5] y) {
         e = Gather(table, tokens)
         none = Mul(e, nothing)
@@ -904,7 +904,7 @@ def test_a_token_that_stands_for_none_is_named(tmp_path: Path, monkeypatch: pyte
     run = open_session(load_model(model).graph())
     for number in range(3):
         tokens = draw.integers(1, 14, (6, 20))
-        tokens[:, 12:] = 14  # what the network was trained with
+        tokens[:, ::3] = 14  # what is masked, as the network was trained with it
         np.savez(folder / "inputs" / f"{number}.npz", tokens=tokens)
         np.savez(folder / "recorded" / f"{number}.npz", **run({"tokens": np.where(tokens == 14, 0, tokens)}))
     words = ("diagnose", str(model), "--inputs", str(folder / "inputs"), "--quiet", "--study", str(folder / "study"))
