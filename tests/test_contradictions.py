@@ -123,5 +123,5 @@ def test_what_contradicts_another_claim_is_not_said_of_the_cause(tmp_path: Path)
     study = json.loads((tmp_path / "study" / "study.json").read_text(encoding="utf-8"))
     assert any(one["contradicted"] and one["role"] != "cause" for one in study["findings"])
     screen = " ".join(render_first_screen(study, width=400).split())
-    assert "Why Input h was never uploaded" in screen
+    assert "Why Input h is zero throughout" in screen
     assert "But " not in screen

@@ -143,6 +143,10 @@ MISTAKES = {
         lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"rel_l2": "a"}),
         "METRIC=",
     ),
+    "memory in words": (
+        lambda model: ps.compare(model, candidate="ort", inputs=X[0], memory="8G"),
+        "memory is a number",
+    ),
     "no metric": (lambda model: ps.compare(model, candidate="ort", inputs=X[0], budgets={"l7": 1}), "no metric 'l7'"),
 }
 

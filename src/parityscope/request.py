@@ -6,6 +6,7 @@ import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
@@ -21,6 +22,23 @@ __all__ = ["DEPTHS", "Data", "Depth", "Judged", "Request"]
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
 DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")
+# What is a number, with one that may be given; the command line takes text for some, and has made numbers of it by now.
+_NUMBERS = {
+    "memory": "8 << 30",
+    "samples": "100",
+    "seed": "1",
+    "seconds": "60",
+    "steps": "8",
+    "allow_skipped": "0.01",
+    "until_sure": "0.95",
+}
+
+
+def _refuse_text(asked: Data | Request) -> None:
+    for one in fields(asked):
+        given = getattr(asked, one.name)
+        if one.name in _NUMBERS and isinstance(given, str):
+            raise ParityError(f"{one.name} is a number, and not {given!r}", fix=f"{one.name}={_NUMBERS[one.name]}, say")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +52,14 @@ class Data:
     samples: int | None = None
     seed: int = 0
     memory: int = 512 << 20
+
+    def __post_init__(self) -> None:
+        """Refuses text for numbers.
+
+        Raises:
+            ParityError: one is text.
+        """
+        _refuse_text(self)
 
     def load_samples(self, model: Model, spool: Path) -> Inputs:
         """The samples; those that are read once are kept in the folder `spool`.
@@ -114,6 +140,10 @@ class Request:
     workers: str = ""
     allow_skipped: float = 0.0
     until_sure: float = 0.0
+
+    def __post_init__(self) -> None:
+        """As `Data` does."""
+        _refuse_text(self)
 
     @property
     def looks_everywhere(self) -> bool:

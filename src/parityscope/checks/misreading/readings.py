@@ -30,7 +30,7 @@ FAMILIES = {
 MOVED = "moved"  # of several inputs at once; of one alone there are more ways, which are generated (FUS014)
 
 # What is said of an input that was never written, and of one that is old.
-ZERO = "was never uploaded: it is zero throughout"
+ZERO = "is zero throughout: it was never uploaded, or is not read"
 BEFORE = "was not uploaded again: it holds the values of the sample before"
 # What is said of a state that is as the call before left it.
 CARRIED = "was not reset: it holds what the call before gave"
