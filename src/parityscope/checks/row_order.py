@@ -16,7 +16,7 @@ What it is confused with: real errors that lie in few rows. Pairing cannot make 
 
 How to repair: compare with `--match OUTPUT,OUTPUT`, so that what remains is judged.
 
-Sources: H. W. Kuhn, The Hungarian Method for the Assignment Problem, 1955; RT-DETR's queries come out of a TopK.
+Sources: RT-DETR's queries come out of a TopK.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ reference's: the assignment with the least sum of
 
     sum over outputs of  mean over elements of ((reference - candidate) / deviation of the reference's output)^2
 
-found exactly (Kuhn 1955, Munkres 1957, in the form with shortest augmenting paths: Jonker and Volgenant 1987). Every row is
-used once, so that an object that the candidate lacks stays an error. Matching can only lower an error: what is left is a
-lower bound of what differs. For integers and booleans an element counts 0 or 1. Elements that are not finite must be the
-same on both sides; each that is not counts as far as any two can be.
+found exactly (SciPy's, by shortest augmenting paths: Crouse, IEEE TAES 52, 2016). Every row is used once, so that an object
+that the candidate lacks stays an error. Matching can only lower an error: what is left is a lower bound of what differs. For
+integers and booleans an element counts 0 or 1. Elements that are not finite must be the same on both sides; each that is not
+counts as far as any two can be.
 
 Where the rows lie: on axis 1 behind a batch if all outputs have rank 2 or more, share their first two sizes, and one has
 rank 3 or more, or the batch is 1; else on axis 0.
@@ -17,7 +17,6 @@ rank 3 or more, or the batch is 1; else on axis 0.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -35,6 +34,7 @@ __all__ = [
     "Orders",
     "align_as_given",
     "apply_orders",
+    "assign_rows",
     "make_aligner",
     "match_outputs",
     "match_rows",
@@ -119,8 +119,17 @@ def match_rows(reference: Sequence[np.ndarray], candidate: Sequence[np.ndarray])
             cost + _row_distances(_flatten_rows(mine, axis, index), _flatten_rows(its, axis, index), scale)
             for index, cost in enumerate(costs)
         ]
-    assign = _compiled_assignment()
-    return [assign(cost) for cost in costs]
+    return [assign_rows(cost) for cost in costs]
+
+
+def assign_rows(costs: np.ndarray) -> np.ndarray:
+    """The column of each row, every column once, for the least sum of `costs`: int64 (rows,), of float64 (rows, rows)."""
+    nearest: np.ndarray = costs.argmin(1)
+    if np.unique(nearest).size == nearest.size:
+        return nearest  # each row has its least, so that no sum is less
+    from scipy.optimize import linear_sum_assignment  # a third of a second to import, and not always asked
+
+    return np.asarray(linear_sum_assignment(costs)[1])
 
 
 def apply_orders(array: np.ndarray, orders: Orders, axis: int) -> np.ndarray:
@@ -170,53 +179,3 @@ def _row_distances(reference: np.ndarray, candidate: np.ndarray, scale: float) -
         total += np.where(np.isfinite(apart), np.minimum(apart, _NEVER), _NEVER)
     total /= max(1, reference.shape[1])
     return total
-
-
-@functools.cache
-def _compiled_assignment() -> Callable[[np.ndarray], np.ndarray]:
-    """The assignment, compiled at the first use."""
-    from parityscope.compiling import compile_loop
-
-    return compile_loop(kept=True)(_assign_rows)
-
-
-def _assign_rows(cost: np.ndarray) -> np.ndarray:
-    """For each row of a square float64 matrix its column, so that the sum is least; shortest augmenting paths, O(n^3)."""
-    size = len(cost)
-    of_row, of_column = np.zeros(size + 1), np.zeros(size + 1)
-    taken = np.zeros(size + 1, np.int64)  # column -> row, both counted from 1; column 0 holds the row being placed
-    before = np.zeros(size + 1, np.int64)
-    for row in range(1, size + 1):
-        taken[0] = row
-        column = 0
-        least = np.full(size + 1, np.inf)
-        seen = np.zeros(size + 1, np.bool_)
-        while taken[column] != 0:
-            seen[column] = True
-            here = taken[column]
-            step, following = np.inf, 0
-            for other in range(1, size + 1):
-                if seen[other]:
-                    continue
-                reduced = cost[here - 1, other - 1] - of_row[here] - of_column[other]
-                if reduced < least[other]:
-                    least[other] = reduced
-                    before[other] = column
-                if least[other] < step:
-                    step = least[other]
-                    following = other
-            for other in range(size + 1):
-                if seen[other]:
-                    of_row[taken[other]] += step
-                    of_column[other] -= step
-                else:
-                    least[other] -= step
-            column = following
-        while column != 0:
-            previous = before[column]
-            taken[column] = taken[previous]
-            column = previous
-    order = np.zeros(size, np.int64)
-    for column in range(1, size + 1):
-        order[taken[column] - 1] = column - 1
-    return order

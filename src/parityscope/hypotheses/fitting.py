@@ -17,22 +17,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AS_CHOSEN",
     "FITTED_BITS",
-    "assign_rows",
     "fit_line",
     "fit_numbers",
     "round_to_nice",
     "slope_through_origin",
 ]
-
-
-def assign_rows(costs: np.ndarray) -> np.ndarray:
-    """The column of each row, every column once, for the least sum of `costs` (float, rows by columns, square)."""
-    nearest: np.ndarray = costs.argmin(1)
-    if np.unique(nearest).size == nearest.size:
-        return nearest  # each row has its least, so that no sum is less
-    from scipy.optimize import linear_sum_assignment  # a third of a second to import, and not always asked
-
-    return np.asarray(linear_sum_assignment(costs)[1])
 
 
 FITTED_BITS = 32.0  # of a number that was fitted: float32's

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.comparison.rows import assign_rows
 from parityscope.hypotheses.edits import StretchEdit
-from parityscope.hypotheses.fitting import assign_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.hypotheses.fitting import assign_rows
+from parityscope.comparison.rows import assign_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
