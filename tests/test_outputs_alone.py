@@ -236,7 +236,7 @@ def test_no_operator_in_the_place_of_another_grows_in_between(tmp_path: Path) ->
 
 
 def test_numbers_that_can_be_fitted_to_anything_do_not_end_the_search(tmp_path: Path) -> None:
-    """Three numbers in all: the three taps of a filter of the input give them too, and say nothing."""
+    """Three numbers in all: a scale and a shift of some rows come near, and say nothing."""
     layers, last = "", "x"
     for number in range(6):
         layers += f"c{number} = Conv<pads = [1, 1, 1, 1]>({last}, k{number}) h{number} = Tanh(c{number}) "
@@ -249,18 +249,16 @@ def test_numbers_that_can_be_fitted_to_anything_do_not_end_the_search(tmp_path: 
     weights = {name: (draw.normal(size=shape) / 3).astype(np.float32) for name, shape in shapes.items()}
     weights["w"] = draw.normal(size=(4, 1)).astype(np.float32)
     model = write_network(tmp_path / "model.onnx", network, weights)
-    other = write_network(tmp_path / "other.onnx", network, weights | {"k4": weights["k4"].swapaxes(2, 3).copy()})
+    other = write_network(tmp_path / "other.onnx", network, weights | {"k4": weights["k4"][::-1].copy()})
     feeds = [{"x": draw.normal(0.5, 1, size=(1, 1, 12, 12)).astype(np.float32)} for _ in range(3)]
     run = open_session(load_model(other).graph())
     found = search_outputs(
         KnownOutputs(model=model, feeds=feeds, candidate=[run(one) for one in feeds], noise={"y": 1e-6}, scale=0.3)
     )
-    assert any(len(one.guess.amounts) == 3 and one.explained > 1 - 1e-9 for one in found.trials.tried)
+    assert any(one.guess.amounts and one.explained > 0.999 for one in found.trials.tried)
     assert found.is_exact
-    assert (found.alike[0].guess.site.output, found.alike[0].edit.words[-24:]) == (
-        "c4",
-        "transposed (axes 2 and 3)"[-24:],
-    )
+    told = {(one.guess.site.output, one.edit.words.partition(") ")[2]) for one in found.alike}
+    assert told <= {("c4", "reversed along axis 0"), ("c5", "reversed along axis 1")}  # which are one function
 
 
 def test_a_fault_of_the_graph_is_the_first_cause(tmp_path: Path) -> None:
