@@ -821,7 +821,7 @@ UNSLOPED = {
             t = MatMul(h, whole)
             y = Gemm(t, w4, b4)
         }""",
-        "DequantizeLinear<axis = 1>",
+        ("DequantizeLinear<axis = 0>", "DequantizeLinear<axis = 1>"),
         "attribute axis -1 in place of 0",
     ),
     "places that are one off each": (
@@ -851,6 +851,17 @@ UNSLOPED = {
         {"scale": np.array([0.5], np.float32)},
         "at each of 2 Mul: constant B [0.5] in place of [0.25]",
     ),
+    "an attribute of several steps": (
+        """(float[6,20] x) => (float[6,14] y) {
+            a = Gemm(x, w1, b1)
+            n = LayerNormalization<axis = 1, epsilon = 1e-5>(a, gain, b1)
+            h = Tanh(n)
+            m = LayerNormalization<axis = 1, epsilon = 1e-5>(h, gain, b1)
+            y = Tanh(m)
+        }""",
+        ("1e-5", "1e-3"),
+        "at each of 2 LayerNormalization: attribute epsilon 0.001 in place of 1e-05",
+    ),
     "the order in which axes are merged": (
         """(float[6,20] x) => (float[6,5] y) {
             a = Gemm(x, w1, b1)
@@ -859,7 +870,7 @@ UNSLOPED = {
             flat = Flatten(t)
             y = Gemm(flat, w4, b4)
         }""",
-        "first",
+        ("flat = Flatten(t)", "swapped = Transpose<perm = [0, 2, 1]>(t)\n flat = Flatten(swapped)"),
         "axes [1, 2] of the input gone through with the first fastest",
     ),
 }
@@ -870,13 +881,7 @@ def test_what_no_slope_leads_to_is_found(tmp_path: Path, fault: str, monkeypatch
     monkeypatch.setattr("test_outputs_alone.WEIGHTS", WEIGHTS | MORE)
     body, change, words = UNSLOPED[fault]
     network = f'<ir_version: 8, opset_import: ["" : 17]> g {body}'
-    if change == "first":
-        turned = "swapped = Transpose<perm = [0, 2, 1]>(t)\n flat = Flatten(swapped)"
-        deployed, weights = network.replace("flat = Flatten(t)", turned), {}
-    elif isinstance(change, str):
-        deployed, weights = network.replace("DequantizeLinear<axis = 0>", change), {}
-    else:
-        deployed, weights = network, change
+    deployed, weights = (network.replace(*change), {}) if isinstance(change, tuple) else (network, change)
     first = findings(diagnose(tmp_path / "wrong", deployed, weights, network=network))[0]
     assert (first["code"], first["role"]) == ("FUS014", "cause")
     assert words in first["claim"] + str(first["details"]["alike"]) + str(first["details"]["equal"])

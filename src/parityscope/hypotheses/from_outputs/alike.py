@@ -81,14 +81,24 @@ def _shorter_above(found: OutputsSearch, best: TriedGuess) -> list[Guess]:
 
 
 def _is_near(guess: Guess, best: Guess) -> bool:
+    """Whether a guess is expected to do what the best does; one with a free number, at the number at which it comes nearest."""
     if guess.sketch is None or best.sketch is None:
         return guess.site is best.site
-    mine, other = _expected_sketch(best), _expected_sketch(guess)
+    mine, other = _expected_sketch(best), np.asarray(guess.sketch)
+    if _is_multiple(guess):
+        other = other * ((mine.ravel() @ other.ravel()) / max(float(np.square(other).sum()), 1e-300))
     return bool(np.linalg.norm(other - mine) <= 0.02 * np.linalg.norm(mine) + 1e-30)
 
 
 def _expected_sketch(guess: Guess) -> np.ndarray:
     """The sketch at the amount that was found."""
     family, sketch = guess.family, np.asarray(guess.sketch)
-    is_multiple = family is not None and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
-    return sketch * (guess.amounts[0] / family.step) if family is not None and family.step and is_multiple else sketch
+    return sketch * (guess.amounts[0] / family.step) if family is not None and _is_multiple(guess) else sketch
+
+
+def _is_multiple(guess: Guess) -> bool:
+    """Whether what it does is a multiple of its sketch."""
+    family = guess.family
+    return bool(
+        family is not None and family.step and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
+    )

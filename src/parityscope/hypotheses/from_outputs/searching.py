@@ -60,6 +60,7 @@ _PEELED = 0.7  # and for these; chosen
 _LONGER = 0.3  # of what is left, at most, for the longer edits at the places where most is explained; chosen
 _EDITS = 300  # of a place, about
 _HOPS = 2  # steps from what explains most; chosen
+_OF_NUMBERS = 0.5  # of the time for what several steps do alike: another number at all of them; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
 _SWEPT = 3.0  # runs that a direction of a sweep costs; chosen
 _SWEEP_S = 4.0  # estimated seconds of the sweeps over all samples; chosen
@@ -217,12 +218,15 @@ def _try_plain(found: OutputsSearch) -> None:
 
 def _try_rules(found: OutputsSearch) -> None:
     """The same edit at several places."""
-    found.trials.run_rules(list_rules(found.plain))
+    trials, until = found.trials, found.trials.until
     try:
         numbers = list_number_rules(found.sites)
     except ParityError:  # a step that cannot be run alone has no edits
-        return
-    found.trials.run_rules(numbers)
+        numbers = []
+    trials.until = found.reference.meter.share_of(until, _OF_NUMBERS)
+    trials.run_rules(numbers)
+    trials.until = until
+    trials.run_rules(list_rules(found.plain))
 
 
 def _predict_all(found: OutputsSearch) -> None:

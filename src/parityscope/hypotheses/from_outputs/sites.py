@@ -86,6 +86,12 @@ class EditSite:
         return replace(self, reference=moved, _stretch=stretch)
 
     @property
+    def node(self) -> onnx.NodeProto:
+        """The message of the step's node."""
+        stretch = self.stretch
+        return next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
+
+    @property
     def size(self) -> int:
         """Elements of its result."""
         return int(self.result.size)
@@ -106,7 +112,7 @@ class EditSite:
         if self.inner is not None or not self.whole_step:
             return frozenset()
         if name not in self._counted:
-            node = self._node()
+            node = self.node
             inputs = [self.stretch.value(0, one) if one else None for one in node.input]
             self._counted[name] = axes_by_values(node, inputs, self.stretch.context.opsets, name)
         return self._counted[name]
@@ -163,11 +169,7 @@ class EditSite:
             yield edit
 
     def _generator_of(self, kind: str) -> Iterator[StretchEdit]:
-        return next(edits for name, edits in generated_kinds(self.stretch, [(0, self._node())]) if name == kind)
-
-    def _node(self) -> onnx.NodeProto:
-        stretch = self.stretch
-        return next(one for one in stretch.context.nodes if tuple(one.output) == stretch.steps[0].outputs)
+        return next(edits for name, edits in generated_kinds(self.stretch, [(0, self.node)]) if name == kind)
 
     def results(
         self, sample: int, edit: StretchEdit, changed: Mapping[str, np.ndarray] | None = None

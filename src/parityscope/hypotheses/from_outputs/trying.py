@@ -171,7 +171,17 @@ class Trials:
         for guess in shortest_first(guesses, self.reference):
             if self.explains or self.is_spent:
                 return
+            if guess.others and guess.edit is not None and self._does_nothing(guess.site, guess.edit):
+                continue
             self.attempt(guess)
+
+    def _does_nothing(self, site: EditSite, edit: StretchEdit) -> bool:
+        """Whether a step gives the reference's own results with an edit, on the worst sample."""
+        results, known = site.results(self.worst, edit), self.reference.values[self.worst]
+        return results is not None and all(
+            array is None or name not in known or np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
+            for name, array in zip(site.step.outputs, results, strict=False)
+        )
 
     def run_moves(self, guesses: Sequence[Guess]) -> None:
         """Evaluates the edits that put the same values elsewhere, until one explains all: those in the shortest words first."""
