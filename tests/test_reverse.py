@@ -337,6 +337,9 @@ def test_estimates_that_measurements_contradict_are_thrown_away(tmp_path: Path) 
     class Flat:
         passes: int = 1
 
+        def asked(self) -> dict[str, int]:
+            return {"passes": self.passes}
+
         def estimate(self, *_: object) -> Estimate:
             return Estimate(squared=dict.fromkeys(oracle.names, 1e9))
 
