@@ -224,8 +224,12 @@ def offer_eval_mode(unit: Unit) -> list[tuple[str, str]]:
 
 
 def site_of_unit(known: Examination, unit: Unit) -> Site | None:
-    """The first value of the reference's, in the order of its file, that is another from here on."""
-    places = [site for one in unit.differences if (site := known.places.get(one.at or one.site)) is not None]
+    """The first of the reference's nodes, in the order of its file, that differs or gives another value from here on."""
+    by_node = {site.node: site for site in known.places.values() if site.node}
+    found = (
+        known.places.get(one.at) or by_node.get(one.node) or known.places.get(one.site) for one in unit.differences
+    )
+    places = [site for site in found if site is not None]
     return min(places, key=lambda site: site.index, default=None)
 
 
