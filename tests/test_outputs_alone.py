@@ -862,6 +862,19 @@ UNSLOPED = {
         ("1e-5", "1e-3"),
         "at each of 2 LayerNormalization: attribute epsilon 0.001 in place of 1e-05",
     ),
+    "what is lost everywhere, where the first one does nothing": (
+        """(float[6,20] x) => (float[6,12] y) {
+            a = Gemm(x, w1, b1)
+            p = Abs(a)
+            r = Relu(p)
+            t = Gemm(r, w2, b2)
+            h = Relu(t)
+            u = Gemm(h, w3)
+            y = Relu(u)
+        }""",
+        ("Relu", "Identity"),
+        "at each of 3 Relu: Relu left out",
+    ),
     "the order in which axes are merged": (
         """(float[6,20] x) => (float[6,5] y) {
             a = Gemm(x, w1, b1)

@@ -22,23 +22,14 @@ __all__ = ["DEPTHS", "Data", "Depth", "Judged", "Request"]
 # How far an examination goes: the outputs; all tensors side by side; what each layer introduces; causes, and what repairs them.
 Depth = Literal["outputs", "tensors", "layers", "causes"]
 DEPTHS: tuple[Depth, ...] = ("outputs", "tensors", "layers", "causes")
-# What is a number, with one that may be given; the command line takes text for some, and has made numbers of it by now.
-_NUMBERS = {
-    "memory": "8 << 30",
-    "samples": "100",
-    "seed": "1",
-    "seconds": "60",
-    "steps": "8",
-    "allow_skipped": "0.01",
-    "until_sure": "0.95",
-}
 
 
 def _refuse_text(asked: Data | Request) -> None:
     for one in fields(asked):
         given = getattr(asked, one.name)
-        if one.name in _NUMBERS and isinstance(given, str):
-            raise ParityError(f"{one.name} is a number, and not {given!r}", fix=f"{one.name}={_NUMBERS[one.name]}, say")
+        if isinstance(given, str) and not {"int", "float"}.isdisjoint(str(one.type).split(" | ")):
+            fix = "give it as a number: memory in bytes (8 << 30), times in seconds, shares between 0 and 1"
+            raise ParityError(f"{one.name} is a number, and not {given!r}", fix=fix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,4 @@
-"""Numbers that are fitted: a slope, a line, the number that people would have chosen, and what each costs in bits.
-
-Which row is which: the assignment of rows to columns that costs least together.
-"""
+"""Numbers that are fitted: a slope, a line, the number that people would have chosen, and what each costs in bits."""
 
 from __future__ import annotations
 
@@ -14,14 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = [
-    "AS_CHOSEN",
-    "FITTED_BITS",
-    "fit_line",
-    "fit_numbers",
-    "round_to_nice",
-    "slope_through_origin",
-]
+__all__ = ["AS_CHOSEN", "FITTED_BITS", "fit_line", "fit_numbers", "round_to_nice", "slope_through_origin"]
 
 
 FITTED_BITS = 32.0  # of a number that was fitted: float32's

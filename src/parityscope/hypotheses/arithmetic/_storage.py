@@ -2,19 +2,15 @@
 
 Products of narrow operands run on tensor cores; a fused kernel rounds at its edges only (docs/numerics.md).
 
-Float attributes rounded to a storage format, as kernels do that hold alpha, beta or epsilon in the tensors' own type.
+Kernels hold float attributes (alpha, beta, epsilon) in the tensors' own type too: ONNX Runtime's CUDA HardSigmoid in FP16
+computes with 0.166626 for an alpha of 1/6 (measured on an NVIDIA H200), which is arithmetic, and no other slope. Defaults, as
+the ONNX operator specification has them, are rounded like given attributes.
 
-ONNX Runtime's CUDA HardSigmoid in FP16 computes with 0.166626 for an alpha of 1/6 (measured on an NVIDIA H200): that is
-arithmetic, and no other slope. Defaults are rounded like given attributes.
-
-Source: the ONNX operator specification (default values).
-
-Roundings inside LSTM, GRU and RNN: what products take, the state after each step, what activations give, sums so far.
-
+Inside LSTM, GRU and RNN it may be what products take, the state after each step, what activations give, or the sums so far.
 Tensor cores take the state of every step rounded, whatever the state is kept in. An engine that stores tensors in a format
 stores the state between time steps in it; a library that computes in the format rounds every sum. Which of it an engine does,
-and in which order it adds, is seldom known: the vector is predicted for the usual cases, and where the candidate declares
-the format their size is enough (`explanation.explaining`).
+and in which order it adds, is seldom known: the vector is predicted for the usual cases, and where the candidate declares the
+format their size is enough (`explanation.explaining`).
 """
 
 from __future__ import annotations
@@ -42,7 +38,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.hypotheses.arithmetic import Operand, RegionContext, Rewrite, Transform, Variants
-
 
 __all__ = [
     "has_recurrence",

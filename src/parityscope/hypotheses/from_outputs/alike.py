@@ -99,6 +99,4 @@ def _expected_sketch(guess: Guess) -> np.ndarray:
 def _is_multiple(guess: Guess) -> bool:
     """Whether what it does is a multiple of its sketch."""
     family = guess.family
-    return bool(
-        family is not None and family.step and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES
-    )
+    return family is not None and not family.grid and len(guess.amounts) == 1 and guess.kind != PLACES

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING
 
 from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.schemas import REAL, schema_of
+from parityscope.hypotheses.schemas import REAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    import onnx
 
     from parityscope.hypotheses.edits import StretchEdit
     from parityscope.hypotheses.from_outputs.sites import EditSite
 
     Members = Sequence[tuple[Guess, StretchEdit]]
 
-__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_number_rules", "list_rules"]
+__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_number_rules", "list_rules", "reads_number"]
 
 # What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
 _LEFT_OUT_BITS = 4.0
@@ -62,47 +64,41 @@ def list_rules(guesses: Sequence[Guess]) -> list[Guess]:
     return rules
 
 
-def list_number_rules(sites: Sequence[EditSite]) -> list[Guess]:
-    """Another number in the place of one that several steps have alike: the epsilon of every normalization, a scale, a slope."""
-    whole = [site for site in sites if site.inner is None and site.whole_step]
-    guesses = [
-        Guess(site=site, kind=kind, edit=edit)
-        for site in whole
-        for kind, edit in [*_of_attributes(site), *_of_constants(site)]
-    ]
+def list_number_rules(guesses: Sequence[Guess]) -> list[Guess]:
+    """Another number in the place of one that several steps have alike: the epsilon of every normalization, a scale, a slope.
+
+    Of all that is said of the same steps and about the same number, the nearest numbers.
+    """
     by_place: dict[tuple[str, ...], list[tuple[float, Members]]] = {}
     for members in find_alike((one, one.made()) for one in guesses):
-        words = members[0][1].words
-        numbers = _NUMBERS.search(words)
-        away = 0.0 if numbers is None else _distance(*map(float, numbers.groups()))
-        if numbers is not None and away > _SAME:
-            place = (_ABOUT_ONE.sub("", words[: numbers.start()]), *(one.site.output for one, _ in members))
+        edit = members[0][1]
+        numbers = _NUMBERS.search(edit.words)
+        if numbers is None or (edit.node is not None and not _sets_real(edit.node, edit.words)):
+            continue
+        away = _distance(*map(float, numbers.groups()))
+        if away > _SAME:
+            place = (_ABOUT_ONE.sub("", edit.words[: numbers.start()]), *(one.site.output for one, _ in members))
             by_place.setdefault(place, []).append((away, members))
     nearest = [sorted(every, key=lambda one: one[0])[:_NEAREST] for every in by_place.values()]
     return [join_alike(members) for every in nearest for _, members in every]
 
 
+def reads_number(site: EditSite) -> bool:
+    """Whether the constants that a step reads are one real number each."""
+    constants = site.reference.program.constants
+    held = [constants[name] for name in site.changed_step.inputs if name in constants]
+    return bool(held) and all(one.size == 1 and one.dtype.kind == "f" for one in held)
+
+
+def _sets_real(node: onnx.NodeProto, words: str) -> bool:
+    """Whether the attribute that an edit is about, by its words, is a real number of the node that it puts in."""
+    named = _ATTRIBUTE.match(words)
+    return named is not None and any(one.name == named[1] and one.type == REAL for one in node.attribute)
+
+
 def _distance(number: float, other: float) -> float:
     """How many powers of ten are between two numbers; what changes its sign is farther than all others."""
     return abs(math.log10(number / other)) if number * other > 0 else math.inf
-
-
-def _of_constants(site: EditSite) -> Iterator[tuple[str, StretchEdit]]:
-    """Edits of a step whose constants are one real number each."""
-    constants = site.reference.program.constants
-    held = [constants[name] for name in site.changed_step.inputs if name in constants]
-    if held and all(one.size == 1 and one.dtype.kind == "f" for one in held):
-        yield from site.edits(("changed constants",))
-
-
-def _of_attributes(site: EditSite) -> Iterator[tuple[str, StretchEdit]]:
-    """Edits of a step's attributes that are real numbers."""
-    schema = schema_of(site.node, site.stretch.context.opsets)
-    real = () if schema is None else {name for name, spec in schema.attributes.items() if int(spec.type) == REAL}
-    if real:
-        yield from (
-            one for one in site.edits(("attributes",)) if (named := _ATTRIBUTE.match(one[1].words)) and named[1] in real
-        )
 
 
 def find_alike(edits: Iterable[tuple[Guess, StretchEdit]]) -> Iterator[Members]:

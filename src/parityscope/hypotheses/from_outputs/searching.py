@@ -28,7 +28,7 @@ from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, sear
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules
+from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules, reads_number
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
@@ -219,12 +219,11 @@ def _try_plain(found: OutputsSearch) -> None:
 def _try_rules(found: OutputsSearch) -> None:
     """The same edit at several places."""
     trials, until = found.trials, found.trials.until
-    try:
-        numbers = list_number_rules(found.sites)
-    except ParityError:  # a step that cannot be run alone has no edits
-        numbers = []
+    whole = [site for site in found.sites if site.inner is None and site.whole_step]
+    numbers = _guesses_unpredicted(whole, ("attributes",))
+    numbers += _guesses_unpredicted([site for site in whole if reads_number(site)], ("changed constants",))
     trials.until = found.reference.meter.share_of(until, _OF_NUMBERS)
-    trials.run_rules(numbers)
+    trials.run_rules(list_number_rules(numbers))
     trials.until = until
     trials.run_rules(list_rules(found.plain))
 

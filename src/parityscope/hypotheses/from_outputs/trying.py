@@ -171,17 +171,13 @@ class Trials:
         for guess in shortest_first(guesses, self.reference):
             if self.explains or self.is_spent:
                 return
-            if guess.others and guess.edit is not None and self._does_nothing(guess.site, guess.edit):
-                continue
-            self.attempt(guess)
+            if not all(self._does_nothing(site, edit) for site, edit in guess.everything(guess.made())):
+                self.attempt(guess)
 
     def _does_nothing(self, site: EditSite, edit: StretchEdit) -> bool:
         """Whether a step gives the reference's own results with an edit, on the worst sample."""
-        results, known = site.results(self.worst, edit), self.reference.values[self.worst]
-        return results is not None and all(
-            array is None or name not in known or np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
-            for name, array in zip(site.step.outputs, results, strict=False)
-        )
+        results = site.results(self.worst, edit)
+        return results is not None and self._are_known(site, results)
 
     def run_moves(self, guesses: Sequence[Guess]) -> None:
         """Evaluates the edits that put the same values elsewhere, until one explains all: those in the shortest words first."""
@@ -216,17 +212,25 @@ class Trials:
         if results is None:
             return None
         self._made = edit, results
-        digest, same = hashlib.blake2b(), True
+        digest = hashlib.blake2b()
         for name, array in zip(guess.site.step.outputs, results, strict=False):
             if array is None or name not in known:
                 continue
             if not _may_stand_for(array.shape, known[name].shape, guess.site.counted_axes(name)):
                 return None
-            same = same and np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
             digest.update(np.ascontiguousarray(array).tobytes())
-        if same:
+        if self._are_known(guess.site, results):
             self.idle.add(_key_of(guess))
-        return None if same else digest.digest()
+            return None
+        return digest.digest()
+
+    def _are_known(self, site: EditSite, results: Sequence[np.ndarray | None]) -> bool:
+        """Whether a step's results are the reference's own, on the worst sample."""
+        known = self.reference.values[self.worst]
+        return all(
+            array is None or name not in known or np.array_equal(array, known[name], equal_nan=array.dtype.kind in "fc")
+            for name, array in zip(site.step.outputs, results, strict=False)
+        )
 
     def was_tried(self, guess: Guess) -> bool:
         """Whether its edit was evaluated, with this guess or another."""
