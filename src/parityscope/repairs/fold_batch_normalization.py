@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.fusion.folding import normalization_as_line
 from parityscope.arithmetic.graphs import add_constant
-from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
@@ -80,14 +80,11 @@ def _apply_repair(model: ir.Model, finding: Finding) -> str | None:
 
 
 def _affine_of_node(node: ir.Node) -> _ChannelMap | None:
-    if len(node.outputs) > 1 or node.attributes.get_int("training_mode", 0) != 0:
-        return None
-    arrays = [array for array in map(array_of, node.inputs[1:5]) if array is not None]
-    if len(arrays) != 4:
-        return None
-    scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)
-    gain = scale / np.sqrt(variance + node.attributes.get_float("epsilon", DEFAULT_EPSILON))
-    return _ChannelMap(gain=gain, shift=bias - mean * gain, dtype=arrays[0].dtype)
+    arrays = [array_of(value) for value in node.inputs[1:]]
+    line = normalization_as_line(node, arrays) if len(node.outputs) == 1 else None
+    return (
+        None if line is None or arrays[0] is None else _ChannelMap(gain=line[0], shift=line[1], dtype=arrays[0].dtype)
+    )
 
 
 def _fold_backward(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str | None:

@@ -80,7 +80,7 @@ def _merge_folded(layers: FusedLayers, layer: Layer) -> None:
     weights = layer.nodes[0].inputs[1]
     if weights is None or not is_static(weights):
         return
-    for node in linear_chain(layer.nodes[0], lambda user: user in layers.of):
+    for node, _ in linear_chain(layer.nodes[0], lambda user: user in layers.of):
         child = layers.of[node]
         if len(child.nodes) != 1 or layers.only_child(layer) is not child:
             return

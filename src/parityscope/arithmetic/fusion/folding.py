@@ -22,7 +22,7 @@ from parityscope.light_dataclasses import dataclass
 from parityscope.operators import role_of, with_trait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -31,24 +31,26 @@ if TYPE_CHECKING:
 
     Use = tuple[ir.Node, int]
 
-__all__ = ["fold_constants", "linear_chain"]
+__all__ = [
+    "LinearStep",
+    "fold_constants",
+    "linear_chain",
+    "normalization_as_line",
+    "output_channels",
+    "spread_over_channels",
+]
 
-_BATCH_NORMALIZATION_INPUTS = 5
+_PARAMETERS = 4  # of a BatchNormalization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class LinearStep:
     """One node of the chain: y = scale·x + shift; `added` is its input whose rise by d raises y by `sign`·d."""
 
     scale: np.ndarray
     shift: np.ndarray
     added: Use | None = None
     sign: float = 1.0
-
-
-def linear_chain(node: ir.Node, inside: Callable[[ir.Node], bool]) -> list[ir.Node]:
-    """The nodes behind the product `node` that are folded into it, as far as `inside` (of its kernel) holds."""
-    return [each for each, _ in _chain_behind(node, inside, _output_channels(node))]
 
 
 def fold_constants(
@@ -63,7 +65,7 @@ def fold_constants(
     `held` are constants that were changed before.
     """
     held = held or {}
-    steps = [step for _, step in _chain_behind(node, inside, _output_channels(node), held)]
+    steps = [step for _, step in linear_chain(node, inside, held)]
     scale = np.ones(1)
     for step in steps:
         scale = scale * step.scale
@@ -71,9 +73,8 @@ def fold_constants(
     for index in (0, 1):
         weight = _constant_of(node, index, held)
         if weight is not None:
-            changed[node, index] = _round_scaled_weight(
-                weight, _spread_along_axis(scale, weight.ndim, _channel_axis(node, index)), number_format, overflow
-            )
+            spread = spread_over_channels(node, index, scale, weight.ndim)
+            changed[node, index] = _round_scaled_weight(weight, spread, number_format, overflow)
     changed.update(_move_last_bias(node, steps, number_format, overflow, held))
     return changed
 
@@ -90,7 +91,7 @@ def _round_scaled_weight(
 
 def _move_last_bias(
     node: ir.Node,
-    steps: list[_Step],
+    steps: list[LinearStep],
     number_format: Format,
     overflow: Overflow,
     held: Mapping[Use, np.ndarray],
@@ -119,10 +120,12 @@ def _move_last_bias(
     return {(user, index): (old + _broadcast_to_output(move, node)).astype(old.dtype)}
 
 
-def _chain_behind(
-    node: ir.Node, inside: Callable[[ir.Node], bool], channels: int, held: Mapping[Use, np.ndarray] | None = None
-) -> list[tuple[ir.Node, _Step]]:
-    found: list[tuple[ir.Node, _Step]] = []
+def linear_chain(
+    node: ir.Node, inside: Callable[[ir.Node], bool] = lambda _: True, held: Mapping[Use, np.ndarray] | None = None
+) -> list[tuple[ir.Node, LinearStep]]:
+    """The nodes behind the product `node` that are folded into it, as far as `inside` (of its kernel) holds."""
+    channels = output_channels(node)
+    found: list[tuple[ir.Node, LinearStep]] = []
     value = node.outputs[0]
     while len(uses := list(value.uses())) == 1 and not value.is_graph_output():
         user, index = uses[0]
@@ -136,7 +139,7 @@ def _chain_behind(
 
 def _chain_step(
     user: ir.Node, index: int, product: ir.Node, channels: int, held: Mapping[Use, np.ndarray]
-) -> _Step | None:
+) -> LinearStep | None:
     """`user`, which reads the chain at `index`, as scale and shift; None where it is anything else."""
     if user.op_type == "BatchNormalization" and index == 0:
         return _normalization_step(user, held)
@@ -150,28 +153,37 @@ def _chain_step(
     use = (user, 1 - index)
     match user.op_type, index:
         case "Mul", _:
-            return _Step(scale=vector, shift=none)
+            return LinearStep(scale=vector, shift=none)
         case "Div", 0:
-            return _Step(scale=1.0 / vector, shift=none) if vector.all() else None
+            return LinearStep(scale=1.0 / vector, shift=none) if vector.all() else None
         case "Add", _:
-            return _Step(scale=one, shift=vector, added=use)
+            return LinearStep(scale=one, shift=vector, added=use)
         case "Sub", 0:
-            return _Step(scale=one, shift=-vector, added=use, sign=-1.0)
+            return LinearStep(scale=one, shift=-vector, added=use, sign=-1.0)
         case "Sub", 1:
-            return _Step(scale=-one, shift=vector, added=use)
+            return LinearStep(scale=-one, shift=vector, added=use)
     return None
 
 
-def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> _Step | None:
-    """BatchNormalization in inference: y = gamma (x - mean) / sqrt(variance + epsilon) + beta."""
-    if len(user.inputs) != _BATCH_NORMALIZATION_INPUTS:
+def _normalization_step(user: ir.Node, held: Mapping[Use, np.ndarray]) -> LinearStep | None:
+    line = normalization_as_line(user, [_constant_of(user, index, held) for index in range(1, len(user.inputs))])
+    return None if line is None else LinearStep(scale=line[0], shift=line[1], added=(user, 2))
+
+
+def normalization_as_line(
+    node: ir.Node, parameters: Sequence[np.ndarray | None]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """BatchNormalization in inference, gamma (x - mean) / sqrt(variance + epsilon) + beta, as scale and shift of each channel.
+
+    None where a parameter is computed, in training, and for a variance of -epsilon or less, which nobody folds.
+    """
+    known = [each.astype(np.float64) for each in parameters if each is not None]
+    if len(known) != _PARAMETERS or node.attributes.get_int("training_mode", 0):
         return None
-    found = [_constant_of(user, index, held) for index in range(1, 5)]
-    gamma, beta, mean, variance = (None if each is None else each.astype(np.float64) for each in found)
-    if gamma is None or beta is None or mean is None or variance is None:
-        return None
-    scale = gamma / np.sqrt(variance + user.attributes.get_float("epsilon", DEFAULT_EPSILON))
-    return _Step(scale=scale, shift=beta - mean * scale, added=(user, 2))
+    gamma, beta, mean, variance = known
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = gamma / np.sqrt(variance + node.attributes.get_float("epsilon", DEFAULT_EPSILON))
+    return (scale, beta - mean * scale) if np.isfinite(scale).all() else None
 
 
 def _constant_by_channel(array: np.ndarray, product: ir.Node, channels: int) -> np.ndarray | None:
@@ -199,7 +211,8 @@ def _trailing_dimensions(product: ir.Node) -> int:
     return (rank or 4) - 2
 
 
-def _output_channels(product: ir.Node) -> int:
+def output_channels(product: ir.Node) -> int:
+    """How many output channels a product has by its weight; 0 where that is computed."""
     weight = product.inputs[1]
     tensor = None if weight is None else constant_value(weight)
     if tensor is None:
@@ -221,10 +234,11 @@ def _channel_axis(product: ir.Node, index: int) -> int | None:
     return None
 
 
-def _spread_along_axis(scale: np.ndarray, rank: int, axis: int | None) -> np.ndarray:
-    """`scale` along `axis` of an array of `rank` dimensions; without an axis a scale that differs cannot be folded."""
+def spread_over_channels(product: ir.Node, index: int, scale: np.ndarray, rank: int) -> np.ndarray:
+    """`scale` along the output channels of weight `index`, of `rank` dimensions; ones where it has none, or shares them."""
     if scale.size == 1:
         return scale.reshape([1] * rank)
+    axis = _channel_axis(product, index)
     if axis is None:
         return np.ones([1] * rank)
     shape = [1] * rank
