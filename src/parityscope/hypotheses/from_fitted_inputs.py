@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,13 +13,14 @@ from parityscope.hypotheses.changes import blocks_of
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice
 from parityscope.hypotheses.measures import as_float64
-from parityscope.hypotheses.schemas import (
-    REAL,
-    attribute_value,
-    changed_node,
-    default_of,
-    schema_of,
+from parityscope.hypotheses.numbered import (
+    real_attributes,
+    scale_input,
+    set_real_attribute,
+    shift_input,
+    typical_size,
 )
+from parityscope.hypotheses.schemas import REAL, changed_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +36,7 @@ from parityscope.hypotheses.from_inputs import edit_of_input, input_values, labe
 __all__ = ["fitted_attribute_edits", "fitted_input_edits", "row_edits"]
 
 _FITTINGS, _MANY_FITTINGS = 3, 10  # Gauss-Newton steps; what is linear needs one
+_PART = 0.05  # of an input: by which it is moved first; chosen
 _LEAST_STEP = 1e-3  # of an attribute: by which one that is nearly nought is moved first; chosen
 _MOST_ROWS, _ROW_WORK = (
     64,
@@ -51,37 +54,17 @@ def fitted_input_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProt
         label = label_of_input(stretch, node, index)
         # What the layer reads was seen; its constants were not.
         least = 6 if node.input[index] in stretch.context.constants else 7
-        size = _typical_size(array)
-        scaled = _fit_amount(
-            stretch, lambda by, i=index: edit_of_input(place, "", 0, i, lambda a: (a * (1 + by)).astype(a.dtype)), 0.05
-        )
+        scaled = _fit_amount(stretch, lambda by, i=index: scale_input(place, i, "", 1 + by, 0), _PART)
         if scaled is not None:
-            factor, bits = round_to_nice(1 + scaled)
-            said = f"{label} scaled by {factor:.6g}"
-            made = edit_of_input(place, said, least + bits, index, lambda a, f=factor: (a * f).astype(a.dtype))
-            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"factor": factor})
-        offset = _fit_amount(
-            stretch,
-            lambda by, i=index: edit_of_input(place, "", 0, i, lambda a: (a + by).astype(a.dtype)),
-            0.05 * size,
-        )
+            yield scale_input(place, index, label, 1 + scaled, least)
+        offset = _fit_amount(stretch, lambda by, i=index: shift_input(place, i, "", by, 0), _PART * typical_size(array))
         if offset is not None:
-            shift, bits = round_to_nice(offset)
-            said = f"{shift:.6g} added to {label}"
-            made = edit_of_input(place, said, least + bits, index, lambda a, s=shift: (a + s).astype(a.dtype))
-            yield StretchEdit(words=said, bits=least + bits, at=place, before=made.before, numbers={"offset": shift})
+            yield shift_input(place, index, label, offset, least)
 
 
 def fitted_attribute_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
     """Attributes that are numbers (epsilon, alpha, beta) at a fitted value."""
-    schema = schema_of(node, stretch.context.opsets)
-    names = {one.name for one in node.attribute if one.type == REAL}
-    names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
-    for name in sorted(names) if stretch.same_shape else ():
-        given = attribute_value(node, name)
-        now = default_of(schema, name) if given is None else given
-        if now is None:
-            continue
+    for name, now in real_attributes(stretch, node) if stretch.same_shape else ():
 
         def edit(by: float, name: str = name, now: float = now) -> StretchEdit:
             return StretchEdit(words="", bits=0, at=place, node=changed_node(node, name, now + by, REAL))
@@ -89,16 +72,8 @@ def fitted_attribute_edits(stretch: ComputedStretch, place: int, node: onnx.Node
         # A tenth of an epsilon of 1e-12 moves nothing that FP32 can show.
         for step in dict.fromkeys((0.1 * abs(now) or 0.1, max(0.1 * abs(now), _LEAST_STEP))):
             amount = _fit_amount(stretch, edit, step, _MANY_FITTINGS)
-            if amount is None:
-                continue
-            value, bits = round_to_nice(now + amount)
-            yield StretchEdit(
-                words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
-                bits=5 + bits,
-                at=place,
-                node=changed_node(node, name, value, REAL),
-                numbers={name: value},
-            )
+            if amount is not None:
+                yield set_real_attribute(place, node, name, now, now + amount)
 
 
 def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Iterator[StretchEdit]:
@@ -110,7 +85,7 @@ def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Ite
     for index, array in input_values(stretch, node).items():
         if array.dtype.kind != "f" or array.size < 2:
             continue
-        size = _typical_size(array)
+        size = typical_size(array)
         for axis, length in enumerate(array.shape):
             few = length <= _MOST_ROWS or length * (array.size + stretch.found[0].size) <= _ROW_WORK
             parts = [(f"index {row}", slice(row, row + 1)) for row in range(length) if few and length > 1]
@@ -139,12 +114,10 @@ def row_edits(stretch: ComputedStretch, place: int, node: onnx.NodeProto) -> Ite
                 value, bits = round_to_nice(amount if add else 1 + amount)
                 where = f"{said} of axis {axis} of {label_of_input(stretch, node, index)}"
                 words = f"{value:.6g} added to {where}" if add else f"{where} scaled by {value:.6g}"
-                made = change(value if add else value - 1)
-                yield StretchEdit(
+                yield replace(
+                    change(value if add else value - 1),
                     words=words,
                     bits=7 + bits + math.log2(len(parts)),
-                    at=place,
-                    before=made.before,
                     numbers={"offset" if add else "factor": value},
                 )
 
@@ -161,11 +134,6 @@ def _edit_moving_rows(place: int, index: int, axis: int, rows: slice, *, add: bo
         return edit_of_input(place, "", 0, index, change)
 
     return edit
-
-
-def _typical_size(array: np.ndarray) -> float:
-    finite = array[np.isfinite(array)].astype(np.float64)
-    return (float(np.sqrt(np.square(finite).mean())) if finite.size else 1.0) or 1.0
 
 
 def _fit_amount(

@@ -161,9 +161,11 @@ def label_of_input(stretch: ComputedStretch, node: onnx.NodeProto, index: int) -
     return input_label(node, index, schema, constant=node.input[index] in stretch.context.constants)
 
 
-def edit_of_input(place: int, words: str, bits: float, index: int, change: Change | np.ndarray | None) -> StretchEdit:
-    """An input changed, given as another array, or left out (None)."""
-    return StretchEdit(words=words, bits=bits, at=place, before=_replace_input(index, change))
+def edit_of_input(
+    place: int, words: str, bits: float, index: int, change: Change | np.ndarray | None, **numbers: float
+) -> StretchEdit:
+    """An input changed, given as another array, or left out (None); `numbers` are what was fitted."""
+    return StretchEdit(words=words, bits=bits, at=place, before=_replace_input(index, change), numbers=numbers)
 
 
 def _replace_input(index: int, new: Change | np.ndarray | None) -> Callable[[Arrays], Arrays]:
@@ -171,7 +173,7 @@ def _replace_input(index: int, new: Change | np.ndarray | None) -> Callable[[Arr
         old = arrays[index] if index < len(arrays) else None
         made = new if not callable(new) else None if old is None else new(old)
         found = [made if place == index else array for place, array in enumerate(arrays)]
-        while found and found[-1] is None:
+        while new is None and found and found[-1] is None:
             found.pop()
         return found
 

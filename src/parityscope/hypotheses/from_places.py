@@ -63,21 +63,17 @@ def _edits_in_place(stretch: ComputedStretch, place: IndexPlace) -> Iterator[Str
         return
     middle = float(np.median(y))
     if (y == middle).all() or np.ptp(y) <= _ALIKE * max(abs(middle), stretch.size):
-        value, bits = round_to_nice(middle)
-        yield line_edit_at(stretch, place, f"the result is {value:.6g}", bits, 0.0, value)
+        yield line_edit_at(stretch, place, 0.0, middle)
         return
     finite = np.isfinite(x) & np.isfinite(y)
     if np.count_nonzero(finite) < 2:
         return
     x, y = x[finite], y[finite]
-    factor, bits = round_to_nice(slope_through_origin(x, y))
-    yield line_edit_at(stretch, place, f"the result scaled by {factor:.6g}", bits, factor, 0.0)
-    shift, bits = round_to_nice(float(np.median(y - x)))
-    yield line_edit_at(stretch, place, f"{shift:.6g} added to the result", bits, 1.0, shift)
-    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, fit_line(x, y))
-    if gain != 1 and offset:  # else it was said
-        said = f"the result times {gain:.6g} plus {offset:.6g}"
-        yield line_edit_at(stretch, place, said, 1 + gain_bits + offset_bits, gain, offset)
+    yield line_edit_at(stretch, place, slope_through_origin(x, y), 0.0)
+    yield line_edit_at(stretch, place, 1.0, float(np.median(y - x)))
+    gain, offset = fit_line(x, y)
+    if round_to_nice(gain)[0] != 1 and round_to_nice(offset)[0]:  # else it was said
+        yield line_edit_at(stretch, place, gain, offset)
 
 
 def changed_place_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
@@ -108,10 +104,20 @@ def _edit_at(place: IndexPlace, words: str, bits: float, of: Callable[[np.ndarra
     return edit_at_place(place, StretchEdit(words=words, bits=bits, whole=lambda one, sample: of(one.replayed[sample])))
 
 
-def line_edit_at(
-    stretch: ComputedStretch, place: IndexPlace, words: str, bits: float, factor: float, offset: float
-) -> StretchEdit:
-    """A line of the result; where a table says the same on every sample, also as operators behind it."""
+def line_edit_at(stretch: ComputedStretch, place: IndexPlace, factor: float, offset: float) -> StretchEdit:
+    """The result times a factor plus an offset in a place, in the words of what that is.
+
+    Where a table says the same on every sample, also as operators behind it.
+    """
+    (factor, gain_bits), (offset, shift_bits) = round_to_nice(factor), round_to_nice(offset)
+    if factor == 0:
+        words, bits = f"the result is {offset:.6g}", shift_bits
+    elif not offset:
+        words, bits = f"the result scaled by {factor:.6g}", gain_bits
+    elif factor == 1:
+        words, bits = f"{offset:.6g} added to the result", shift_bits
+    else:
+        words, bits = f"the result times {factor:.6g} plus {offset:.6g}", 1 + gain_bits + shift_bits
     made = _edit_at(place, words, 4 + bits, lambda array: factor * array + offset)
     if factor == 0:  # not times the result, which may be infinite
         made = _edit_at(place, words, 4 + bits, lambda array: np.full_like(array, offset))

@@ -19,6 +19,14 @@ from parityscope.hypotheses.from_indices import edits_by_index
 from parityscope.hypotheses.from_several import edits_with_several, say_term
 from parityscope.hypotheses.functions import FUNCTIONS
 from parityscope.hypotheses.measures import as_float64
+from parityscope.hypotheses.numbered import (
+    cut_above,
+    cut_at_both,
+    cut_below,
+    result_on_line,
+    scale_result,
+    shift_result,
+)
 from parityscope.hypotheses.schemas import schema_of
 from parityscope.operators import STANDARD
 
@@ -137,30 +145,9 @@ def fitted_edits(stretch: ComputedStretch) -> Iterator[StretchEdit]:
 
 
 def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
-    (gain, gain_bits), (offset, offset_bits) = map(round_to_nice, fit_line(x, y))
-    yield StretchEdit(
-        words=f"the result times {gain:.6g} plus {offset:.6g}",
-        bits=5 + gain_bits + offset_bits,
-        whole=lambda one, sample: gain * one.replayed[sample] + offset,
-        numbers={"factor": gain, "offset": offset},
-        behind=(("Mul", (gain,)), ("Add", (offset,))),
-    )
-    factor, bits = round_to_nice(slope_through_origin(x, y))
-    yield StretchEdit(
-        words=f"the result scaled by {factor:.6g}",
-        bits=4 + bits,
-        whole=lambda one, sample: factor * one.replayed[sample],
-        behind=(("Mul", (factor,)),),
-        numbers={"factor": factor},
-    )
-    shift, bits = round_to_nice(float(np.median(y - x)))
-    yield StretchEdit(
-        words=f"{shift:.6g} added to the result",
-        bits=4 + bits,
-        whole=lambda one, sample: one.replayed[sample] + shift,
-        behind=(("Add", (shift,)),),
-        numbers={"offset": shift},
-    )
+    yield result_on_line(*fit_line(x, y))
+    yield scale_result(slope_through_origin(x, y))
+    yield shift_result(float(np.median(y - x)))
     below, above = x < 0, x > 0
     if below.sum() > 1 and above.sum() > 1:
         (low, low_bits), (high, high_bits) = (
@@ -176,39 +163,13 @@ def _line_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
 
 def _bound_edits(x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:
     """Cut off at the largest and least number that the candidate gives, where some of what the model says lies beyond."""
-    (low, low_bits), (high, high_bits) = round_to_nice(float(y.min())), round_to_nice(float(y.max()))
+    low, high = (round_to_nice(float(end))[0] for end in (y.min(), y.max()))
     if (x > high).any():
-        yield StretchEdit(
-            words=f"the result cut off at {high:.6g} (an upper bound, or saturation)",
-            bits=5 + high_bits,
-            whole=lambda one, sample: np.minimum(one.replayed[sample], high),
-            numbers={"upper": high},
-            behind=(("Min", (high,)),),
-        )
+        yield cut_above(high)
     if (x < low).any():
-        yield StretchEdit(
-            words=f"the result cut off below {low:.6g}",
-            bits=5 + low_bits,
-            whole=lambda one, sample: np.maximum(one.replayed[sample], low),
-            numbers={"lower": low},
-            behind=(("Max", (low,)),),
-        )
-    if low == high:
-        yield StretchEdit(
-            words=f"the result is {low:.6g} everywhere",
-            bits=5 + low_bits,
-            whole=lambda one, sample: np.full_like(one.replayed[sample], low),
-            numbers={"value": low},
-            behind=(("Clip", (low, low)),),
-        )
-    elif (x > high).any() and (x < low).any():
-        yield StretchEdit(
-            words=f"the result cut off at {low:.6g} and {high:.6g}",
-            bits=5 + low_bits + high_bits,
-            whole=lambda one, sample: np.clip(one.replayed[sample], low, high),
-            numbers={"lower": low, "upper": high},
-            behind=(("Clip", (low, high)),),
-        )
+        yield cut_below(low)
+    if low == high or ((x > high).any() and (x < low).any()):
+        yield cut_at_both(low, high)
 
 
 def _polynomial_edits(stretch: ComputedStretch, x: np.ndarray, y: np.ndarray) -> Iterator[StretchEdit]:

@@ -178,7 +178,7 @@ def normalization_as_line(
     None where a parameter is computed, in training, and for a variance of -epsilon or less, which nobody folds.
     """
     known = [each.astype(np.float64) for each in parameters if each is not None]
-    if len(known) != _PARAMETERS or node.attributes.get_int("training_mode", 0):
+    if len(known) != _PARAMETERS or node.attributes.get_int("training_mode", 0) != 0:
         return None
     gamma, beta, mean, variance = known
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -16,16 +16,29 @@ import numpy as np
 
 from parityscope.hypotheses.edits import StretchEdit
 from parityscope.hypotheses.fitting import round_to_nice
+from parityscope.hypotheses.from_inputs import edit_of_input
 from parityscope.hypotheses.from_places import line_edit_at
 from parityscope.hypotheses.from_pointwise import edit_with_operator, operators_with_numbers, quantiles_of, starts_of
-from parityscope.hypotheses.schemas import REAL, attribute_value, changed_node, default_of, input_label, schema_of
+from parityscope.hypotheses.numbered import (
+    change_result,
+    cut_above,
+    cut_at_both,
+    cut_below,
+    real_attributes,
+    result_on_line,
+    scale_input,
+    scale_result,
+    set_real_attribute,
+    shift_input,
+    shift_result,
+    typical_size,
+)
+from parityscope.hypotheses.schemas import input_label, schema_of
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import onnx
 
     from parityscope.hypotheses.from_outputs.sites import EditSite
     from parityscope.hypotheses.from_pointwise import PointwiseOperator
@@ -54,6 +67,7 @@ OF_PARTS = frozenset({PLACES, CHANGED_PLACES, MOVED})
 _POINTWISE = with_trait("pointwise")
 _QUANTILES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 _PARTS = (0.5, 0.7, 0.8, 0.9, 0.95, 0.99)  # quantiles of a constant's sizes beyond or below which it may be cut off
+_OF_INPUT = 6.0  # bits of saying which constant
 _FEW = 16  # elements: a constant of fewer is not cut off
 _SCALES = tuple(factor - 1 for factor in (2.0, 0.5, 0.0, -1.0, 255.0, 1 / 255, 128.0, 1 / 128, 10.0, 0.1))
 _SHIFTS = (1.0, -1.0, 0.5, -0.5, 128.0, -128.0)
@@ -96,10 +110,10 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
     """Of a site's result as a whole, of its inputs and its attributes."""
     array = site.result
     if array.dtype.kind == "f" and array.size:
-        size = _typical_size(array)
+        size = typical_size(array)
         line = EditFamily(
             kind="result scaled and shifted",
-            make=_scale_and_shift_result,
+            make=result_on_line,
             anywhere=True,
             step=_SMALL_STEP * min(size, 1.0),
         )
@@ -107,7 +121,7 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         for grid in ((), _SCALES):
             yield EditFamily(
                 kind="result scaled",
-                make=_scale_result,
+                make=lambda by: scale_result(1 + by),
                 anywhere=True,
                 step=_SMALL_STEP,
                 grid=grid,
@@ -116,7 +130,7 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         for grid in ((), _SHIFTS):
             yield EditFamily(
                 kind="result shifted",
-                make=_shift_result,
+                make=shift_result,
                 anywhere=True,
                 step=_SMALL_STEP * size,
                 grid=grid,
@@ -134,11 +148,15 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         if held is None or held.dtype.kind != "f" or not held.size or site.reference.program.steps_of.get(name):
             continue
         label = input_label(node, index, schema, constant=True)
-        yield EditFamily(kind="input scaled", make=_scale_or_shift_input(index, label, scales=True), step=_SMALL_STEP)
+        yield EditFamily(
+            kind="input scaled",
+            make=lambda by, index=index, label=label: scale_input(0, index, label, 1 + by, _OF_INPUT),
+            step=_SMALL_STEP,
+        )
         yield EditFamily(
             kind="input shifted",
-            make=_scale_or_shift_input(index, label, scales=False),
-            step=_SMALL_STEP * _typical_size(held),
+            make=lambda by, index=index, label=label: shift_input(0, index, label, by, _OF_INPUT),
+            step=_SMALL_STEP * typical_size(held),
         )
         sizes = np.abs(held[np.isfinite(held)])
         if held.size > _FEW and sizes.any():
@@ -148,14 +166,12 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
                 yield EditFamily(
                     kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid
                 )
-    names = {one.name for one in node.attribute if one.type == REAL}
-    names |= set() if schema is None else {n for n, spec in schema.attributes.items() if int(spec.type) == REAL}
-    for name in sorted(names):
-        given = attribute_value(node, name)
-        now = default_of(schema, name) if given is None else given
-        if now is not None:
-            amount = _SMALL_STEP * abs(now) or _SMALL_STEP
-            yield EditFamily(kind="attribute", make=_change_attribute(node, name, float(now)), step=amount)
+    for name, now in real_attributes(site.stretch, node):
+        yield EditFamily(
+            kind="attribute",
+            make=lambda by, name=name, now=now: set_real_attribute(0, node, name, now, now + by),
+            step=_SMALL_STEP * abs(now) or _SMALL_STEP,
+        )
 
 
 def operators_of(site: EditSite) -> Iterator[EditFamily]:
@@ -218,11 +234,11 @@ def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     tops = tuple(quantiles_of(finite, _QUANTILES))
     bottoms = tuple(quantiles_of(finite, [1 - part for part in _QUANTILES]))
     step = _BOUND_STEP * (high - low)
-    both = EditFamily(kind="both bounds", make=_cut_at_both, anywhere=True, step=step)
+    both = EditFamily(kind="both bounds", make=cut_at_both, anywhere=True, step=step)
     over, under = ((tops, bottoms[3]), (bottoms, tops[3]))
     yield EditFamily(
         kind="upper bound",
-        make=_cut_above,
+        make=cut_above,
         anywhere=True,
         step=step,
         grid=tuple(t for t in dict.fromkeys(over[0]) if t < high),
@@ -230,7 +246,7 @@ def bounds_of(site: EditSite) -> Iterator[EditFamily]:
     )
     yield EditFamily(
         kind="lower bound",
-        make=_cut_below,
+        make=cut_below,
         anywhere=True,
         step=step,
         grid=tuple(t for t in dict.fromkeys(under[0]) if t > low),
@@ -242,32 +258,19 @@ def place_family(stretch: ComputedStretch, place: IndexPlace, size: float, *, sc
     """A part of a result scaled or shifted; `size` is that of its elements."""
     line = EditFamily(
         kind=PLACES,
-        make=lambda factor, offset: _line_at(stretch, place, factor, offset),
+        make=lambda factor, offset: line_edit_at(stretch, place, factor, offset),
         step=_SMALL_STEP * min(size, 1.0),
         count=2,
         place=place,
     )
     return EditFamily(
         kind=PLACES,
-        make=lambda by: _line_at(stretch, place, 1 + by, 0.0) if scales else _line_at(stretch, place, 1.0, by),
+        make=lambda by: line_edit_at(stretch, place, 1 + by, 0.0) if scales else line_edit_at(stretch, place, 1.0, by),
         step=_SMALL_STEP * (1.0 if scales else size),
         wider=lambda by: (line, (1 + by, 0.0) if scales else (1.0, by)),
         place=place,
         elsewhere=lambda other: place_family(stretch, other, size, scales=scales),
     )
-
-
-def _line_at(stretch: ComputedStretch, place: IndexPlace, factor: float, offset: float) -> StretchEdit:
-    """The result times a factor plus an offset in a place, in the words of what that is."""
-    (gain, gain_bits), (shift, shift_bits) = round_to_nice(factor), round_to_nice(offset)
-    if gain == 0:
-        return line_edit_at(stretch, place, f"the result is {shift:.6g}", shift_bits, gain, shift)
-    if not shift:
-        return line_edit_at(stretch, place, f"the result scaled by {gain:.6g}", gain_bits, gain, shift)
-    if gain == 1:
-        return line_edit_at(stretch, place, f"{shift:.6g} added to the result", shift_bits, gain, shift)
-    said = f"the result times {gain:.6g} plus {shift:.6g}"
-    return line_edit_at(stretch, place, said, 1 + gain_bits + shift_bits, gain, shift)
 
 
 def exchange_edit(site: EditSite, name: str, axis: int, one: int, other: int) -> StretchEdit:
@@ -279,15 +282,9 @@ def exchange_edit(site: EditSite, name: str, axis: int, one: int, other: int) ->
     length = stretch.context.constants[name].shape[axis]
     order = np.arange(length)
     order[[one, other]] = other, one
-    return StretchEdit(
-        words=f"{label} indices {one} and {other} of axis {axis} exchanged",
-        bits=7 + math.log2(length * (length - 1) / 2),
-        at=0,
-        before=lambda arrays: [
-            np.take(array, order, axis) if place == index and array is not None else array
-            for place, array in enumerate(arrays)
-        ],
-    )
+    words = f"{label} indices {one} and {other} of axis {axis} exchanged"
+    bits = 7 + math.log2(length * (length - 1) / 2)
+    return edit_of_input(0, words, bits, index, lambda array: np.take(array, order, axis))
 
 
 def filters_of(site: EditSite) -> Iterator[EditFamily]:
@@ -334,111 +331,17 @@ def _make_filter(axes: tuple[int, ...]) -> Callable[..., StretchEdit]:
         return StretchEdit(
             words=f"the result filtered along the axes {list(axes)} with {shown}",
             bits=6 + sum(bits for _, bits in told),
-            whole=_edit_of_result(change),
+            whole=lambda stretch, sample: change(stretch.base[sample]),
             numbers={f"tap {' '.join(map(str, shift))}": tap for (tap, _), shift in zip(told, shifts, strict=True)},
         )
 
     return make
 
 
-def _edit_of_result(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[ComputedStretch, int], np.ndarray]:
-    return lambda stretch, sample: change(stretch.base[sample])
-
-
-def _change_result(
-    words: str,
-    bits: float,
-    change: Callable[[np.ndarray], np.ndarray],
-    *behind: tuple[str, tuple[float, ...]],
-    **numbers: float,
-) -> StretchEdit:
-    """An edit of every element of the result by its value alone; `behind` are the nodes that do the same."""
-    return StretchEdit(
-        words=words,
-        bits=bits,
-        whole=_edit_of_result(change),
-        pointwise=("", change),
-        behind=behind,
-        numbers=numbers,
-    )
-
-
-def _scale_result(by: float) -> StretchEdit:
-    factor, bits = round_to_nice(1 + by)
-    words = f"the result scaled by {factor:.6g}"
-    return _change_result(words, 4 + bits, lambda array: array * factor, ("Mul", (factor,)), factor=factor)
-
-
-def _shift_result(by: float) -> StretchEdit:
-    shift, bits = round_to_nice(by)
-    words = f"{shift:.6g} added to the result"
-    return _change_result(words, 4 + bits, lambda array: array + shift, ("Add", (shift,)), offset=shift)
-
-
-def _scale_and_shift_result(factor: float, offset: float) -> StretchEdit:
-    (gain, gain_bits), (shift, shift_bits) = round_to_nice(factor), round_to_nice(offset)
-    return _change_result(
-        f"the result times {gain:.6g} plus {shift:.6g}",
-        5 + gain_bits + shift_bits,
-        lambda array: array * gain + shift,
-        ("Mul", (gain,)),
-        ("Add", (shift,)),
-        factor=gain,
-        offset=shift,
-    )
-
-
 def _leak_negatives(by: float) -> StretchEdit:
     factor, bits = round_to_nice(1 + by)
     words = f"negative results times {factor:.6g}"
-    return _change_result(words, 12 + bits, lambda array: np.where(array < 0, array * factor, array), negative=factor)
-
-
-def _cut_above(at: float) -> StretchEdit:
-    bound, bits = round_to_nice(at)
-    words = f"the result cut off at {bound:.6g} (an upper bound, or saturation)"
-    return _change_result(words, 5 + bits, lambda array: np.minimum(array, bound), ("Min", (bound,)), upper=bound)
-
-
-def _cut_below(at: float) -> StretchEdit:
-    bound, bits = round_to_nice(at)
-    words = f"the result cut off below {bound:.6g}"
-    return _change_result(words, 5 + bits, lambda array: np.maximum(array, bound), ("Max", (bound,)), lower=bound)
-
-
-def _cut_at_both(lower: float, upper: float) -> StretchEdit:
-    (low, low_bits), (high, high_bits) = round_to_nice(min(lower, upper)), round_to_nice(max(lower, upper))
-    said = f"cut off at {low:.6g} and {high:.6g}" if low < high else f"{low:.6g} everywhere"
-    return _change_result(
-        f"the result {said}",
-        5 + low_bits + (high_bits if low < high else 0.0),
-        lambda array: np.clip(array, low, high),
-        ("Max", (low,)),
-        ("Min", (high,)),
-        lower=low,
-        upper=high,
-    )
-
-
-def _scale_or_shift_input(index: int, label: str, *, scales: bool) -> Callable[[float], StretchEdit]:
-    def make(by: float) -> StretchEdit:
-        amount, bits = round_to_nice(1 + by if scales else by)
-        said = f"{label} scaled by {amount:.6g}" if scales else f"{amount:.6g} added to {label}"
-
-        def changed(array: np.ndarray) -> np.ndarray:
-            return np.asarray(array * amount if scales else array + amount).astype(array.dtype)
-
-        return StretchEdit(
-            words=said,
-            bits=6 + bits,
-            at=0,
-            before=lambda arrays: [
-                changed(array) if place == index and array is not None else array for place, array in enumerate(arrays)
-            ],
-            numbers={"factor" if scales else "offset": amount},
-        )
-
-    return make
+    return change_result(words, 12 + bits, lambda array: np.where(array < 0, array * factor, array), negative=factor)
 
 
 def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], StretchEdit]:
@@ -456,33 +359,6 @@ def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], Stre
             made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
             return made.astype(array.dtype, copy=False)
 
-        return StretchEdit(
-            words=said,
-            bits=7 + bits,
-            at=0,
-            before=lambda arrays: [
-                changed(array) if place == index and array is not None else array for place, array in enumerate(arrays)
-            ],
-            numbers={"bound": bound},
-        )
+        return edit_of_input(0, said, 7 + bits, index, changed, bound=bound)
 
     return make
-
-
-def _change_attribute(node: onnx.NodeProto, name: str, now: float) -> Callable[[float], StretchEdit]:
-    def make(by: float) -> StretchEdit:
-        value, bits = round_to_nice(now + by)
-        return StretchEdit(
-            words=f"attribute {name} {value:.6g} (fitted) in place of {now:.6g}",
-            bits=5 + bits,
-            at=0,
-            node=changed_node(node, name, value, REAL),
-            numbers={name: value},
-        )
-
-    return make
-
-
-def _typical_size(array: np.ndarray) -> float:
-    finite = array[np.isfinite(array)].astype(np.float64)
-    return (math.sqrt(float(np.square(finite).mean())) if finite.size else 1.0) or 1.0
