@@ -20,6 +20,7 @@ from parityscope.hypotheses.fitting import FITTED_BITS
 from parityscope.hypotheses.from_inputs import edit_of_input, input_values, label_of_input
 from parityscope.hypotheses.grids import Sharing, grids_of
 from parityscope.hypotheses.measures import as_float64, squared_differences
+from parityscope.hypotheses.numbered import cut_input, cutting
 from parityscope.light_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
@@ -307,18 +308,11 @@ def _cut_edits(probe: _Probe, label: str) -> Iterator[StretchEdit]:
         return
     for small in (True, False):
 
-        def change(array: np.ndarray, bound: float, small: bool = small) -> np.ndarray:  # noqa: FBT001 - one of two ways
-            made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
-            return np.asarray(made, array.dtype)
-
-        def left(place: int) -> float:
-            return probe.left_by(lambda array: change(array, _bound_at(sizes, place)))
+        def left(place: int, small: bool = small) -> float:  # noqa: FBT001 - one of two ways
+            return probe.left_by(cutting(_bound_at(sizes, place), small=small))
 
         bound = _bound_at(sizes, _least_of(left, sizes.size))
-        verb = "zero where smaller than" if small else "cut off on both sides at"
-        words = f"{label} {verb} {bound:.6g}"
-        edit = edit_of_input(probe.place, words, 7 + FITTED_BITS, probe.index, lambda a, c=change, b=bound: c(a, b))
-        yield replace(edit, numbers={"bound": bound})
+        yield cut_input(probe.place, probe.index, label, bound, small=small)
 
 
 def _bound_at(sizes: np.ndarray, place: int) -> float:

@@ -27,6 +27,8 @@ __all__ = [
     "cut_above",
     "cut_at_both",
     "cut_below",
+    "cut_input",
+    "cutting",
     "real_attributes",
     "result_on_line",
     "scale_input",
@@ -124,6 +126,23 @@ def shift_input(place: int, index: int, label: str, offset: float, least: float)
     shift, bits = round_to_nice(offset)
     words = f"{shift:.6g} added to {label}"
     return edit_of_input(place, words, least + bits, index, lambda a: (a + shift).astype(a.dtype), offset=shift)
+
+
+def cutting(bound: float, *, small: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """An array kept within bounds on either side, or without its `small` elements."""
+
+    def changed(array: np.ndarray) -> np.ndarray:
+        made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
+        return made.astype(array.dtype, copy=False)
+
+    return changed
+
+
+def cut_input(place: int, index: int, label: str, at: float, *, small: bool) -> StretchEdit:
+    """An input of the step at `place`, cut off as `cutting` says."""
+    bound, bits = round_to_nice(abs(at))
+    words = f"{label} zero where smaller than {bound:.6g}" if small else f"{label} cut off on both sides at {bound:.6g}"
+    return edit_of_input(place, words, 7 + bits, index, cutting(bound, small=small), bound=bound)
 
 
 def real_attributes(stretch: ComputedStretch, node: onnx.NodeProto) -> Iterator[tuple[str, float]]:

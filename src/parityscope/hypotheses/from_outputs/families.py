@@ -24,6 +24,7 @@ from parityscope.hypotheses.numbered import (
     cut_above,
     cut_at_both,
     cut_below,
+    cut_input,
     real_attributes,
     result_on_line,
     scale_input,
@@ -155,7 +156,7 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
         )
         yield EditFamily(
             kind="input shifted",
-            make=lambda by, index=index, label=label: shift_input(0, index, label, by, _OF_INPUT),
+            make=functools.partial(shift_input, 0, index, label, least=_OF_INPUT),
             step=_SMALL_STEP * typical_size(held),
         )
         sizes = np.abs(held[np.isfinite(held)])
@@ -164,7 +165,10 @@ def families_of(site: EditSite) -> Iterator[EditFamily]:
             for small in (False, True):
                 step_by = _BOUND_STEP * float(sizes.max())
                 yield EditFamily(
-                    kind="input cut off", make=_cut_input(index, label, small=small), step=step_by, grid=grid
+                    kind="input cut off",
+                    make=functools.partial(cut_input, 0, index, label, small=small),
+                    step=step_by,
+                    grid=grid,
                 )
     for name, now in real_attributes(site.stretch, node):
         yield EditFamily(
@@ -342,23 +346,3 @@ def _leak_negatives(by: float) -> StretchEdit:
     factor, bits = round_to_nice(1 + by)
     words = f"negative results times {factor:.6g}"
     return change_result(words, 12 + bits, lambda array: np.where(array < 0, array * factor, array), negative=factor)
-
-
-def _cut_input(index: int, label: str, *, small: bool) -> Callable[[float], StretchEdit]:
-    """A constant kept within bounds on either side, or without its small numbers."""
-
-    def make(at: float) -> StretchEdit:
-        bound, bits = round_to_nice(abs(at))
-        said = (
-            f"{label} zero where smaller than {bound:.6g}"
-            if small
-            else f"{label} cut off at {-bound:.6g} and {bound:.6g}"
-        )
-
-        def changed(array: np.ndarray) -> np.ndarray:
-            made = np.where(np.abs(array) < bound, 0, array) if small else np.clip(array, -bound, bound)
-            return made.astype(array.dtype, copy=False)
-
-        return edit_of_input(0, said, 7 + bits, index, changed, bound=bound)
-
-    return make
