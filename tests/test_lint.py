@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from parityscope.arithmetic import FORMATS
+from parityscope.arithmetic.scanning import float_numbers
 from parityscope.checks import known_checks
 from parityscope.cli import run_command
 from parityscope.errors import ParityError
 from parityscope.linting import known_rules, lint, rule_page
 from parityscope.linting.contract import check_examples, findings_of, write_example
-from parityscope.linting.scanning import float_numbers
 from parityscope.testing.networks import parse_network
 from proving.models.fetching import require
 
@@ -111,7 +111,7 @@ def test_codes_are_of_their_own() -> None:
     hnp.arrays(np.float32, st.integers(0, 40), elements=st.floats(width=32, allow_nan=True, allow_infinity=True)),
 )
 def test_counts_agree_with_numpy_and_ml_dtypes(array: np.ndarray) -> None:
-    numbers = float_numbers(array, (FORMATS["f16"], FORMATS["bf16"]))
+    numbers = float_numbers([array], (FORMATS["f16"], FORMATS["bf16"]))
     finite = array[np.isfinite(array)]
     assert numbers.nan == int(np.isnan(array).sum())
     assert numbers.infinite == int(np.isinf(array).sum())
@@ -127,7 +127,7 @@ def test_counts_agree_with_numpy_and_ml_dtypes(array: np.ndarray) -> None:
 
 def test_underflow_is_the_relative_change() -> None:
     # 3 and 4 are normal in FP16; 2^-26 rounds to 0: the change is 2^-26 of a norm of 5.
-    numbers = float_numbers(np.array([3, 4, 2.0**-26], np.float32), (FORMATS["f16"],))
+    numbers = float_numbers([np.array([3, 4, 2.0**-26], np.float32)], (FORMATS["f16"],))
     assert numbers.losses["f16"].underflow == pytest.approx(2.0**-26 / 5, rel=1e-12)
     assert (numbers.losses["f16"].vanished, numbers.losses["f16"].subnormal) == (1, 0)
 
@@ -135,7 +135,7 @@ def test_underflow_is_the_relative_change() -> None:
 def test_blocks_add_up() -> None:
     array = np.full(200_001, 1.0, np.float32)
     array[[0, 65_535, 65_536, 200_000]] = [1e5, -2e5, 1e-9, 3e5]
-    numbers = float_numbers(array, (FORMATS["f16"],))
+    numbers = float_numbers([array], (FORMATS["f16"],))
     assert (numbers.losses["f16"].beyond, numbers.losses["f16"].vanished) == (3, 1)
     assert (numbers.lowest, numbers.highest) == (-2e5, 3e5)
 

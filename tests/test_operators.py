@@ -55,7 +55,6 @@ OWN = {
     "hypotheses/from_values.py": (1, "functions of that file, by the names that they have there"),
     "hypotheses/functions.py": (1, "the functions themselves"),
     "hypotheses/arithmetic/_contraction.py": (1, "the three products, written out"),
-    "hypotheses/arithmetic/_folding.py": (1, "the four maps, written out"),
     "repairs/_exponents.py": (1, "the exponent of each power"),
 }
 ENOUGH = 3

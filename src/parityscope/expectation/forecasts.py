@@ -97,8 +97,8 @@ class ChangedParameter:
     """A constant with elements that a format cannot hold.
 
     `overflowed` elements are beyond the largest number, `flushed` ones become zero, `subnormal` ones lose digits;
-    `rel_l2` is the whole change, infinite with an overflow. `value` is the element of the largest magnitude and
-    `smallest` the smallest magnitude but zero. `nodes` read it, the first of them as its `role`.
+    `value` is the element of the largest magnitude and `smallest` the smallest magnitude but zero. `nodes` read it, the first
+    of them as its `role`.
     """
 
     name: str
@@ -109,7 +109,6 @@ class ChangedParameter:
     overflowed: int
     flushed: int
     subnormal: int
-    rel_l2: float
     value: float
     smallest: float
 

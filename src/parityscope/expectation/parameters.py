@@ -7,17 +7,14 @@ engines keep them. TF32 has FP32's range and changes none; quantized weights hav
 
 from __future__ import annotations
 
-import math
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from parityscope.arithmetic.formats import QUANTIZED
 from parityscope.arithmetic.reading import blocks_of
+from parityscope.arithmetic.scanning import float_numbers
 from parityscope.arithmetic.sites import EXACT_INPUTS
 from parityscope.case.graph import constant_value, node_name
-from parityscope.evaluation.rounding import FloatRounding
 from parityscope.expectation.forecasts import ChangedParameter
 from parityscope.expectation.ranges import join_ranges, range_of
 from parityscope.light_dataclasses import dataclass
@@ -77,75 +74,25 @@ def changed_parameters(model: ir.Model, number_format: Format) -> tuple[ChangedP
         return ()
     found = []
     for one in _float_constants(model):
-        change = _change_in_format(one.tensor, number_format)
-        if change is None:
+        held = reduce(join_ranges, (range_of(_NOWHERE, block) for block in blocks_of(one.tensor)))
+        # Most formats hold most constants: only where one does not is it read once more, and rounded.
+        if held.largest <= number_format.largest and not 0 < held.smallest < number_format.smallest_normal:
             continue
-        found.append(
-            ChangedParameter(
-                name=one.name,
-                nodes=one.nodes,
-                op_type=one.op_type,
-                role=one.role,
-                elements=int(one.tensor.size),
-                overflowed=change.overflowed,
-                flushed=change.flushed,
-                subnormal=change.subnormal,
-                rel_l2=change.rel_l2,
-                value=change.value,
-                smallest=change.smallest,
+        numbers = float_numbers(blocks_of(one.tensor), (number_format,))
+        loss = numbers.losses[number_format.name]
+        if loss.beyond or loss.vanished or loss.subnormal:
+            found.append(
+                ChangedParameter(
+                    name=one.name,
+                    nodes=one.nodes,
+                    op_type=one.op_type,
+                    role=one.role,
+                    elements=int(one.tensor.size),
+                    overflowed=loss.beyond,
+                    flushed=loss.vanished,
+                    subnormal=loss.subnormal,
+                    value=float(numbers.worst),
+                    smallest=held.smallest,
+                )
             )
-        )
     return tuple(found)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
-    """Counts of elements, the change as a relative L2 error, and the ends of the magnitudes, by `ChangedParameter`."""
-
-    overflowed: int
-    flushed: int
-    subnormal: int
-    rel_l2: float
-    value: float
-    smallest: float
-
-
-def _change_in_format(tensor: ir.TensorProtocol, number_format: Format) -> _Change | None:
-    """What the format does to the elements of a constant; None when it can hold all of them."""
-    held = reduce(join_ranges, (range_of(_NOWHERE, block) for block in blocks_of(tensor)))
-    # Most formats hold most constants: only where one does not is it read once more, and rounded.
-    if held.largest <= number_format.largest and not 0 < held.smallest < number_format.smallest_normal:
-        return None
-    overflowed = flushed = subnormal = 0
-    before, distance, value = 0.0, 0.0, math.nan
-    rounding = FloatRounding(number_format.name)
-    for block in blocks_of(tensor):
-        exact = block.astype(np.float64 if block.dtype.itemsize > 4 else np.float32)
-        rounded = rounding(exact)
-        magnitude = np.abs(exact)
-        finite = np.isfinite(magnitude)
-        kept = finite & np.isfinite(rounded)
-        whole = bool(kept.all())  # as a rule: then nothing has to be taken out
-        small = magnitude < number_format.smallest_normal
-        overflowed += 0 if whole else int(np.count_nonzero(finite & ~kept))
-        if small.any():
-            flushed += int(np.count_nonzero((rounded[small] == 0) & (exact[small] != 0)))
-            subnormal += int(np.count_nonzero((rounded[small] != 0) & kept[small]))
-        wide = (exact if whole else exact[kept]).astype(np.float64)
-        before += float(wide @ wide)
-        moved = (rounded if whole else rounded[kept]) - wide
-        distance += float(moved @ moved)
-        largest = int((magnitude if whole else np.where(finite, magnitude, -1)).argmax())
-        if finite[largest] and not magnitude[largest] <= abs(value):
-            value = float(exact[largest])
-    if not (overflowed or flushed or subnormal):
-        return None
-    change = math.sqrt(distance / before) if before else 0.0
-    return _Change(
-        overflowed=overflowed,
-        flushed=flushed,
-        subnormal=subnormal,
-        rel_l2=math.inf if overflowed else change,
-        value=value,
-        smallest=held.smallest,
-    )

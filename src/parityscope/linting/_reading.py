@@ -10,11 +10,11 @@ import onnx_ir as ir
 
 from parityscope.arithmetic import format_named
 from parityscope.arithmetic.element_types import infer_types
+from parityscope.arithmetic.scanning import Numbers, float_numbers, integer_numbers
 from parityscope.case.graph import named_bodies
 from parityscope.case.model import dtype_name, read_graph
 from parityscope.errors import ParityError
-from parityscope.linting.records import FileConstant, Numbers, Place, Sheet
-from parityscope.linting.scanning import float_numbers, integer_numbers
+from parityscope.linting.records import FileConstant, Place, Sheet
 from parityscope.operators import of_kind, with_trait
 from parityscope.records import Skip
 
@@ -134,7 +134,7 @@ def _read_constant(value: ir.Value, tensor: ir.TensorProtocol, formats: tuple[Fo
     numbers = Numbers(losses={})
     if tensor.dtype.is_floating_point():
         array = tensor.numpy()
-        numbers = float_numbers(array, _narrower_formats(formats, tensor.dtype))
+        numbers = float_numbers([array], _narrower_formats(formats, tensor.dtype))
     elif few or tensor.dtype in _LARGE_INTEGERS:
         array = tensor.numpy()
         numbers = integer_numbers(array)

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._telling import format_number, make_finding, offer_by_hand
 from parityscope.linting._walk import attribute_value, number_of
-from parityscope.linting.scanning import value_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.arithmetic.scanning import value_in_format
 from parityscope.linting import Rule, RuleExample
 from parityscope.linting._guards import EpsilonGuard, find_guards
 from parityscope.linting._telling import (
@@ -39,7 +40,6 @@ from parityscope.linting._telling import (
     offer_proof,
 )
 from parityscope.linting._walk import attribute_value
-from parityscope.linting.scanning import value_in_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,39 +15,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from parityscope.arithmetic import Format
+    from parityscope.arithmetic.scanning import Numbers
     from parityscope.records import Skip
 
-__all__ = ["FileConstant", "FormatLoss", "Numbers", "Place", "Sheet"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormatLoss:
-    """What a format does to the elements of a constant.
-
-    `beyond` of them round to infinity (NaN in a format without infinities), `vanished` round to zero, `subnormal` keep
-    fewer digits than a normal number. `underflow` is the relative L2 change of the whole constant by the last two.
-    """
-
-    beyond: int
-    vanished: int
-    subnormal: int
-    underflow: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
-    """The elements of a constant in numbers; `lowest` and `highest` are finite (0 when there is no finite element)."""
-
-    nan: int = 0
-    infinite: int = 0
-    lowest: float | int = 0
-    highest: float | int = 0
-    losses: Mapping[str, FormatLoss]
-
-    @property
-    def worst(self) -> float | int:
-        """The finite element of largest magnitude, with its sign."""
-        return self.highest if abs(self.highest) >= abs(self.lowest) else self.lowest
+__all__ = ["FileConstant", "Place", "Sheet"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.formats import FORMATS
 from parityscope.arithmetic.reading import BLOCK, blocks_of
 from parityscope.arithmetic.rounding import round_to
+from parityscope.arithmetic.scanning import float_numbers
 from parityscope.case.graph import constant_value
 from parityscope.light_dataclasses import dataclass, replace
 
@@ -60,22 +61,15 @@ def low_tensor(tensor: ir.TensorProtocol, format_name: str, name: str) -> tuple[
 
 
 def _measure_loss(tensor: ir.TensorProtocol, format_name: str, name: str) -> RoundingLoss:
-    held = FORMATS[format_name]
-    beyond = held.largest + 2.0 ** (held.emax - held.precision)  # half a step further, from where on it is infinity
-    overflowing, vanishing, largest = 0, 0, 0.0
-    for block in blocks_of(tensor):
-        size = np.abs(block)
-        lost = size[(size >= beyond) & (size < np.inf)]
-        overflowing += lost.size
-        largest = max(largest, float(lost.max(initial=0.0)))
-        vanishing += int(np.count_nonzero((size <= held.smallest_subnormal / 2) & (size > 0)))
+    numbers = float_numbers(blocks_of(tensor), (FORMATS[format_name],))
+    loss = numbers.losses[format_name]
     return RoundingLoss(
         constant=name,
         format_name=format_name,
         elements=tensor.size,
-        overflowing=overflowing,
-        largest=largest,
-        vanishing=vanishing,
+        overflowing=loss.beyond,
+        largest=abs(float(numbers.worst)) if loss.beyond else 0.0,
+        vanishing=loss.vanished,
     )
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a constant, in one pass over blocks that fit into the cache.
+"""The numbers of a constant, and what a format does to them, in one pass over blocks that fit into the cache.
 
 Each block is taken to float64, in which every element type here is exact. Only elements outside a format's normal
 range, usually few, are rounded to it (`round_to`, bit-exact); all others need two comparisons.
@@ -11,17 +11,47 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic import round_to
-from parityscope.linting.records import FormatLoss, Numbers
+from parityscope.arithmetic.rounding import round_to
+from parityscope.light_dataclasses import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from parityscope.arithmetic import Format
+    from parityscope.arithmetic.formats import Format
 
-__all__ = ["float_numbers", "integer_numbers", "value_in_format"]
+__all__ = ["FormatLoss", "Numbers", "float_numbers", "integer_numbers", "value_in_format"]
 
 _BLOCK = 1 << 16  # elements: 512 KiB as float64, which stays in the second-level cache
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatLoss:
+    """What a format does to the elements of a constant.
+
+    `beyond` of them round to infinity (NaN in a format without infinities), `vanished` round to zero, `subnormal` keep
+    fewer digits than a normal number. `underflow` is the relative L2 change of the whole constant by the last two.
+    """
+
+    beyond: int
+    vanished: int
+    subnormal: int
+    underflow: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """The elements of a constant in numbers; `lowest` and `highest` are finite (0 when there is no finite element)."""
+
+    nan: int = 0
+    infinite: int = 0
+    lowest: float | int = 0
+    highest: float | int = 0
+    losses: Mapping[str, FormatLoss]
+
+    @property
+    def worst(self) -> float | int:
+        """The finite element of largest magnitude, with its sign."""
+        return self.highest if abs(self.highest) >= abs(self.lowest) else self.lowest
 
 
 class _Tally:
@@ -53,18 +83,18 @@ class _Tally:
         return FormatLoss(beyond=self.beyond, vanished=self.vanished, subnormal=self.subnormal, underflow=share)
 
 
-def float_numbers(array: np.ndarray, formats: Sequence[Format]) -> Numbers:
-    """The numbers of a float array of any shape and any numpy or ml_dtypes float type."""
-    flat = array.reshape(-1)
+def float_numbers(arrays: Iterable[np.ndarray], formats: Sequence[Format]) -> Numbers:
+    """The numbers of float arrays of any shape and any numpy or ml_dtypes float type, taken together."""
     tallies = [_Tally(each) for each in formats]
     nan = infinite = 0
     lowest, highest, norm = math.inf, -math.inf, 0.0
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK].astype(np.float64)
-        if not np.isfinite(block).all():
-            nan += int(np.isnan(block).sum())
-            infinite += int(np.isinf(block).sum())
-            block = block[np.isfinite(block)]
+    for held in _blocks_in_cache(arrays):
+        finite = np.isfinite(held)
+        block = held
+        if not finite.all():
+            nan += int(np.isnan(held).sum())
+            infinite += int(np.isinf(held).sum())
+            block = held[finite]
             if not block.size:
                 continue
         lowest, highest = min(lowest, float(block.min())), max(highest, float(block.max()))
@@ -76,6 +106,12 @@ def float_numbers(array: np.ndarray, formats: Sequence[Format]) -> Numbers:
         lowest = highest = 0.0
     losses = {tally.format.name: tally.loss(norm) for tally in tallies}
     return Numbers(nan=nan, infinite=infinite, lowest=lowest, highest=highest, losses=losses)
+
+
+def _blocks_in_cache(arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    for array in arrays:
+        flat = array.reshape(-1)
+        yield from (flat[start : start + _BLOCK].astype(np.float64) for start in range(0, flat.size, _BLOCK))
 
 
 def integer_numbers(array: np.ndarray) -> Numbers:
