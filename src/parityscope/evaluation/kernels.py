@@ -8,6 +8,7 @@ This is the one file of the package beside the backends that imports a runtime: 
 
 from __future__ import annotations
 
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ __all__ = ["PACKED", "SessionKernel", "declare_input", "is_vector", "open_messag
 
 _DIRECT = 1 << 18  # bytes: from here on what a run gives is not copied, which costs 30 microseconds more to ask for
 _SHARED = 1 << 10  # bytes, chosen: what shapes and axes are stays in the message, where the runtime looks for it
+_NBYTES = attrgetter("nbytes")
 _SILENT = 4  # the runtime's severity "fatal": what it calls an error is raised too, and told once
 
 PACKED = frozenset({"float4_e2m1fn", "int2", "int4", "uint2", "uint4"})  # several elements a byte: in files alone
@@ -78,6 +80,8 @@ class SessionKernel:
         model = onnx.ModelProto(ir_version=program.ir_version, graph=message, opset_import=opsets)
         self.threads = threads
         self._session = open_message(model, threads, large, prepacked=copied)
+        # The runtime's wrapper looks at all inputs in each call, which takes as long as a small node.
+        self._run = vars(self._session).get("_sess", self._session).run
         self._outputs = [value.name for value in graph.output]
         self._types = {value.name: value.type for value in self._session.get_inputs()}
         given = [value.type for value in self._session.get_outputs()]
@@ -89,10 +93,10 @@ class SessionKernel:
 
     def run(self, feeds: Mapping[str, Value]) -> list[Value]:
         """The outputs; raises what the runtime raises."""
-        if self._special or (self._plain and sum(array.nbytes for array in feeds.values()) >= _DIRECT):
+        if self._special or (self._plain and sum(map(_NBYTES, feeds.values())) >= _DIRECT):
             values = {name: to_runtime(array, self._types[name]) for name, array in feeds.items()}
             return [from_runtime(value) for value in self._session.run_with_ort_values(self._outputs, values)]
-        found: list[Value] = self._session.run(self._outputs, feeds)
+        found: list[Value] = self._run(self._outputs, feeds, None)
         return found
 
 

@@ -99,13 +99,16 @@ class Sessions:
         Raises:
             ParityError: the runtime cannot run the node alone, or fails at it.
         """
-        constants, held, signatures = program.constants, {}, []
+        constants, held, packed = program.constants, {}, _PACKS.get(step.op_type, ())
+        signatures: list[object] = [step.kind]
         for index, (name, value) in enumerate(zip(step.inputs, inputs, strict=True)):
-            is_held = name in constants and (_is_held(value) or index in _PACKS.get(step.op_type, ()))
+            is_held = name in constants and (_is_held(value) or index in packed)
             if is_held:
                 held[index] = value
             signatures.append(_value_signature(value, is_held))
-        key: tuple[object, ...] = (step.kind, *signatures, *(_value_signature(value, False) for value in captured))
+        if captured:
+            signatures += [_value_signature(value, False) for value in captured]
+        key = tuple(signatures)
         if key in self._constant:
             key = (*key, *(_content_key(inputs[index]) for index in self._constant[key]))
         kernel = self._kept.get(key)
@@ -252,8 +255,11 @@ def _value_signature(value: Value, held: bool) -> object:  # noqa: FBT001 - call
             # A large one is itself: the session that holds it keeps it, so that no other gets its number.
             return value.dtype.num, value.shape, value.tobytes() if value.size <= _HELD else id(value)
         dtype, ndim = value.dtype, value.ndim
-        shape = value.shape if ndim <= 1 and dtype.kind in "iu" else ndim
-        return dtype.num, dtype.name if dtype.kind == "V" else "", shape, value.size >= _MANY
+        kind = dtype.kind
+        if kind == "f":
+            return (dtype.num << 8 | ndim) << 1 | (value.size >= _MANY)
+        shape = value.shape if ndim <= 1 and kind in "iu" else ndim
+        return dtype.num, dtype.name if kind == "V" else "", shape, value.size >= _MANY
     if isinstance(value, list):
         return "list", _value_signature(value[0], False) if value else None
     return type(value).__name__

@@ -239,32 +239,26 @@ def _effects_of_moves(table: np.ndarray) -> tuple[list[tuple[bool, int, str]], n
     `table` holds the products of index i with the adjoints of index j: (length, length, directions).
     """
     length = table.shape[0]
-    whole = np.einsum("iid->d", table)
-    kinds: list[tuple[bool, int, str]] = []
-    found: list[np.ndarray] = []
-    distances = [by for by in range(1 - length, length) if by]
-    for mirrored in (False, True):
-        held = table[::-1] if mirrored else table
-        sums = _sum_diagonals(held)
-        for by in distances:
-            if by > 0:
-                kinds.append((mirrored, by if 2 * by <= length else by - length, FILLS[0]))
-                found.append(sums[by + length - 1] + sums[by - 1])
-        if mirrored:
-            continue
-        heads, tails = held[0].cumsum(0), held[-1][::-1].cumsum(0)
-        for by in distances:
-            own = sums[by + length - 1]
-            kinds += [(False, by, FILLS[1]), (False, by, FILLS[2])]
-            found += [own, own + (heads[by - 1] if by > 0 else tails[-by - 1])]
-    return kinds, np.stack(found) - whole
+    sums, mirrored = _sum_diagonals(table), _sum_diagonals(table[::-1])
+    heads, tails = table[0].cumsum(0), table[-1][::-1].cumsum(0)
+    own = np.delete(sums, length - 1, 0)
+    beside = np.concatenate([tails[: length - 1][::-1], heads[: length - 1]])
+    rolled, rolled_back = (one[length:] + one[: length - 1] for one in (sums, mirrored))
+    shifted = np.stack([own, own + beside], 1).reshape(-1, table.shape[-1])
+    return _kinds_of_moves(length), np.concatenate([rolled, shifted, rolled_back]) - np.einsum("iid->d", table)
+
+
+def _kinds_of_moves(length: int) -> list[tuple[bool, int, str]]:
+    """What the moves are, in the order of their effects."""
+    around = [by if 2 * by <= length else by - length for by in range(1, length)]
+    shifted = [(False, by, fill) for by in range(1 - length, length) if by for fill in FILLS[1:]]
+    return [*((False, by, FILLS[0]) for by in around), *shifted, *((True, by, FILLS[0]) for by in around)]
 
 
 def _sum_diagonals(table: np.ndarray) -> np.ndarray:
     """The sum over i of [i, i + k] for each k from 1 - length on: (2 length - 1, directions)."""
     length = table.shape[0]
-    wide = np.zeros((length, 2 * length, table.shape[-1]))
-    wide[:, :length] = table[::-1]
-    # In rows that are one shorter each one begins one place further to the right.
-    flat = wide.reshape(-1, table.shape[-1])[: length * (2 * length - 1)]
-    return np.asarray(flat.reshape(length, 2 * length - 1, -1).sum(0))
+    sums = np.zeros((2 * length - 1, table.shape[-1]))
+    for index in reversed(range(length)):
+        sums[length - 1 - index : 2 * length - 1 - index] += table[index]
+    return sums

@@ -174,15 +174,14 @@ class Reference:
             ParityError: the runtime refuses a step behind them.
         """
         changed: dict[str, np.ndarray] = {}
-        reached = {index for first in redone for index in (first, *(one.index for one in self.after[first]))}
-        for index in sorted(reached):
+        reached = {one.index: one for first in redone for one in (self.program.steps[first], *self.after[first])}
+        for index in reached if len(redone) == 1 else sorted(reached):
             if suffix is not None and index >= suffix.start:
                 break
-            step = self.program.steps[index]
             if index in redone:
-                self._note_changed(sample, step, redone[index](sample, changed), changed)
+                self._note_changed(sample, reached[index], redone[index](sample, changed), changed)
             else:
-                self._compute_again(sample, step, changed)
+                self._compute_again(sample, reached[index], changed)
         return changed
 
     def moved(self, redone: Mapping[int, Redo], samples: Collection[int] | None = None) -> Reference:
@@ -206,7 +205,7 @@ class Reference:
             self._note_changed(sample, step, self.redone[step.index](sample, changed), changed)
             return
         inputs = [self._take_changed(sample, changed, name) for name in step.inputs]
-        captured = [self._take_changed(sample, changed, name) for name in step.captured]
+        captured = [self._take_changed(sample, changed, name) for name in step.captured] if step.captured else ()
         self._note_changed(sample, step, self.sessions.run(step, inputs, self.program, captured), changed)
 
     def _take_changed(self, sample: int, changed: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
@@ -218,12 +217,11 @@ class Reference:
         self, sample: int, step: ProgramStep, results: Sequence[np.ndarray | None], changed: dict[str, np.ndarray]
     ) -> None:
         known = self.values[sample]
-        given = zip(step.outputs, results, strict=False)
-        changed.update(
-            (site, array)
-            for site, array in given
+        changed |= {
+            site: array
+            for site, array in zip(step.outputs, results, strict=False)
             if site and array is not None and not _are_same(known.get(site), array)
-        )
+        }
 
 
 def read_first(graph: ir.Graph, names: Collection[str] | None = None) -> None:
@@ -333,6 +331,8 @@ def _are_same(one: np.ndarray | None, other: np.ndarray) -> bool:
 def _are_equal(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether flat arrays of one type and size agree; NaN with NaN."""
     same = one == other
-    if one.dtype.kind in "fc" and not same.all():
+    if np.count_nonzero(same) == same.size:
+        return True
+    if one.dtype.kind in "fc":
         same |= (one != one) & (other != other)  # noqa: PLR0124 - what is not equal to itself is NaN
-    return bool(same.all())
+    return bool(np.count_nonzero(same) == same.size)
