@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    Shape = tuple[float, ...]
+
 __all__ = [
     "CAST_OVERHEAD",
     "H200",
@@ -89,7 +91,7 @@ def cast_seconds(elements: int, hardware: Hardware, whole: float) -> float:
     return overhead + elements * (_FULL_BYTES + _LOW_BYTES) / hardware.bandwidth
 
 
-def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
+def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[float]]) -> float:
     """Floating-point operations of the products inside a node, two a multiply-accumulate; 0 for others.
 
     Convolutions: 2 |output| |kernel| channels-per-group (transposed: of the input). Products: 2 |output| depth.
@@ -97,25 +99,33 @@ def flops_of(node: ir.Node, shapes: Mapping[str, Sequence[int]]) -> float:
     """
     if node.op_type not in _PEAK_KINDS or not node.inputs:
         return 0.0
-    read = [shape_of(value, shapes) for value in node.inputs]
+    first, second, *_ = read = [shape_of(value, shapes) for value in (*node.inputs, None)]
     made = shape_of(node.outputs[0], shapes)
-    first = read[0]
-    second = read[1] if len(read) > 1 else None
     if node.op_type in of_kind("recurrent"):
         weights = sum(math.prod(each) for each in read[1:3] if each is not None)
-        return 2.0 * weights * math.prod(first[:2]) if first is not None else 0.0
-    if first is None or second is None or made is None:
+        return 2.0 * weights * math.prod(first[:-1]) if first is not None else 0.0
+    if made is None:
+        return 0.0
+    if base_of(node.op_type) in {"Gemm", "MatMul"}:
+        return 2.0 * math.prod(made) * _summed_length(node, first, second)
+    if first is None or second is None:
         return 0.0
     if base_of(node.op_type) == "Conv":
         return 2.0 * math.prod(made) * math.prod(second[1:])
     if node.op_type == "ConvTranspose":
         return 2.0 * math.prod(first) * math.prod(second[1:])
-    if node.op_type == "Gemm":
-        depth = first[0] if node.attributes.get_int("transA", 0) else first[-1]
-        return 2.0 * math.prod(made) * depth
     if node.op_type == "Attention":  # two products of each query with every key
         return 4.0 * math.prod(first) * second[-2]
     return 2.0 * math.prod(made) * (first[-1] if first else 1)
+
+
+def _summed_length(node: ir.Node, first: Shape | None, second: Shape | None) -> float:
+    """The length that a matrix product sums over: that of the weights, which one shape says whole; 0 where nobody knows it."""
+    if second and constant_value(node.inputs[1]) is not None:
+        return second[-1] if node.attributes.get_int("transB", 0) else second[max(len(second) - 2, 0)]
+    if first is None:
+        return 0.0
+    return (first[0] if node.attributes.get_int("transA", 0) else first[-1]) if first else 1.0
 
 
 def read_profile(path: Path, low: str) -> dict[str, Times]:
@@ -143,7 +153,7 @@ def read_profile(path: Path, low: str) -> dict[str, Times]:
     return found
 
 
-def shape_of(value: ir.Value | None, shapes: Mapping[str, Sequence[int]]) -> tuple[int, ...] | None:
+def shape_of(value: ir.Value | None, shapes: Mapping[str, Sequence[float]]) -> Shape | None:
     """The dimensions of a value: of the constant that it is, on the sample, or as declared; None where nobody knows."""
     if value is None:
         return None

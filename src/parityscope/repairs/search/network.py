@@ -22,7 +22,7 @@ from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import bodies_of_node, computing_nodes, constant_value, dependencies_of, node_name
 from parityscope.light_dataclasses import dataclass, field
 from parityscope.repairs.search.costs import cast_seconds, flops_of, roofline_times, shape_of
-from parityscope.repairs.search.inside import flops_within, size_of
+from parityscope.repairs.search.inside import shapes_within, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -112,7 +112,7 @@ def network_of(
         sources = tuple(dict.fromkeys(drawing.producer(value) for value in reads))
         drawing.enter(node, len(vertices))
         within = size_of(node.outputs[0], drawing.sizes) is not None
-        flops = flops_within(node, drawing.sizes) if within else flops_of(node, shapes)
+        flops = flops_of(node, shapes_within(node, drawing.sizes) if within else shapes)
         touched = [*(value for value in node.inputs if value is not None), *node.outputs]
         elements = sum(drawing.elements(value) for value in touched if is_float(value))
         vertices.append(
@@ -200,7 +200,7 @@ class _Drawing:
         if size is not None:
             return round(size.elements)
         shape = shape_of(value, self.shapes)
-        return 0 if shape is None else math.prod(shape)
+        return 0 if shape is None else round(math.prod(shape))
 
 
 def _named_vertices(model: ir.Model, place: Mapping[str, int]) -> Iterator[tuple[ir.Node, str]]:
