@@ -100,7 +100,7 @@ def test_bodies_within_the_range_are_not_flagged(tmp_path: Path) -> None:
 def test_constants_of_branches_count_although_they_are_not_taken(tmp_path: Path) -> None:
     x = np.ones(4, np.float32)
     found = flags(tmp_path, BRANCH, [{"c": np.array(False), "x": x}])
-    assert found == {"choice": "inside it times reads a constant 1e+05, beyond FP16's 65504"}
+    assert found == {"choice": "inside it times reads constant 1e+05, beyond FP16's 65504"}
 
 
 def test_what_vanishes_on_its_way_to_a_root(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from parityscope.arithmetic.sites import exact_uses, is_float
 from parityscope.case.graph import computing_nodes, constant_value, node_name
 from parityscope.expectation.lockstep import LockstepPlan, run_layers
 from parityscope.expectation.parameters import changed_parameters
+from parityscope.light_dataclasses import replace
 from parityscope.operators import STANDARD, of_exactness, of_kind, with_trait
 from parityscope.repairs.search.records import Flag
 
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from parityscope.arithmetic import Format
     from parityscope.backends.recording import Progress
     from parityscope.case import Inputs, Model
-    from parityscope.expectation.forecasts import ChangedParameter, MagnitudeRange
+    from parityscope.expectation.forecasts import MagnitudeRange
 
-__all__ = ["flag_nodes", "ranges_of", "vanishing_tensors"]
+__all__ = ["RangeScreen", "flag_nodes", "ranges_of"]
 
 _NONE: Mapping[str, Flag] = MappingProxyType({})
 
@@ -72,25 +73,21 @@ def flag_nodes(
     are the nodes whose operator has no such format; `within` are flags that bodies raise (`within.flagged_within`).
     """
     infer_types(model)
-    number_format = format_named(low)
-    parameters = {one.name: one for one in changed_parameters(model, number_format)}
-    exact = exact_uses(model)
-    lost = vanishing_tensors(model.graph, lambda value: ranges.get(str(value.name)), number_format)
+    screen = RangeScreen(model, lambda value: ranges.get(str(value.name)), format_named(low), margin)
+    lost = screen.vanishing(model.graph)
     found: list[Flag] = []
     for index, node in enumerate(computing_nodes(model)):
         name = node_name(node, index)
         reasons = (
-            *_flag_by_operator(node, name, unwritable, number_format),
-            *_flag_by_parameter(node, name, parameters, exact, number_format),
-            *_flag_by_activation(node, name, ranges, exact, number_format, margin),
-            *_flag_by_underflow(node, name, lost, number_format),
+            *_flag_by_operator(node, name, unwritable, screen.number_format),
+            *(replace(one, node=name, text=f"it {one.text}") for one in screen.reasons(node, lost)),
             *([within[name]] if name in within else []),
         )
         found.extend(reasons[:1])
         for inner in inner_nodes(node):
             own = inner.name or ""
             beside = (
-                *_flag_by_operator(inner, own, unwritable, number_format),
+                *_flag_by_operator(inner, own, unwritable, screen.number_format),
                 *([within[own]] if own in within else []),
             )
             found.extend(beside[:1])
@@ -103,73 +100,70 @@ def _flag_by_operator(node: ir.Node, name: str, unwritable: Collection[str], num
         yield Flag(node=name, op_type=node.op_type, blame="operator", text=text)
 
 
-def _flag_by_parameter(
-    node: ir.Node,
-    name: str,
-    parameters: Mapping[str, ChangedParameter],
-    exact: frozenset[tuple[ir.Node, int]],
-    number_format: Format,
-) -> Iterator[Flag]:
-    for index, value in enumerate(node.inputs):
-        changed = parameters.get(str(value.name)) if value is not None and (node, index) not in exact else None
+class RangeScreen:
+    """Why the numbers of a node cannot be in a format: `known` gives the range of a value, `margin` as `flag_nodes` has it."""
+
+    def __init__(
+        self, model: ir.Model, known: Callable[[ir.Value], MagnitudeRange | None], number_format: Format, margin: float
+    ) -> None:
+        self.number_format = number_format
+        self._known, self._margin = known, margin
+        self._parameters = {one.name: one for one in changed_parameters(model, number_format)}
+        self._exact = exact_uses(model)
+
+    def vanishing(self, nodes: Iterable[ir.Node]) -> dict[ir.Value, float]:
+        """Tensors with elements that round to zero and reach a pole among `nodes`, with their smallest magnitude."""
+        return _vanishing_tensors(nodes, self._known, self.number_format)
+
+    def reasons(self, node: ir.Node, lost: Mapping[ir.Value, float]) -> Iterator[Flag]:
+        """Flags by what a node reads and gives, the gravest first, that name it nowhere; `lost` is what vanishes around it."""
+        reads = [
+            value for place, value in enumerate(node.inputs) if value is not None and (node, place) not in self._exact
+        ]
+        for value in reads:
+            yield from self._by_parameter(node, value)
+        for value in (*node.outputs, *reads):
+            yield from self._by_size(node, value)
+        for value in (one for one in (*node.outputs, *node.inputs) if one is not None):
+            if value in lost:
+                text = (
+                    f"{_verb(node, value)} {lost[value]:.3g}, which becomes 0 in {self.number_format.title} on its way to a "
+                    "denominator, logarithm or root"
+                )
+                yield self._flag(node, value, text, lost[value])
+
+    def _by_parameter(self, node: ir.Node, value: ir.Value) -> Iterator[Flag]:
+        changed, title = self._parameters.get(str(value.name)), self.number_format.title
         if changed is None:
-            continue
+            return
         if changed.overflowed:
-            text = f"its {changed.role} holds {changed.value:.4g}, beyond {number_format.title}'s {number_format.largest:.5g}"
+            fate = f"{changed.value:.4g}, beyond {title}'s {self.number_format.largest:.5g}"
         elif changed.flushed == changed.elements:
-            text = f"its {changed.role} {changed.value:.3g} becomes 0 in {number_format.title}"
+            fate = f"{changed.value:.3g}, which becomes 0 in {title}"
         else:
-            continue
-        yield Flag(
-            node=name, op_type=node.op_type, blame="parameter", text=text, tensor=changed.name, value=changed.value
-        )
+            return
+        yield replace(self._flag(node, value, f"reads {changed.role} {fate}", changed.value), blame="parameter")
+
+    def _by_size(self, node: ir.Node, value: ir.Value) -> Iterator[Flag]:
+        held, most = self._known(value), self.number_format.largest
+        if held is None or not is_float(value) or held.largest * self._margin <= most:
+            return
+        beyond = held.largest > most
+        where = "beyond" if beyond else f"within a factor {self._margin:g} of"
+        text = f"{_verb(node, value)} {held.largest:.4g}, {where} {self.number_format.title}'s {most:.5g}"
+        yield replace(self._flag(node, value, text, held.largest), overflows=beyond)
+
+    def _flag(self, node: ir.Node, value: ir.Value, text: str, size: float) -> Flag:
+        return Flag(node="", op_type=node.op_type, blame="activation", text=text, tensor=str(value.name), value=size)
 
 
-def _flag_by_activation(
-    node: ir.Node,
-    name: str,
-    ranges: Mapping[str, MagnitudeRange],
-    exact: frozenset[tuple[ir.Node, int]],
-    number_format: Format,
-    margin: float,
-) -> Iterator[Flag]:
-    reads = [value for index, value in enumerate(node.inputs) if value is not None and (node, index) not in exact]
-    for value, verb in [*((one, "gives") for one in node.outputs), *((one, "reads") for one in reads)]:
-        held = ranges.get(str(value.name))
-        if held is None or not is_float(value) or held.largest * margin <= number_format.largest:
-            continue
-        beyond = held.largest > number_format.largest
-        where = "beyond" if beyond else f"within a factor {margin:g} of"
-        yield Flag(
-            node=name,
-            op_type=node.op_type,
-            blame="activation",
-            text=f"it {verb} {held.largest:.4g}, {where} {number_format.title}'s {number_format.largest:.5g}",
-            tensor=str(value.name),
-            value=held.largest,
-            overflows=beyond,
-        )
+def _verb(node: ir.Node, value: ir.Value) -> str:
+    return "gives" if value.producer() is node else "reads"
 
 
-def _flag_by_underflow(
-    node: ir.Node, name: str, lost: Mapping[ir.Value, float], number_format: Format
-) -> Iterator[Flag]:
-    for value in (*node.outputs, *node.inputs):
-        if value is not None and value in lost:
-            yield Flag(
-                node=name,
-                op_type=node.op_type,
-                blame="activation",
-                text=f"{lost[value]:.3g} becomes 0 in {number_format.title} on its way to a denominator, logarithm or root",
-                tensor=str(value.name),
-                value=lost[value],
-            )
-
-
-def vanishing_tensors(
+def _vanishing_tensors(
     nodes: Iterable[ir.Node], range_of: Callable[[ir.Value], MagnitudeRange | None], number_format: Format
 ) -> dict[ir.Value, float]:
-    """Tensors with elements that round to zero and reach a pole among `nodes`, with their smallest magnitude."""
     found: dict[ir.Value, float] = {}
     stack = [
         node.inputs[_POLES[node.op_type]]
