@@ -19,14 +19,11 @@ from parityscope.repairs.search.costs import Times
 from parityscope.repairs.search.expanding import (
     BF16,
     F16,
-    F32,
     best_move_to_label,
     expand_labels,
-    label_price,
-    resolved_labels,
     total_cost,
 )
-from parityscope.repairs.search.network import OUTSIDE, CutNetwork, Vertex, Wire, price_assignment
+from parityscope.repairs.search.network import F32, OUTSIDE, CutNetwork, Vertex, Wire, price_assignment, resolve_labels
 from simulated import detype
 
 if TYPE_CHECKING:
@@ -112,16 +109,6 @@ def test_how_often_it_is_the_optimum() -> None:
     assert max(ratios) < 1.1
 
 
-def test_prices_of_two_labels_are_those_of_the_network() -> None:
-    network = network_of_seed(5, 8)
-    for seed in range(20):
-        low = np.random.default_rng(seed).random(8) < 0.5
-        found, expected = label_price(network, low.astype(np.intp)), price_assignment(network, low)
-        assert math.isclose(found.seconds, expected.seconds)
-        assert math.isclose(found.flops, expected.flops)
-        assert found.casts == expected.casts
-
-
 def test_what_moves_numbers_follows_one_format() -> None:
     """A Concat of FP16 and BF16 is in FP32, and two Casts stand before it; of two in BF16 it is in BF16, without any."""
     times = Times(full=2.0, low=1.0)
@@ -133,9 +120,9 @@ def test_what_moves_numbers_follows_one_format() -> None:
         Wire(tensor="c", producer=2, consumers=(OUTSIDE,), cast=1.0),
     )
     network = CutNetwork(vertices=(*made, joined), wires=wires, decisions=2)
-    assert resolved_labels(network, np.array([F16, BF16])).tolist() == [F16, BF16, F32]
-    assert label_price(network, np.array([F16, BF16])).casts == 2
-    assert label_price(network, np.array([BF16, BF16])).casts == 1
+    assert resolve_labels(network, np.array([F16, BF16])).tolist() == [F16, BF16, F32]
+    assert price_assignment(network, np.array([F16, BF16])).casts == 2
+    assert price_assignment(network, np.array([BF16, BF16])).casts == 1
 
 
 def wide_range(folder: Path, samples: int) -> None:

@@ -28,7 +28,15 @@ from parityscope.repairs.search.costs import H200, Times, flops_of
 from parityscope.repairs.search.cut import Arc, cheapest_assignment, minimum_cut
 from parityscope.repairs.search.improving import improver_of, runs_of
 from parityscope.repairs.search.judging import make_yardstick, relative_error, worst_excess
-from parityscope.repairs.search.network import OUTSIDE, CutNetwork, Vertex, Wire, network_of, price_assignment
+from parityscope.repairs.search.network import (
+    OUTSIDE,
+    CutNetwork,
+    Vertex,
+    Wire,
+    network_of,
+    price_assignment,
+    price_labels,
+)
 from parityscope.repairs.search.oracle import Oracle
 from parityscope.repairs.search.preparing import pareto_front
 from parityscope.repairs.search.pricing import pricer_of
@@ -177,7 +185,7 @@ def test_cut_is_the_exact_optimum_of_the_cost_model(
     network, squared, pinned = drawn
 
     def cost(low: np.ndarray) -> float:
-        total = price_assignment(network, low, vertices=True).seconds
+        total = price_labels(network, low).seconds
         for vertex, each in zip(network.vertices, low, strict=True):
             if vertex.decision is not None and each:
                 total += math.inf if pinned[vertex.decision] else multiplier * squared[vertex.decision]

@@ -67,3 +67,10 @@ class StretchEdit:
     def form(self) -> str:
         """The words without their numbers; as `form_of`."""
         return form_of(self.words)
+
+    @property
+    def written_node(self) -> bytes:
+        """The message of the node that takes the step's place, where that is all that the edit does; empty otherwise."""
+        says_all = (self.before is None or self.reads is not None) and (self.after is None or bool(self.behind))
+        alone = says_all and self.opset is None and self.whole is None
+        return self.node.SerializeToString() if self.node is not None and alone else b""

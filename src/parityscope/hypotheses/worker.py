@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from parityscope.forking import Forked
-    from parityscope.hypotheses.edits import Behind, StretchEdit
+    from parityscope.hypotheses.edits import Behind
     from parityscope.hypotheses.from_curves import FittedCurve
     from parityscope.hypotheses.from_outputs.searching import KnownOutputs
     from parityscope.hypotheses.from_outputs.telling import OutputsAnswer
@@ -240,14 +240,6 @@ def _send_answer(task: StretchTask | KnownOutputs, banned: frozenset[str], share
         return pickle.dumps(_answer_task(task, banned, note), protocol=pickle.HIGHEST_PROTOCOL)
 
 
-def _node_alone(edit: StretchEdit) -> bytes:
-    """The message of the node that an edit puts in place of another, where that is all that it does; empty otherwise."""
-    alone = (
-        (edit.before is None or edit.reads is not None) and (edit.after is None or edit.behind) and edit.opset is None
-    )
-    return edit.node.SerializeToString() if edit.node is not None and alone else b""
-
-
 def _answer_task(
     task: StretchTask | KnownOutputs, banned: frozenset[str], note: mmap.mmap
 ) -> StretchAnswer | OutputsAnswer:
@@ -324,7 +316,7 @@ def _search_stretch(task: StretchTask, banned: frozenset[str], trying: Callable[
             predicted=one.predicted,
             numbers=dict(one.edit.numbers),
             output=task.context.output,
-            node=_node_alone(one.edit),
+            node=one.edit.written_node,
             reads=one.edit.reads,
             behind=one.edit.behind,
             constants=stretch.changed_constants(one.edit),

@@ -185,8 +185,6 @@ def _members_of_pair(pair: GuessPair) -> tuple[EquivalentEdit, ...]:
 
 def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) -> EquivalentEdit:
     site = guess.site
-    alone = (edit.before is None or edit.reads is not None) and (edit.after is None or bool(edit.behind))
-    alone = alone and edit.opset is None and edit.whole is None
     return EquivalentEdit(
         words=edit.words,
         kind=guess.kind,
@@ -196,7 +194,7 @@ def _describe_edit(guess: Guess, edit: StretchEdit, share: float, least: float) 
         share=share,
         least=least,
         numbers=dict(edit.numbers),
-        node=edit.node.SerializeToString() if edit.node is not None and alone else b"",
+        node=edit.written_node,
         reads=edit.reads,
         behind=edit.behind,
         constants=site.stretch.changed_constants(edit),

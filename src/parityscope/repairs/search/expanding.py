@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.repairs.search.cut import source_side
-from parityscope.repairs.search.network import OUTSIDE, AssignmentPrice
+from parityscope.repairs.search.network import F32, OUTSIDE, count_casts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,17 +30,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BF16",
     "F16",
-    "F32",
     "LABELS",
     "best_move_to_label",
     "expand_labels",
-    "label_price",
-    "resolved_labels",
     "total_cost",
 ]
 
 LABELS = ("f32", "f16", "bf16")
-F32, F16, BF16 = range(3)
+F16, BF16 = 1, 2
 _ROUNDS = 8  # chosen; two or three have been enough
 
 Term = tuple[int, int, float, float]
@@ -92,38 +89,7 @@ def total_cost(network: CutNetwork, squared: np.ndarray, multiplier: float, labe
     squared: float64, (labels, decisions), and multiplier as for `expand_labels`.
     """
     alone = sum(_vertex_cost(network, squared, multiplier, index, int(label)) for index, label in enumerate(labels))
-    return alone + sum(wire.cast * _count_casts(wire, labels) for wire in network.wires)
-
-
-def resolved_labels(network: CutNetwork, decided: np.ndarray) -> np.ndarray:
-    """The labels of all vertices, int (vertices,), of those of the decisions, int (decisions,).
-
-    What moves numbers of one format has that, else FP32.
-    """
-    found = np.zeros(len(network.vertices), np.intp)
-    for index, vertex in enumerate(network.vertices):
-        if vertex.decision is not None:
-            found[index] = decided[vertex.decision]
-            continue
-        read = {F32 if source == OUTSIDE else int(found[source]) for source in vertex.sources}
-        found[index] = read.pop() if len(read) == 1 else F32
-    return found
-
-
-def label_price(network: CutNetwork, decided: np.ndarray) -> AssignmentPrice:
-    """What labels of the decisions (int, (decisions,)) cost; FLOPs are those in FP32."""
-    labels = resolved_labels(network, decided)
-    casts = [_count_casts(wire, labels) for wire in network.wires]
-    seconds = sum(
-        one.times.full if label == F32 else one.times.low for one, label in zip(network.vertices, labels, strict=True)
-    )
-    whole = sum(vertex.flops for vertex in network.vertices)
-    kept = sum(one.flops for one, label in zip(network.vertices, labels, strict=True) if label == F32)
-    return AssignmentPrice(
-        seconds=seconds + sum(wire.cast * count for wire, count in zip(network.wires, casts, strict=True)),
-        flops=kept / whole if whole else 0.0,
-        casts=sum(casts),
-    )
+    return alone + sum(wire.cast * count_casts(wire, labels) for wire in network.wires)
 
 
 def _vertex_cost(network: CutNetwork, squared: np.ndarray, multiplier: float, index: int, label: int) -> float:
@@ -133,12 +99,6 @@ def _vertex_cost(network: CutNetwork, squared: np.ndarray, multiplier: float, in
         return seconds
     error = float(squared[label, vertex.decision])
     return math.inf if math.isinf(error) else seconds + multiplier * error
-
-
-def _count_casts(wire: Wire, labels: np.ndarray) -> int:
-    """The formats that readers of a tensor take and its producer does not give."""
-    own = F32 if wire.producer == OUTSIDE else int(labels[wire.producer])
-    return len({F32 if reader == OUTSIDE else int(labels[reader]) for reader in wire.consumers} - {own})
 
 
 def _terms_of_wire(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.light_dataclasses import dataclass
-from parityscope.repairs.search.network import OUTSIDE, resolve_vertices
+from parityscope.repairs.search.network import F32, OUTSIDE, resolve_labels
 from parityscope.repairs.search.pricing import Pricer, pricer_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Improver:
                 vertex = root[vertex]
             return vertex
 
-        side = resolve_vertices(self.network, low)
+        side = resolve_labels(self.network, low) != F32
         for wire in self.network.wires:
             for reader in wire.consumers:
                 if OUTSIDE not in (wire.producer, reader) and side[wire.producer] == side[reader]:

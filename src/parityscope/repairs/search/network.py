@@ -33,16 +33,20 @@ if TYPE_CHECKING:
     from parityscope.repairs.search.inside import Sizes
 
 __all__ = [
+    "F32",
     "OUTSIDE",
     "AssignmentPrice",
     "CutNetwork",
     "Vertex",
     "Wire",
+    "count_casts",
     "network_of",
     "price_assignment",
-    "resolve_vertices",
+    "price_labels",
+    "resolve_labels",
 ]
 
+F32 = 0  # the label of what is in full precision; others are of low formats
 OUTSIDE = -1  # the FP32 world around the graph, as a producer or consumer
 
 
@@ -130,32 +134,44 @@ def network_of(
     return CutNetwork(vertices=tuple(vertices), wires=tuple(wires), decisions=len(place))
 
 
-def resolve_vertices(network: CutNetwork, low: np.ndarray) -> np.ndarray:
-    """Which vertices are low when the decisions `low` (bool, (decisions,)) are. Gives bool, (vertices,)."""
-    found = np.zeros(len(network.vertices), np.bool_)
+def resolve_labels(network: CutNetwork, decided: np.ndarray) -> np.ndarray:
+    """The labels of all vertices, int (vertices,), of those of the decisions: int or bool, (decisions,).
+
+    A label is a format: `F32`, or a low one. What moves numbers of one format has that, else FP32.
+    """
+    found = np.zeros(len(network.vertices), np.intp)
     for index, vertex in enumerate(network.vertices):
         if vertex.decision is not None:
-            found[index] = low[vertex.decision]
-        else:
-            found[index] = all(source != OUTSIDE and found[source] for source in vertex.sources)
+            found[index] = decided[vertex.decision]
+            continue
+        read = {F32 if source == OUTSIDE else int(found[source]) for source in vertex.sources}
+        found[index] = read.pop() if len(read) == 1 else F32
     return found
 
 
-def price_assignment(network: CutNetwork, low: np.ndarray, *, vertices: bool = False) -> AssignmentPrice:
-    """The price of an assignment: bool, (decisions,), or (vertices,) when `vertices`."""
-    is_low = low if vertices else resolve_vertices(network, low)
-    seconds, kept, total = 0.0, 0.0, 0.0
-    for vertex, each in zip(network.vertices, is_low, strict=True):
-        seconds += vertex.times.low if each else vertex.times.full
-        total += vertex.flops
-        kept += 0.0 if each else vertex.flops
-    casts = 0
-    for wire in network.wires:
-        own = wire.producer != OUTSIDE and bool(is_low[wire.producer])
-        if any((reader != OUTSIDE and bool(is_low[reader])) != own for reader in wire.consumers):
-            casts += 1
-            seconds += wire.cast
-    return AssignmentPrice(seconds=seconds, flops=kept / total if total else 0.0, casts=casts)
+def price_assignment(network: CutNetwork, decided: np.ndarray) -> AssignmentPrice:
+    """What labels of the decisions cost, as `resolve_labels` has them; FLOPs are those in FP32."""
+    return price_labels(network, resolve_labels(network, decided))
+
+
+def price_labels(network: CutNetwork, labels: np.ndarray) -> AssignmentPrice:
+    """What labels of all vertices cost: int or bool, (vertices,)."""
+    labelled = list(zip(network.vertices, labels, strict=True))
+    whole = sum(vertex.flops for vertex in network.vertices)
+    kept = sum(vertex.flops for vertex, label in labelled if label == F32)
+    casts = [count_casts(wire, labels) for wire in network.wires]
+    seconds = sum(vertex.times.full if label == F32 else vertex.times.low for vertex, label in labelled)
+    return AssignmentPrice(
+        seconds=seconds + sum(wire.cast * count for wire, count in zip(network.wires, casts, strict=True)),
+        flops=kept / whole if whole else 0.0,
+        casts=sum(casts),
+    )
+
+
+def count_casts(wire: Wire, labels: np.ndarray) -> int:
+    """The formats that readers of a tensor take and its producer does not give."""
+    own = F32 if wire.producer == OUTSIDE else int(labels[wire.producer])
+    return len({F32 if reader == OUTSIDE else int(labels[reader]) for reader in wire.consumers} - {own})
 
 
 @dataclass(slots=True, kw_only=True)

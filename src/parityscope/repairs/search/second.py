@@ -20,8 +20,9 @@ from parityscope.arithmetic.simulation import arrange_precision
 from parityscope.arithmetic.typed import typed_model
 from parityscope.evaluation.simulating import open_simulation
 from parityscope.light_dataclasses import dataclass, replace
-from parityscope.repairs.search.expanding import BF16, F16, F32, LABELS, expand_labels, label_price, resolved_labels
+from parityscope.repairs.search.expanding import BF16, F16, LABELS, expand_labels
 from parityscope.repairs.search.fp8 import chosen_products
+from parityscope.repairs.search.network import F32, price_assignment, resolve_labels
 from parityscope.repairs.search.oracle import Spent
 from parityscope.repairs.search.writing import typed_names
 
@@ -68,7 +69,7 @@ def offer_second_format(finder: Finder, point: Point, target: float, second: Sec
             finder.spent = True
             break
         if worst <= target:
-            cost = label_price(finder.network, labels)
+            cost = price_assignment(finder.network, labels)
             kept = tuple(name for name, label in zip(names, labels, strict=True) if label != F16)
             brain = frozenset(name for name, label in zip(names, labels, strict=True) if label == BF16)
             chosen = replace(
@@ -125,7 +126,7 @@ def _list_candidates(
     finite = squared[np.isfinite(squared)]
     network = finder.network
     time = sum(vertex.times.full for vertex in network.vertices) + sum(wire.cast for wire in network.wires)
-    vertices = resolved_labels(network, start)
+    vertices = resolve_labels(network, start)
     for step in range(_PRICES):
         multiplier = time / max(float(finite.sum()), np.finfo(float).tiny) * 10.0 ** (step - 4.0)
         labels = expand_labels(network, squared, multiplier, vertices)
@@ -137,7 +138,7 @@ def _list_candidates(
     told: dict[bytes, tuple[float, np.ndarray]] = {}
     for labels in found:
         predicted = float(squared[labels, everything].sum())
-        cost = label_price(network, labels).seconds
+        cost = price_assignment(network, labels).seconds
         if (labels == BF16).any() and cost < seconds * (1 - _GAIN) and predicted <= _OPTIMISM * target**2:
             told[labels.tobytes()] = cost, labels
     return [labels for _, labels in sorted(told.values(), key=lambda one: one[0])]
