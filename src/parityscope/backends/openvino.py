@@ -30,7 +30,7 @@ from parityscope.backends.openvino_marks import bearable_marks, mark_outputs
 from parityscope.backends.targets import one_of, threads_of, with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic
-from parityscope.records import ExecutedGraph, ExecutedLayer, Skip
+from parityscope.records import ExecutedGraph, ExecutedLayer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
-    from parityscope.records import Target
+    from parityscope.records import Skip, Target
 
 __all__ = ["BACKEND", "executed_graph_of"]
 
@@ -84,12 +84,13 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     if capture.tensors:
         wanted: Sequence[str] = capture.tensors
         if observe == "layers":
+            from parityscope.arithmetic.fusion.following import split_borders
+
             executed, written = _undisturbed_graph(
                 (model.file, model.path), model.sha256, precision, tuple(settings.items())
             )
-            borders, absent = _split_borders(model, executed, written, capture.tensors)
-            wanted = list(borders)
-        stored = {name: borders[name] if observe == "layers" else "" for name in wanted if name not in names}
+            wanted, absent = split_borders(executed, written, capture.tensors, model.sites)
+        stored = {name: written[name] if observe == "layers" else "" for name in wanted if name not in names}
         kept, crashes = bearable_marks(model.file, model.sha256, tuple(settings.items()), tuple(stored.items()))
         absent.extend(crashes)
         source, captured, missing = mark_outputs(source, dict(kept))
@@ -156,21 +157,6 @@ def _undisturbed_graph(
     graph = read_graph(path)
     stored = {name: kernel.stored for kernel in follow_executed(executed, graph).kernels for name in kernel.values}
     return executed, {name: stored.get(name, "f32") for name in layers_by_end(executed, graph)}
-
-
-def _split_borders(
-    model: Model, executed: ExecutedGraph, written: Mapping[str, str], wanted: Sequence[str]
-) -> tuple[dict[str, str], list[Skip]]:
-    """Those of `wanted` in which an executed layer ends, with the format that it writes, and a Skip for each other."""
-    layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
-    skips = []
-    for name in wanted:
-        if name not in written:
-            layer = layer_of.get(model.sites[name].node, layer_of.get(name, "")) if name in model.sites else ""
-            reason = f"fused into layer {layer}" if layer else "inside a fused layer"
-            fix = "observe=all marks it, and changes the fusion"
-            skips.append(Skip(what=f"tensor {name}", reason=reason, fix=fix))
-    return {name: written[name] for name in wanted if name in written}, skips
 
 
 def _as_numpy(tensor: Any) -> np.ndarray:

@@ -31,7 +31,6 @@ from parityscope.custom_operators import libraries_for_session
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic, arithmetic_on_gpu
 from parityscope.memory import relieve_memory
-from parityscope.records import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
-    from parityscope.records import ExecutedGraph, Target
+    from parityscope.records import ExecutedGraph, Skip, Target
 
 __all__ = ["BACKEND", "unregistered_operators"]
 
@@ -77,7 +76,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
     outputs = [value.name for value in model.outputs]
     custom_ops = target.option("custom_ops")
     executed: ExecutedGraph | None = None
-    absent: tuple[Skip, ...] = ()
+    absent: Sequence[Skip] = ()
     kept: Run | None = None
 
     def fused() -> ExecutedGraph:
@@ -99,8 +98,10 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
         marked = [name for name in capture.tensors if name not in outputs]
         _check_known(model, marked)
         if observe == "layers":
+            from parityscope.arithmetic.fusion.following import layers_by_end, split_borders
+
             executed = fused()
-            marked, absent = _split_borders(model, executed, marked)
+            marked, absent = split_borders(executed, layers_by_end(executed, model.graph()), marked, model.sites)
         relieve_memory(model.nbytes)
         run = open_bytes(
             with_outputs(model.path, marked),
@@ -145,7 +146,7 @@ def _open_session(model: Model, target: Target, capture: Capture) -> Iterator[Se
             disturbs=f"outputs marked{' (layers)' if observe == 'layers' else ''}" if capture.tensors else "none",
             executed=executed,
             inspect=inspect,
-            absent=absent,
+            absent=tuple(absent),
             environment=environment,
         )
     finally:  # whoever still holds the Session does not hold the weights
@@ -190,24 +191,6 @@ def _check_known(model: Model, names: Sequence[str]) -> None:
             where=str(model.path),
             fix="take a name from `parityscope run MODEL --all-tensors`",
         )
-
-
-def _split_borders(model: Model, executed: ExecutedGraph, names: Sequence[str]) -> tuple[list[str], tuple[Skip, ...]]:
-    """Those of `names` in which a node of the optimized graph ends, and a Skip for each other."""
-    from parityscope.arithmetic.fusion.following import layers_by_end
-
-    last = layers_by_end(executed, model.graph())
-    layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
-    fix = "observe=all marks it, and changes the fusion"
-    return [name for name in names if name in last], tuple(
-        Skip(
-            what=f"tensor {name}",
-            reason=f"fused into node {layer_of.get(model.sites[name].node) or 'unnamed'}",
-            fix=fix,
-        )
-        for name in names
-        if name not in last
-    )
 
 
 def _check_declaration(model: Model, target: Target) -> None:

@@ -17,15 +17,16 @@ from parityscope.arithmetic.fusion.openvino import PROFILE
 from parityscope.arithmetic.fusion.patterns import activation_kinds, find_regions, fused_by
 from parityscope.arithmetic.recurrent import Recurrence
 from parityscope.case.graph import sites_of_values
+from parityscope.records import Skip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from parityscope.records import ExecutedGraph, ExecutedLayer
+    from parityscope.records import ExecutedGraph, ExecutedLayer, Site
 
-__all__ = ["follow_executed", "layers_by_end"]
+__all__ = ["follow_executed", "layers_by_end", "split_borders"]
 
 # Precisions of layers that compute in floating point. A product of weights in eight bits says "i8" and still computes in
 # the engine's precision; layers of integers have nothing to round.
@@ -58,6 +59,21 @@ def layers_by_end(executed: ExecutedGraph, model: ir.Model) -> dict[str, Execute
             last = [activations[last[0]]]
         found.update((tensor, layer) for tensor in last)
     return found
+
+
+def split_borders(
+    executed: ExecutedGraph, ends: Container[str], wanted: Sequence[str], sites: Mapping[str, Site]
+) -> tuple[list[str], list[Skip]]:
+    """Those of `wanted` in which an executed layer ends, and a Skip for each other; `sites` are the model's."""
+    layer_of = {node: layer.name for layer in executed.layers for node in layer.nodes}
+    skips = []
+    for name in wanted:
+        if name not in ends:
+            node = sites[name].node if name in sites else ""
+            layer = layer_of.get(node, layer_of.get(name, ""))
+            reason = f"fused into layer {layer}" if layer else "inside a fused layer"
+            skips.append(Skip(what=f"tensor {name}", reason=reason, fix="observe=all marks it, and changes the fusion"))
+    return [name for name in wanted if name in ends], skips
 
 
 def follow_executed(executed: ExecutedGraph, model: ir.Model) -> GraphFusion:
