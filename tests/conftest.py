@@ -116,10 +116,15 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parityscope.cli.shell.supervise.supervise_work", unsupervised)
 
 
-@pytest.fixture
-def little_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search from outputs alone that finds nothing does a tenth of its work: for tests of what is known without it."""
-    monkeypatch.setattr("parityscope.hypotheses.from_outputs.searching.MOST_S", 4.0)
+@pytest.fixture(autouse=True)
+def _little_search(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search from outputs alone does a tenth of its work, or as many estimated seconds of it as the mark says.
+
+    For tests of what is known without it, or what it finds with less than a user's search may take.
+    """
+    if marked := request.node.get_closest_marker("little_search"):
+        seconds = marked.args[0] if marked.args else 4.0
+        monkeypatch.setattr("parityscope.hypotheses.from_outputs.searching.MOST_S", seconds)
 
 
 @pytest.fixture(scope="session")

@@ -174,7 +174,7 @@ def test_of_many_states_those_that_are_not_carried_are_named(tmp_path: Path) -> 
     assert (found[0]["code"], found[0]["details"]["inputs"]) == ("BND002", list(lost))
 
 
-@pytest.mark.usefixtures("little_search")
+@pytest.mark.little_search
 def test_an_exchange_that_leaves_a_part_is_not_called_proved(tmp_path: Path) -> None:
     path, samples = small(tmp_path)
     generator = np.random.default_rng(14)
@@ -203,7 +203,7 @@ def test_what_breaks_everything_proves_nothing(value: float, tmp_path: Path) -> 
     assert causes == ({"BND003"} if np.isfinite(value) else set())
 
 
-@pytest.mark.usefixtures("little_search")
+@pytest.mark.little_search
 def test_a_few_integers_prove_nothing(tmp_path: Path) -> None:
     # The class of one sample is right by chance under many hypotheses: here it is nought for every input that is nought.
     model = """<ir_version: 8, opset_import: ["" : 17]> g (float[1,4] a, float[1,4] b) => (int64[1] y) {

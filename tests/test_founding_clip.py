@@ -171,6 +171,7 @@ def lite0(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.model
+@pytest.mark.little_search(16.0)
 @pytest.mark.parametrize("places", [(31,), tuple(range(33))], ids=["last but one", "all"])
 def test_relu6_of_a_real_network_without_its_bound(
     lite0: Path, places: tuple[int, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -238,6 +239,7 @@ def test_a_bound_is_made_of_nan(first: Any, tmp_path: Path, capfd: pytest.Captur
     assert "guard_nan" in [one["repair"] for one in cause["repairs"]]
 
 
+@pytest.mark.little_search
 def test_other_numbers_than_a_bound_in_the_place_of_nan_are_not_said_to_be_one(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

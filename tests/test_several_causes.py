@@ -28,6 +28,8 @@ from proving.several_causes import cases, planted
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.little_search(8.0)
+
 CASES = cases(1)
 FAULTY = [name for name, case in CASES.items() if case.named]
 CLEAN = [name for name, case in CASES.items() if not case.named]
