@@ -33,8 +33,8 @@ LAYERS = {
     "product": ("MatMul(x, w)", {"w": numbers(96, 40, scale=0.1)}, numbers(64, 96), 1),
     "convolution": (
         "Conv<pads = [1, 1, 1, 1]>(x, w, b)",
-        {"w": numbers(16, 8, 3, 3, scale=0.1), "b": numbers(16)},
-        numbers(2, 8, 14, 14),
+        {"w": numbers(12, 8, 3, 3, scale=0.1), "b": numbers(12)},
+        numbers(2, 8, 8, 8),
         0,
     ),
 }
