@@ -8,14 +8,13 @@ from parityscope.report import svg
 from parityscope.report.words import as_number, clean, format_figure, format_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    Scale = Callable[[float], float]
+    from collections.abc import Mapping
 
 __all__ = ["draw_curve", "view_curve"]
 
 _WIDTH, _HEIGHT = 540.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 14.0, 12.0, 44.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _TICKS = 6
 _PAIRS = 6  # of a curve in a line of text; chosen
 
@@ -49,7 +48,12 @@ def draw_curve(curve: Mapping[str, Any]) -> str:
     y = svg.linear_scale(min(up), max(up), _HEIGHT - _BOTTOM - 6, _TOP + 6)
     model, given = ([(x(knot[0]), y(knot[place])) for knot in knots] for place in (1, 2))
     body = [
-        *_draw_grid(across, up, x, y),
+        *(
+            one
+            for value in svg.list_ticks(min(up), max(up), _TICKS)
+            for one in _FRAME.level(y(value), format_figure(value))
+        ),
+        *_FRAME.base((x(value), format_figure(value)) for value in svg.list_ticks(min(across), max(across), _TICKS)),
         svg.svg_element("path", {"d": svg.line_path(model), "class": "curve model"}),
         svg.svg_element("path", {"d": svg.line_path(given), "class": "curve given"}),
         svg.svg_element("path", {"d": svg.point_path((x(a), y(b)) for a, b in points), "class": "dots inherited"}),
@@ -57,21 +61,3 @@ def draw_curve(curve: Mapping[str, Any]) -> str:
     ]
     said = f"From what the model says to what the candidate gives: {curve['pairs']}"
     return svg.svg_figure(curve["identity"], (_WIDTH, _HEIGHT), "The curve", said, body)
-
-
-def _draw_grid(across: Sequence[float], up: Sequence[float], x: Scale, y: Scale) -> list[str]:
-    drawn = []
-    for value in svg.list_ticks(min(up), max(up), _TICKS):
-        line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(value), "y2": y(value), "class": "grid"}
-        drawn += [
-            svg.svg_element("line", line),
-            svg.svg_text(_LEFT - 8, y(value) + 4, format_figure(value), "tick", anchor="end"),
-        ]
-    bottom = _HEIGHT - _BOTTOM
-    line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"}
-    drawn.append(svg.svg_element("line", line))
-    drawn += [
-        svg.svg_text(x(value), bottom + 17, format_figure(value), "tick", anchor="middle")
-        for value in svg.list_ticks(min(across), max(across), _TICKS)
-    ]
-    return drawn

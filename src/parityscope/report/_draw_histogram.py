@@ -21,6 +21,7 @@ _Bins = Sequence[tuple[int, int]]
 _WIDTH = 540.0
 _LEFT, _RIGHT, _BOTTOM = 46.0, 10.0, 42.0
 _VALUES_HEIGHT, _VALUES_TOP = 250.0, 46.0
+_FRAME = svg.Frame(width=_WIDTH, height=_VALUES_HEIGHT, left=_LEFT, right=_RIGHT, top=_VALUES_TOP, bottom=_BOTTOM)
 _ERRORS_HEIGHT, _ERRORS_TOP = 190.0, 12.0
 # Bins on one side at most; those below are counted into the lowest one, which is then labelled with "≤".
 _MOST_BINS = 40
@@ -111,12 +112,10 @@ def _counts_axis(most: int, top: float, height: float) -> Any:
 
 
 def _draw_grid(most: int, y: Any) -> list[str]:
-    drawn = []
+    drawn: list[str] = []
     for exponent in range(len(str(most))):
-        at = y(10**exponent)
-        drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
         label = str(10**exponent) if exponent < 3 else svg.format_power(10, exponent)
-        drawn.append(svg.svg_text(_LEFT - 6, at + 4, label, "tick", anchor="end"))
+        drawn += _FRAME.level(y(10**exponent), label, gap=6)
     return drawn
 
 

@@ -18,6 +18,7 @@ __all__ = ["draw_stretches"]
 
 _WIDTH, _HEIGHT = 1120.0, 220.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 # Steps that get a name: the reader looks for the few that matter.
 _NAMED = 4
@@ -36,7 +37,8 @@ def draw_stretches(stretches: Mapping[str, Any]) -> str:
     x = svg.linear_scale(0, stretches["last"], *_X)
     y = svg.linear_scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     body = [
-        *_draw_grid(stretches["last"], low, high, x, y),
+        *(one for level in svg.list_ticks(low, high, 5) for one in _FRAME.level(y(level), f"{level:.0%}")),
+        *_FRAME.base(svg.at_indices(0, stretches["last"], x), "position in the network (topological index)"),
         _draw_stairs(steps, levels, x, y),
         *_draw_names(steps, levels, x, y),
     ]
@@ -56,30 +58,6 @@ def _draw_stairs(
         # Inside a stretch nothing is known but its sum: the line goes straight from cut to cut.
         points.append((x(step["last"]), y(level)))
     return svg.svg_element("path", {"d": svg.line_path(points), "class": "stairs"})
-
-
-def _draw_grid(
-    last: float, low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]
-) -> list[str]:
-    drawn = []
-    for level in svg.list_ticks(low, high, 5):
-        line = {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": y(level), "y2": y(level), "class": "grid"}
-        drawn.append(svg.svg_element("line", line))
-        drawn.append(svg.svg_text(_LEFT - 8, y(level) + 4, f"{level:.0%}", "tick", anchor="end"))
-    bottom = _HEIGHT - _BOTTOM
-    drawn.append(
-        svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
-    )
-    drawn.extend(
-        svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
-        for index in svg.list_ticks(0, last, 12)
-        if index.is_integer()
-    )
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(
-        svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
-    )
-    return drawn
 
 
 def _draw_names(

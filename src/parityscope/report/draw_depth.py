@@ -27,6 +27,7 @@ _DECADES = 16
 _DENSE = 1000
 # The room that the words beside the first suspect take, and how far they are lifted over another ring there.
 _WORDS, _LIFT = 320.0, 34.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
@@ -102,27 +103,10 @@ def _draw_grid(
     ends: tuple[int, int],
     axis: str,
 ) -> list[str]:
-    bottom = _HEIGHT - _BOTTOM
-    drawn = []
-    for exponent in svg.list_decades(*ends):
-        at = y(10.0**exponent)
-        drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
-        drawn.append(svg.svg_text(_LEFT - 8, at + 4, svg.format_power(10, exponent), "tick", anchor="end"))
-    lanes = [(0.0, "0", "exact")]
-    if any(_is_nonfinite_point(point) for point in points):
-        lanes.append((math.inf, "NaN, ∞", ""))
-    drawn.extend(svg.svg_text(_LEFT - 8, y(value) + 4, label, "tick", anchor="end") for value, label, _ in lanes)
-    drawn.append(
-        svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
-    )
-    drawn.extend(
-        svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
-        for index in svg.list_ticks(points[0]["index"], max(point["index"] for point in points), 12)
-        if index.is_integer() and index >= 0
-    )
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawn.append(svg.svg_text(middle, _HEIGHT - 8, axis, "label", anchor="middle"))
-    return drawn
+    drawn = _FRAME.levels(*ends, lambda exponent: y(10.0**exponent))
+    lanes = [(0.0, "0"), *([(math.inf, "NaN, ∞")] if any(_is_nonfinite_point(point) for point in points) else [])]
+    drawn.extend(svg.svg_text(_LEFT - 8, y(value) + 4, label, "tick", anchor="end") for value, label in lanes)
+    return drawn + _FRAME.base(svg.at_indices(points[0]["index"], max(point["index"] for point in points), x), axis)
 
 
 def _is_nonfinite_point(point: Mapping[str, Any]) -> bool:

@@ -11,10 +11,14 @@ import math
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from parityscope.light_dataclasses import dataclass
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
+    "Frame",
+    "at_indices",
     "format_power",
     "line_path",
     "linear_scale",
@@ -63,6 +67,44 @@ def svg_figure(identity: str, size: tuple[float, float], title: str, description
     head = svg_element("title", {"id": f"{identity}-title"}, html.escape(title))
     about = svg_element("desc", {"id": f"{identity}-desc"}, html.escape(description))
     return svg_element("svg", attributes, head, about, *body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Where a chart is drawn: its size, and the room on each side of it."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+    def level(self, at: float, label: str, gap: float = 8) -> list[str]:
+        """A line across at a height, and its label beside it."""
+        line = {"x1": self.left, "x2": self.width - self.right, "y1": at, "y2": at, "class": "grid"}
+        return [svg_element("line", line), svg_text(self.left - gap, at + 4, label, "tick", anchor="end")]
+
+    def levels(self, low: int, high: int, y: Callable[[float], float]) -> list[str]:
+        """A line at each power of ten; `y` takes exponents."""
+        powers = list_decades(low, high)
+        return [one for power in powers for one in self.level(y(power), format_power(10, power))]
+
+    def base(self, marks: Iterable[tuple[float, str]], title: str = "") -> list[str]:
+        """The axis along the bottom, labels at places of it, and what it is about."""
+        end, at = self.width - self.right, self.height - self.bottom
+        drawn = [svg_element("line", {"x1": self.left, "x2": end, "y1": at, "y2": at, "class": "axis"})]
+        drawn += [svg_text(place, at + 17, label, "tick", anchor="middle") for place, label in marks]
+        if title:
+            drawn.append(svg_text((self.left + end) / 2, self.height - 8, title, "label", anchor="middle"))
+        return drawn
+
+
+def at_indices(low: float, high: float, x: Callable[[float], float]) -> Iterator[tuple[float, str]]:
+    """Labels of some whole numbers between two, at their places."""
+    for index in list_ticks(low, high, 12):
+        if index.is_integer() and index >= 0:
+            yield x(index), f"{index:,.0f}"
 
 
 def linear_scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:

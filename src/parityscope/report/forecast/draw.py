@@ -24,6 +24,8 @@ _LANE = 28.0
 _DECADES = 12  # shown below the largest error at most; float32 has seven digits
 _NAMED = 3  # layers that are ringed and numbered in each chart
 _LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25, and zeros are left out anyway
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
+_AXIS = "position in the network (topological index)"
 _X = (_LEFT + 10, _WIDTH - _RIGHT - 10)
 
 
@@ -42,10 +44,10 @@ def _draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> st
     points = [layer for each in formats for layer in each["layers"]]
     if not points:
         return ""
-    x = svg.linear_scale(min(_layer_index(one) for one in points), max(_layer_index(one) for one in points), *_X)
+    x = svg.linear_scale(*_ends_of(points), *_X)
     y, low, high = _error_scale(points)
     body = list(_error_grid(y, low, high, nonfinite=any(_is_nonfinite(one["rel_l2"]) for one in points)))
-    body += _depth_axis([_layer_index(one) for one in points], x)
+    body += _FRAME.base(svg.at_indices(*_ends_of(points), x), _AXIS)
     for each in formats:
         line = [
             None if (at := as_number(one["rel_l2"])) is None else (x(_layer_index(one)), y(at))
@@ -65,7 +67,7 @@ def _draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[
     held = [each for each in ranges if (as_number(each["largest"]) or 0.0) > 0 and each["site"]["index"] >= 0]
     if not held:
         return ""
-    x = svg.linear_scale(min(_layer_index(each) for each in held), max(_layer_index(each) for each in held), *_X)
+    x = svg.linear_scale(*_ends_of(held), *_X)
     bounded = [each for each in formats if each["precision"] not in {"tf32", "bf16"}]
     tops = [math.log2(each["largest"]) for each in [*held, *bounded]]
     bottoms = [math.log2(each["smallest"]) for each in held if each["smallest"]]
@@ -77,7 +79,7 @@ def _draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[
         return scale(min(max(math.log2(value), low), high))
 
     body = list(_power_grid(low, high, scale))
-    body += _depth_axis([_layer_index(each) for each in held], x)
+    body += _FRAME.base(svg.at_indices(*_ends_of(held), x), _AXIS)
     path = "".join(
         f"M{x(_layer_index(each)):.1f},{y(each['smallest'] or 2.0**low):.1f}V{y(each['largest']):.1f}" for each in held
     )
@@ -85,6 +87,12 @@ def _draw_ranges(ranges: Sequence[Mapping[str, Any]], formats: Sequence[Mapping[
     body += _draw_limits(bounded, y)
     words = f"{len(held)} tensors in graph order, from their smallest to their largest magnitude."
     return svg.svg_figure("ranges", (_WIDTH, _HEIGHT), "Range of every tensor", words, body)
+
+
+def _ends_of(held: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """The first and the last index."""
+    indices = [_layer_index(one) for one in held]
+    return min(indices), max(indices)
 
 
 def _layer_index(held: Mapping[str, Any]) -> float:
@@ -112,8 +120,7 @@ def _error_scale(points: Sequence[Mapping[str, Any]]) -> tuple[Callable[[float],
 
 
 def _error_grid(y: Callable[[float], float], low: int, high: int, *, nonfinite: bool) -> Iterator[str]:
-    for exponent in svg.list_decades(low, high):
-        yield from _grid_line(y(10.0**exponent), svg.format_power(10, exponent))
+    yield from _FRAME.levels(low, high, lambda exponent: y(10.0**exponent))
     yield svg.svg_text(_LEFT - 8, y(0.0) + 4, "0", "tick", anchor="end")
     if nonfinite:
         yield svg.svg_text(_LEFT - 8, y(math.inf) + 4, "NaN, ∞", "tick", anchor="end")
@@ -121,22 +128,7 @@ def _error_grid(y: Callable[[float], float], low: int, high: int, *, nonfinite: 
 
 def _power_grid(low: int, high: int, scale: Callable[[float], float]) -> Iterator[str]:
     for exponent in range(low + (-low) % 10, high + 1, 10):
-        yield from _grid_line(scale(exponent), svg.format_power(2, exponent))
-
-
-def _grid_line(at: float, label: str) -> Iterator[str]:
-    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
-    yield svg.svg_text(_LEFT - 8, at + 4, label, "tick", anchor="end")
-
-
-def _depth_axis(indices: Sequence[float], x: Callable[[float], float]) -> Iterator[str]:
-    bottom = _HEIGHT - _BOTTOM
-    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": bottom, "y2": bottom, "class": "axis"})
-    for index in svg.list_ticks(min(indices), max(indices), 12):
-        if index.is_integer() and index >= 0:
-            yield svg.svg_text(x(index), bottom + 17, f"{index:,.0f}", "tick", anchor="middle")
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    yield svg.svg_text(middle, _HEIGHT - 8, "position in the network (topological index)", "label", anchor="middle")
+        yield from _FRAME.level(scale(exponent), svg.format_power(2, exponent))
 
 
 def _draw_introduced(

@@ -6,10 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report.svg import (
-    format_power,
+    Frame,
     line_path,
     linear_scale,
-    list_decades,
     list_ticks,
     point_path,
     svg_element,
@@ -25,6 +24,7 @@ __all__ = ["draw_repair"]
 
 _SIZE = (900.0, 340.0)
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 24.0, 16.0, 48.0
+_FRAME = Frame(width=_SIZE[0], height=_SIZE[1], left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _MICRO = 1e6
 
 
@@ -46,7 +46,11 @@ def _draw_front(document: Mapping[str, Any]) -> str:
     y = linear_scale(low, high, _SIZE[1] - _BOTTOM, _TOP)
     places = [(x(time), y(math.log10(error))) for time, error in front]
     body = [
-        *_draw_grid(x, y, (min(times), max(times)), (low, high)),
+        *_FRAME.levels(low, high, y),
+        *_FRAME.base(
+            ((x(value), f"{value:g}") for value in list_ticks(min(times), max(times), most=8)),
+            "modelled time of one inference, microseconds",
+        ),
         svg_element(
             "path", {"d": line_path([(_LEFT, y(0)), (_SIZE[0] - _RIGHT, y(0))]), "class": "edge-of limit-line"}
         ),
@@ -69,25 +73,6 @@ def _drawable_points(held: Sequence[Mapping[str, Any]]) -> list[tuple[float, flo
     """(microseconds, error in units of the budget) of those that can stand on a logarithmic axis."""
     found = [((as_number(one["seconds"]) or 0.0) * _MICRO, as_number(one["excess"]) or 0.0) for one in held]
     return [(time, error) for time, error in found if math.isfinite(error) and error > 0]
-
-
-def _draw_grid(x: Any, y: Any, times: tuple[float, float], decade: tuple[int, int]) -> list[str]:
-    bottom = _SIZE[1] - _BOTTOM
-    parts = []
-    for exponent in list_decades(*decade):
-        parts.append(
-            svg_element(
-                "path", {"d": line_path([(_LEFT, y(exponent)), (_SIZE[0] - _RIGHT, y(exponent))]), "class": "grid"}
-            )
-        )
-        parts.append(svg_text(_LEFT - 8, y(exponent) + 4, format_power(10, exponent), "tick", anchor="end"))
-    marks = list_ticks(*times, most=8)
-    parts.extend(svg_text(x(value), bottom + 18, f"{value:g}", "tick", anchor="middle") for value in marks)
-    middle = (_LEFT + _SIZE[0] - _RIGHT) / 2
-    parts.append(
-        svg_text(middle, _SIZE[1] - 8, "modelled time of one inference, microseconds", "label", anchor="middle")
-    )
-    return parts
 
 
 def _draw_chosen(chosen: Mapping[str, Any] | None, x: Any, y: Any) -> list[str]:

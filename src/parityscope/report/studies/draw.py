@@ -17,6 +17,7 @@ __all__ = ["draw_spark", "draw_trend"]
 
 _WIDTH, _HEIGHT = 1120.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 20.0, 34.0, 34.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _SPARK = (150.0, 26.0)
 _MOST_VERSIONS = 12  # that are named in the chart
 
@@ -57,22 +58,17 @@ def draw_trend(points: Sequence[Mapping[str, Any]]) -> str:
     y = svg.linear_scale(low, high, _HEIGHT - _BOTTOM, _TOP)
     places = [None if level is None else (x(float(at)), y(level)) for at, level in enumerate(levels)]
     body = [
-        *_draw_scale(low, high, y),
+        *(
+            one
+            for exponent in svg.list_decades(low, high)
+            for one in _FRAME.level(y(exponent), _format_decade(exponent))
+        ),
         *_draw_versions(points, x),
         svg.svg_element("path", {"d": svg.line_path(places), "class": "total"}),
         *(_draw_point(place, point) for place, point in zip(places, points, strict=True) if place is not None),
         svg.svg_text((_LEFT + _WIDTH) / 2, _HEIGHT - 8, "studies, oldest first", "label", anchor="middle"),
     ]
     return svg.svg_figure("trend", (_WIDTH, _HEIGHT), "Error of each study", _describe_trend(points), body)
-
-
-def _draw_scale(low: int, high: int, y: Callable[[float], float]) -> list[str]:
-    drawn = []
-    for exponent in svg.list_decades(low, high):
-        at = y(exponent)
-        drawn.append(svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"}))
-        drawn.append(svg.svg_text(_LEFT - 8, at + 4, _format_decade(exponent), "tick", anchor="end"))
-    return drawn
 
 
 def _draw_versions(points: Sequence[Mapping[str, Any]], x: Callable[[float], float]) -> list[str]:

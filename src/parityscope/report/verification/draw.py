@@ -20,6 +20,7 @@ __all__ = ["draw_verification"]
 
 _WIDTH, _HEIGHT = 520.0, 320.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70.0, 30.0, 16.0, 34.0
+_FRAME = svg.Frame(width=_WIDTH, height=_HEIGHT, left=_LEFT, right=_RIGHT, top=_TOP, bottom=_BOTTOM)
 _LANE = 24.0
 _DECADES = 14  # shown below the largest error at most
 _AT = (_LEFT + 70, _WIDTH - _RIGHT - 70)  # of before and of after
@@ -105,12 +106,11 @@ def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Itera
         return _HEIGHT - _BOTTOM - _LANE / 2 if value <= 0 else scale(max(math.log10(value), low))
 
     def grid() -> Iterator[str]:
-        for exponent in svg.list_decades(low, high):
-            yield from _draw_grid_line(scale(exponent), svg.format_power(10, exponent))
+        yield from _FRAME.levels(low, high, scale)
         if any(value == 0 for value in values):
-            yield from _draw_grid_line(y(0.0), "0")
+            yield from _FRAME.level(y(0.0), "0")
         if any(math.isinf(value) for value in values):
-            yield from _draw_grid_line(y(math.inf), "∞")
+            yield from _FRAME.level(y(math.inf), "∞")
 
     return y, grid()
 
@@ -127,14 +127,9 @@ def _linear_scale(values: Sequence[float]) -> tuple[Callable[[float], float], It
 
     def grid() -> Iterator[str]:
         for tick in svg.list_ticks(low, high, 6):
-            yield from _draw_grid_line(scale(tick), format_figure(tick))
+            yield from _FRAME.level(scale(tick), format_figure(tick))
         for end, label in ((math.inf, "∞"), (-math.inf, "-∞")):
             if end in values:
-                yield from _draw_grid_line(y(end), label)
+                yield from _FRAME.level(y(end), label)
 
     return y, grid()
-
-
-def _draw_grid_line(at: float, label: str) -> Iterator[str]:
-    yield svg.svg_element("line", {"x1": _LEFT, "x2": _WIDTH - _RIGHT, "y1": at, "y2": at, "class": "grid"})
-    yield svg.svg_text(_LEFT - 8, at + 4, label, "tick", anchor="end")
