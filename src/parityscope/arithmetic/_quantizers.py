@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from parityscope.arithmetic.graphs import constant_like, give_back, redirect_uses
 from parityscope.case.graph import constant_value
+from parityscope.operators import QUANTIZERS
 
 if TYPE_CHECKING:
     from parityscope.arithmetic.graphs import Names
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["FLOAT8", "is_float8", "without_float8", "written_out"]
 
 FLOAT8 = frozenset(dtype for dtype in ir.DataType if dtype.name.startswith("FLOAT8E") and dtype.name[6:] != "8E8M0")
-_QUANTIZERS = {"QuantizeLinear", "DequantizeLinear"}
 
 
 def is_float8(node: ir.Node) -> bool:
     """Whether a node quantizes to float8, or dequantizes from it, with a scale a tensor or a channel."""
     if (
-        node.op_type not in _QUANTIZERS
+        node.op_type not in QUANTIZERS
         or node.domain not in {"", "ai.onnx"}
         or node.attributes.get_int("block_size", 0) != 0
     ):

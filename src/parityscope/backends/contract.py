@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from parityscope.case import Model, Sample
     from parityscope.records import Target
 
-__all__ = ["check_backend"]
+__all__ = ["check_backend", "require_promise"]
 
 _UNKNOWN = "no-such-thing"
 
@@ -51,10 +51,10 @@ def check_backend(
 
 def _check_probe(backend: Backend) -> None:
     found = backend.probe()
-    _require_promise(
+    require_promise(
         bool(found.version or found.problem), f"{backend.name}: its probe gives neither a version nor a problem"
     )
-    _require_promise(not found.problem, f"{backend.name} cannot be checked where it cannot be used: {found.problem}")
+    require_promise(not found.problem, f"{backend.name} cannot be checked where it cannot be used: {found.problem}")
 
 
 def _check_refusals(backend: Backend, target: Target) -> None:
@@ -63,18 +63,18 @@ def _check_refusals(backend: Backend, target: Target) -> None:
         try:
             check_target(wrong, backend)
         except ParityError as error:
-            _require_promise(bool(error.fix), f"{backend.name}: refusing {_UNKNOWN!r} names no fix")
+            require_promise(bool(error.fix), f"{backend.name}: refusing {_UNKNOWN!r} names no fix")
         else:
             raise AssertionError(f"{backend.name} accepts the unknown precision or option {_UNKNOWN!r}")
 
 
 def _check_outputs(backend: Backend, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
     for value in model.outputs:
-        _require_promise(
+        require_promise(
             value.name in arrays, f"{backend.name} does not give output {value.name!r} by its declared name"
         )
         array = arrays[value.name]
-        _require_promise(
+        require_promise(
             array.dtype.name == value.dtype,
             f"{backend.name} gives output {value.name!r} as {array.dtype.name}, declared is {value.dtype}",
         )
@@ -83,19 +83,19 @@ def _check_outputs(backend: Backend, model: Model, arrays: Mapping[str, np.ndarr
         fits = array.ndim == len(value.shape) and all(
             not isinstance(dim, int) or dim == size for dim, size in zip(value.shape, array.shape, strict=True)
         )
-        _require_promise(
+        require_promise(
             fits,
             f"{backend.name} gives output {value.name!r} in shape {list(array.shape)}, declared is {list(value.shape)}",
         )
 
 
 def _check_repeated(backend: Backend, first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> None:
-    _require_promise(
+    require_promise(
         first.keys() == second.keys(), f"{backend.name} gives other tensors when it runs the same sample again"
     )
     for name, array in first.items():
         same = array.shape == second[name].shape and array.tobytes() == second[name].tobytes()
-        _require_promise(same, f"{backend.name} gives another {name!r} when it runs the same sample again")
+        require_promise(same, f"{backend.name} gives another {name!r} when it runs the same sample again")
 
 
 def _check_capture(backend: Backend, model: Model, sample: Sample, target: Target) -> None:
@@ -105,10 +105,15 @@ def _check_capture(backend: Backend, model: Model, sample: Sample, target: Targe
         arrays = session.run(sample)
         _check_outputs(backend, model, arrays)
         extra = sorted(set(arrays) - outputs - set(asked))
-        _require_promise(not extra, f"{backend.name} gives tensors that nobody asked for: {', '.join(extra)}")
+        require_promise(not extra, f"{backend.name} gives tensors that nobody asked for: {', '.join(extra)}")
 
 
-def _require_promise(kept: object, sentence: str) -> None:
+def require_promise(kept: object, sentence: str) -> None:
+    """Checks what a plug-in promises.
+
+    Raises:
+        AssertionError: it is not kept, in a sentence.
+    """
     # Not an assert statement: those vanish under python -O.
     if not kept:
         raise AssertionError(sentence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parityscope.case.declaring import bodies_of
+from parityscope.operators import is_quantized
 
 if TYPE_CHECKING:
     import onnx
@@ -45,13 +46,8 @@ def held_formats(model: onnx.ModelProto) -> tuple[str, ...]:
             types.update(one.t.data_type for one in node.attribute)
             types.update(one.i for one in node.attribute if one.name in _TYPE_ATTRIBUTES)
     names = {onnx.TensorProto.DataType.Name(one) for one in types & set(onnx.TensorProto.DataType.values())}
-    if any(map(_is_quantized_operator, operators)):
+    if any(map(is_quantized, operators - {"DequantizeLinear"})):  # it alone keeps weights small
         names.add("QUANTIZED")
     if any(operator.endswith("NBits") for operator in operators):  # ONNX Runtime's, of weights packed into bytes
         names.add("PACKED")
     return tuple(name for name, among in _FORMATS.items() if among & names)
-
-
-def _is_quantized_operator(operator: str) -> bool:
-    """Whether an operator reads or gives integers with a scale: QuantizeLinear, QLinearConv, QGemm, MatMulInteger."""
-    return "Quant" in operator or "Integer" in operator or (operator[:1] == "Q" and operator[1:2].isupper())

@@ -34,10 +34,12 @@ __all__ = [
     "CONTRIBUTED",
     "MOVING",
     "OPERATORS",
+    "QUANTIZERS",
     "STANDARD",
     "Operator",
     "base_of",
     "does_multiply",
+    "is_quantized",
     "of_exactness",
     "of_kind",
     "operators_that_move",
@@ -53,6 +55,10 @@ OPERATORS: Mapping[str, Operator] = MappingProxyType({**CONTRIBUTED, **STANDARD}
 CONTRACTIONS = frozenset(one.name for one in STANDARD.values() if one.kind == "product" and one.multiplies == (0, 1))
 # Those that give elements of their first input, wherever they put them; conversions as far as the type holds them.
 MOVING = frozenset(one.name for one in STANDARD.values() if one.moves or one.kind == "conversion")
+
+
+# What goes from numbers to integers with a scale, and back; not the one that finds its scale itself.
+QUANTIZERS = frozenset(one.name for one in STANDARD.values() if one.kind == "quantization" and one.inputs)
 
 
 @functools.cache
@@ -82,6 +88,11 @@ def operators_that_move(*moves: Moves) -> frozenset[str]:
 def base_of(op_type: str) -> str:
     """The operator that one computes in another form ("FusedConv" is a "Conv"); itself where it is none of those."""
     return (OPERATORS[op_type].base if op_type in OPERATORS else "") or op_type
+
+
+def is_quantized(op_type: str) -> bool:
+    """Whether an operator computes in integers with a scale, goes to them or back, by its name: of any runtime's (QGemm)."""
+    return "uantize" in op_type or "Integer" in op_type or (op_type[:1] == "Q" and op_type[1:2].isupper())
 
 
 def does_multiply(op_type: str, position: int) -> bool:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from parityscope.report._console import command_line, print_heading, print_paragraph
 from parityscope.report._findings import view_findings
 from parityscope.report.offered import view_repairs
-from parityscope.report.words import clean
+from parityscope.report.words import clean, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rich.console import Console
 
-__all__ = ["print_listed", "print_skipped", "view_listed"]
+__all__ = ["describe_samples", "print_listed", "print_skipped", "view_closing", "view_listed"]
 
 
 def view_listed(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,11 +28,25 @@ def view_listed(document: Mapping[str, Any]) -> dict[str, Any]:
         "causes": [one for one in found if one["role"] == "cause"],
         "contributing": [one for one in found if one["role"] == "contributing"],
         "information": [one for one in found if one["role"] == "information"],
-        "skipped": [{key: clean(item[key]) for key in ("what", "reason", "fix")} for item in document["skipped"]],
+        **view_closing(document),
+    }
+
+
+def view_closing(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What every page ends with: what was skipped, the command, the tool, the document's schema."""
+    skipped = document.get("skipped", ())
+    return {
+        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in skipped],
         "command": clean(document["command"]),
         "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
         "schema": clean(document["schema"]),
     }
+
+
+def describe_samples(count: int, inputs: Mapping[str, Any]) -> str:
+    """How many samples there were, and where they are from: "3 samples (x.npz)"."""
+    made = "generated " if inputs["generated"] else ""
+    return f"{format_count(count)} {made}sample{'' if count == 1 else 's'} ({clean(inputs['origin'])})"
 
 
 def print_listed(console: Console, heading: str, found: Iterable[Mapping[str, Any]]) -> None:

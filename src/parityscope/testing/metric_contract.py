@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends.contract import require_promise
 from parityscope.comparison import can_be_scores, channel_axis, measure_pair, merge_statistics
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def check_metric(metric: Metric) -> None:
         AssertionError: a sentence that says what the metric does not keep.
     """
     parts = (metric.start, metric.update, metric.combine)
-    _require_promise(
+    require_promise(
         all(parts) or not any(parts), f"{metric.name}: of start, update and combine all are needed, or none"
     )
     _check_equal(metric)
@@ -49,14 +50,14 @@ def _check_equal(metric: Metric) -> None:
     for array in _tensors_of_each_kind():
         for one in _finish_metric(metric, [(array, array)]):
             applied += one.metric == metric.name
-            _require_promise(bool(one.metric and one.unit), f"{metric.name}: a measurement needs a name and a unit")
-            _require_promise(one.count >= 0, f"{metric.name}: {one.metric} is over {one.count} elements")
+            require_promise(bool(one.metric and one.unit), f"{metric.name}: a measurement needs a name and a unit")
+            require_promise(one.count >= 0, f"{metric.name}: {one.metric} is over {one.count} elements")
             if one.metric == metric.name:
-                _require_promise(
+                require_promise(
                     one.value == metric.perfect,
                     f"{metric.name} is {one.value} for equal {array.dtype} of shape {array.shape}, not {metric.perfect}",
                 )
-    _require_promise(applied > 0, f"{metric.name} gives no measurement of its own name for any kind of tensor")
+    require_promise(applied > 0, f"{metric.name} gives no measurement of its own name for any kind of tensor")
 
 
 def _check_unequal(metric: Metric) -> None:
@@ -67,12 +68,12 @@ def _check_unequal(metric: Metric) -> None:
         for one in _finish_metric(metric, [(array, 1.5 * array + np.float32(0.25))]):
             if one.metric == metric.name:
                 worse = one.value >= metric.perfect if metric.better == "lower" else one.value <= metric.perfect
-                _require_promise(
+                require_promise(
                     worse, f"{metric.name} is {one.value} for unequal tensors, better than {metric.perfect}"
                 )
         for one in _finish_metric(metric, [(array, np.full_like(array, math.nan))]):
             hidden = one.metric == metric.name and one.value == metric.perfect
-            _require_promise(not hidden, f"{metric.name} is perfect for a candidate that is NaN everywhere")
+            require_promise(not hidden, f"{metric.name} is perfect for a candidate that is NaN everywhere")
 
 
 def _check_accumulation(metric: Metric) -> None:
@@ -84,7 +85,7 @@ def _check_accumulation(metric: Metric) -> None:
         parted = _finish_metric(metric, pairs)
         for one, other in zip(whole, parted, strict=True):
             same = one.value == other.value or math.isclose(one.value, other.value, rel_tol=_REORDERED)
-            _require_promise(
+            require_promise(
                 same, f"{one.metric} is {one.value} in one block and {other.value} when cut at {cut} and combined"
             )
 
@@ -116,7 +117,7 @@ def _measure_with_metric(reference: np.ndarray, candidate: np.ndarray, metric: M
     after = state
     if reference.size:
         after = metric.update(state, reference.ravel().astype(np.float64), candidate.ravel().astype(np.float64))
-    _require_promise(pickle.dumps(state) == before, f"{metric.name}: update changes the state that it is given")
+    require_promise(pickle.dumps(state) == before, f"{metric.name}: update changes the state that it is given")
     return replace(statistics, states={**statistics.states, metric.name: after})
 
 
@@ -133,9 +134,3 @@ def _tensors_of_each_kind() -> tuple[np.ndarray, ...]:
         np.array([True, False]),
         np.array(["a", "b"]),
     )
-
-
-def _require_promise(kept: object, sentence: str) -> None:
-    # Not an assert statement: those vanish under python -O.
-    if not kept:
-        raise AssertionError(sentence)

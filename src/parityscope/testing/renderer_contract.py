@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.backends.contract import require_promise
 from parityscope.backends.targets import parse_target
 from parityscope.case import Case, load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
@@ -40,24 +41,24 @@ def check_renderer(renderer: Renderer, folder: Path) -> None:
     Raises:
         AssertionError: a sentence that says what the renderer does not keep.
     """
-    _require_promise(bool(renderer.name), "a renderer needs a name, which --format takes")
-    _require_promise(
+    require_promise(bool(renderer.name), "a renderer needs a name, which --format takes")
+    require_promise(
         renderer.suffix.startswith("."), f"{renderer.name}: the suffix {renderer.suffix!r} begins with no dot"
     )
     for what, document in _example_documents(folder).items():
         held = copy.deepcopy(document)
         text = renderer.render(document)
-        _require_promise(
+        require_promise(
             isinstance(text, str) and bool(text), f"{renderer.name} gives no text for a study that is {what}"
         )
-        _require_promise(document == held, f"{renderer.name} changes the document of a study that is {what}")
-        _require_promise(
+        require_promise(document == held, f"{renderer.name} changes the document of a study that is {what}")
+        require_promise(
             renderer.render(held) == text, f"{renderer.name} gives another text for the same study ({what})"
         )
         if renderer.suffix.endswith(".json"):
             _check_json(renderer, text)
         if renderer.suffix.endswith((".html", ".svg", ".xml")):
-            _require_promise("<b>|" not in text, f"{renderer.name} lets a tensor's name become markup")
+            require_promise("<b>|" not in text, f"{renderer.name} lets a tensor's name become markup")
 
 
 def _check_json(renderer: Renderer, text: str) -> None:
@@ -99,9 +100,3 @@ def _examine_example(folder: Path, output: str, candidate: str) -> dict[str, Any
             folder=folder / "tensors",
         )
     )
-
-
-def _require_promise(kept: object, sentence: str) -> None:
-    # Not an assert statement: those vanish under python -O.
-    if not kept:
-        raise AssertionError(sentence)

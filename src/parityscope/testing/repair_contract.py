@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.backends.contract import require_promise
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_model
 from parityscope.comparison import measure_pair
@@ -52,13 +53,13 @@ def check_repair(
     _check_no_change(repair, model, finding)
     graph = model.graph()
     note = repair.apply(graph, finding)
-    _require_promise(bool(note), f"{repair.name} cannot be applied to the finding, or does not say what it did")
+    require_promise(bool(note), f"{repair.name} cannot be applied to the finding, or does not say what it did")
     path = folder / f"{repair.name}.onnx"
     _save_checked(graph, path)
     changed = load_model(path)
     for side in ("inputs", "outputs"):
         before, after = getattr(model, side), getattr(changed, side)
-        _require_promise(before == after, f"{repair.name} changes the {side}: {before} became {after}")
+        require_promise(before == after, f"{repair.name} changes the {side}: {before} became {after}")
     _check_function(repair, model, changed, inputs, relative)
 
 
@@ -66,15 +67,15 @@ def _check_no_change(repair: Repair, model: Model, finding: Finding) -> None:
     graph = model.graph()
     before = _serialize_graph(graph)
     elsewhere = replace(finding, site=None, details={**finding.details, "node": _UNKNOWN})
-    _require_promise(
+    require_promise(
         repair.apply(graph, elsewhere) is None, f"{repair.name} claims to have repaired a node that is not there"
     )
     if repair.consent:
         unasked = replace(finding, details={**finding.details, "consents": []})
-        _require_promise(
+        require_promise(
             repair.apply(graph, unasked) is None, f"{repair.name} changes the function without the reader's consent"
         )
-    _require_promise(_serialize_graph(graph) == before, f"{repair.name} changes the model where it cannot be applied")
+    require_promise(_serialize_graph(graph) == before, f"{repair.name} changes the model where it cannot be applied")
 
 
 def _check_function(
@@ -87,14 +88,14 @@ def _check_function(
     )
     for name, reference in first.items():
         candidate = second[name]
-        _require_promise(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
-        _require_promise(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
+        require_promise(candidate.shape == reference.shape, f"{repair.name} changes the shape of output {name!r}")
+        require_promise(candidate.dtype == reference.dtype, f"{repair.name} changes the type of output {name!r}")
         if repair.exact:
             same = np.array_equal(reference, candidate, equal_nan=reference.dtype.kind == "f")
-            _require_promise(same, f"{repair.name} is called exact and changes output {name!r}")
+            require_promise(same, f"{repair.name} is called exact and changes output {name!r}")
         found = measure_pair(reference, candidate, channel_axis=None)
         error = found.rel_l2 if found.is_float else found.mismatch_share
-        _require_promise(
+        require_promise(
             error <= relative, f"{repair.name} changes output {name!r} by {error:.3g}, more than {relative:g}"
         )
 
@@ -111,9 +112,3 @@ def _serialize_graph(graph: ir.Model) -> bytes:
     import onnx_ir as ir
 
     return bytes(ir.to_proto(graph).SerializeToString(deterministic=True))
-
-
-def _require_promise(kept: object, sentence: str) -> None:
-    # Not an assert statement: those vanish under python -O.
-    if not kept:
-        raise AssertionError(sentence)

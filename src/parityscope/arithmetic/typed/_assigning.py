@@ -35,14 +35,12 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-__all__ = ["DTYPE_ATTRIBUTES", "QUANTIZERS", "Assigning", "assign_formats", "carries_format", "outputs_in_format"]
+__all__ = ["DTYPE_ATTRIBUTES", "Assigning", "assign_formats", "carries_format", "outputs_in_format"]
 
 # Attributes that say the element type of what an operator makes out of nothing, or whatever it is given.
 DTYPE_ATTRIBUTES: Mapping[str, str] = {
     one.name: one.typed_by for one in STANDARD.values() if one.typed_by and one.name not in {"BitCast", "Multinomial"}
 }
-# Up to opset 22 their data has the type of their scale, which stays exact; ONNX Runtime 1.31 reads it so at 23 as well.
-QUANTIZERS = frozenset({"DequantizeLinear", "QuantizeLinear"})
 _SPELT = {"f16": "tensor(float16)", "bf16": "tensor(bfloat16)"}
 # Of ONNX Runtime's operators with one type, those that have inputs of float32 beside it.
 _MIXED = frozenset({"GroupNorm", "SkipGroupNorm"})

@@ -18,13 +18,13 @@ from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._assigning import (
     DTYPE_ATTRIBUTES,
-    QUANTIZERS,
     carries_format,
     outputs_in_format,
 )
 from parityscope.arithmetic.typed.constants import HALF, RoundingLoss, fixed_constant, low_tensor
 from parityscope.case.graph import bodies_of_node
 from parityscope.light_dataclasses import dataclass, field
+from parityscope.operators import QUANTIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from parityscope.arithmetic.element_types import infer_types
 from parityscope.arithmetic.standard import opset_of
 from parityscope.case.graph import constant_value
+from parityscope.operators import QUANTIZERS
 from parityscope.records import Skip
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ _NO_BF16 = frozenset({"DeformConv", "GridSample", "Mish", "NonMaxSuppression", "
 _NOT_BUILT_IN_BF16 = frozenset({"ConvTranspose"})
 _EIGHT = ir.DataType.FLOAT8E4M3FN
 _OTHER_EIGHT = frozenset(dtype for dtype in ir.DataType if dtype.name.startswith("FLOAT8") and dtype != _EIGHT)
-_QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _TABLE = "TensorRT 10's table of operators"
 
 
@@ -112,7 +112,7 @@ def tensorrt_concerns(model: ir.Model) -> tuple[Skip, ...]:
         for op_type in _operator_types(node for node in nodes if _holds_type(node, dtype)):
             found.append(Skip(what=f"{op_type} of {dtype.name}", reason="TensorRT has FP8 as E4M3 alone"))
     for op_type in _operator_types(
-        node for node in nodes if _holds_type(node, _EIGHT) and node.op_type not in _QUANTIZERS
+        node for node in nodes if _holds_type(node, _EIGHT) and node.op_type not in QUANTIZERS
     ):
         found.append(Skip(what=f"{op_type} of FP8", reason="TensorRT takes FP8 in QuantizeLinear and DequantizeLinear"))
     for op_type in _operator_types(node for node in nodes if _has_zero_point(node)):
@@ -128,7 +128,7 @@ def _operator_types(nodes: Iterable[ir.Node]) -> list[str]:
 
 def _has_zero_point(node: ir.Node) -> bool:
     """Whether a quantizer of FP8 has a zero point other than 0, or one that nobody knows beforehand."""
-    value = node.inputs[2] if node.op_type in _QUANTIZERS and len(node.inputs) > 2 else None
+    value = node.inputs[2] if node.op_type in QUANTIZERS and len(node.inputs) > 2 else None
     if value is None or not _holds_type(node, _EIGHT):
         return False
     tensor = constant_value(value)

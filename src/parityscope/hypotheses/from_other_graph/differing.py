@@ -17,10 +17,10 @@ import onnx_ir as ir
 from parityscope.hypotheses.from_other_graph.aligning import borders_of_stretch
 from parityscope.hypotheses.from_other_graph.difference import GraphDifference
 from parityscope.hypotheses.from_other_graph.likeness import relative_distance
-from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, is_training_step, operator_family
+from parityscope.hypotheses.from_other_graph.reading import is_training_step, operator_family
 from parityscope.hypotheses.from_other_graph.stating import PASSING, differences_of_steps, name_of
 from parityscope.light_dataclasses import dataclass
-from parityscope.operators import with_trait
+from parityscope.operators import is_quantized, with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -187,7 +187,7 @@ def _list_differences(
         )
     if structure is not None:
         # Integers pass through other steps than floats: who reads what is part of it.
-        integers = any(is_quantized_step(step) and not step.op_type.endswith("uantizeLinear") for step in its_steps)
+        integers = any(is_quantized(step.op_type) and not step.op_type.endswith("uantizeLinear") for step in its_steps)
         found = [*(one for one in found if one.kind != "inputs" or not integers), structure]
     return tuple(found) or (_passed_through(site, its_steps, matched),), ()
 
@@ -223,7 +223,7 @@ def _structural_difference(
         words = f"{training[0].op_type} {name_of(training[0])} is in training mode, with the statistics of the batch at hand"
         return GraphDifference(site=site, node=name_of(training[0]), kind="structure", words=words, group=TRAINING)
     # Whatever became of steps that integers swallowed, how far they err tells whether that is right.
-    quantized = any(is_quantized_step(step) for step in (*added, *(step for _, step in renamed)))
+    quantized = any(is_quantized(step.op_type) for step in (*added, *(step for _, step in renamed)))
     before = [(step.op_type, _name_with_numbers(alignment.reference, step)) for step in gone]
     after = [(step.op_type, _name_with_numbers(alignment.candidate, step)) for step in added]
     for one in [one for maker, step in renamed for one in _steps_fused_in(maker, step)]:

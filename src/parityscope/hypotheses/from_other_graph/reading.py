@@ -31,7 +31,6 @@ __all__ = [
     "SideValues",
     "Values",
     "content_of",
-    "is_quantized_step",
     "is_training_step",
     "operator_family",
     "read_graph",
@@ -79,11 +78,6 @@ def operator_family(step: ProgramStep) -> str:
 def is_training_step(step: ProgramStep) -> bool:
     """Whether a normalization takes the statistics of the batch at hand, as the file says: it has no constants to fold."""
     return step.op_type == "BatchNormalization" and bool(step.node.attributes.get_int("training_mode", 0))
-
-
-def is_quantized_step(step: ProgramStep) -> bool:
-    """Whether a step computes in integers, or goes to them or back, by what its operator is called."""
-    return "uantize" in step.op_type or step.op_type.startswith("QLinear") or step.op_type.endswith("Integer")
 
 
 def content_of(array: np.ndarray) -> bytes:

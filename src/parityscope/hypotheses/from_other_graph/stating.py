@@ -16,9 +16,9 @@ from parityscope.hypotheses.from_other_graph.constants import (
     have_same_elements,
 )
 from parityscope.hypotheses.from_other_graph.difference import GraphDifference
-from parityscope.hypotheses.from_other_graph.reading import is_quantized_step, operator_family
+from parityscope.hypotheses.from_other_graph.reading import operator_family
 from parityscope.hypotheses.schemas import default_of, describe_value, schema_of
-from parityscope.operators import with_trait
+from parityscope.operators import is_quantized, with_trait
 from parityscope.spilling import note_read
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def differences_of_steps(
         yield GraphDifference(kind="opset", words=words, group=f"opset {maker.op_type}", **common)
     if step.op_type == maker.op_type:  # what a runtime fused takes its inputs at other places
         yield from _input_differences(alignment, step, maker, matched, common)
-    elif not is_quantized_step(step):
+    elif not is_quantized(step.op_type):
         yield from _constant_differences(alignment, step, maker, common)
 
 

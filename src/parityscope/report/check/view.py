@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from parityscope.report.as_text import plain_first_screen
 from parityscope.report.diff.view import describe_fact, describe_output
+from parityscope.report.listed import view_closing
 from parityscope.report.words import as_number, clean, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def view_check(document: Mapping[str, Any]) -> dict[str, Any]:
         "better": document["counts"]["better"],
         "updated": document["updated"],
         "unknown": sum(one["changes"] is None and one["study"] is not None for one in document["pairs"]),
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
+        **view_closing(document),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from parityscope.report.listed import view_closing
 from parityscope.report.words import (
     ABSENT,
     as_number,
@@ -50,10 +51,7 @@ def view_changes(document: Mapping[str, Any]) -> dict[str, Any]:
         "facts": [_view_fact(one) for one in document["facts"]],
         "causes": [_view_cause(one) for one in document["causes"]],
         "layers": [_view_layer(one) for one in document["layers"]],
-        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
+        **view_closing(document),
     }
 
 

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
+from parityscope.report.listed import describe_samples, view_closing
 from parityscope.report.words import as_number, clean, format_count, format_figure
 
 if TYPE_CHECKING:
@@ -34,15 +35,12 @@ def view_forecast(document: Mapping[str, Any]) -> dict[str, Any]:
         "label": f"An output is lost in {', '.join(lost)}" if lost else _KEPT[unjudged],
         "symbol": "✕" if lost else "?" if unjudged else "✓",
         "model": clean(document["model"]["name"]),
-        "inputs": _describe_inputs(document["inputs"]),
+        "inputs": describe_samples(document["inputs"]["samples"], document["inputs"]),
         "findings": findings_in_words(document),
         "profile": document["profile"],
         "formats": formats,
         "statements": [clean(each) for each in document["statements"]],
-        "skipped": [{key: clean(each[key]) for key in ("what", "reason", "fix")} for each in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": f"{document['tool']['name']} {document['tool']['version']}",
-        "schema": document["schema"],
+        **view_closing(document),
     }
 
 
@@ -58,12 +56,6 @@ def _forecast_headline(document: Mapping[str, Any]) -> str:
         if errors:
             told.append(f"{each['title']} {format_figure(max(one or 0.0 for one in errors))}")
     return f"Predicted error of the worst output: {', '.join(told)}." if told else "There was nothing to predict."
-
-
-def _describe_inputs(inputs: Mapping[str, Any]) -> str:
-    made = "generated " if inputs["generated"] else ""
-    plural = "" if inputs["samples"] == 1 else "s"
-    return f"{inputs['samples']} {made}sample{plural} ({clean(inputs['origin'])})"
 
 
 def _view_format(found: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report.check.view import describe_summary, view_pair, view_status
+from parityscope.report.listed import view_closing
 from parityscope.report.words import as_number, clean, format_figure, format_percent
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def view_matrix(document: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "failed": [one for one in pairs if one["failed"]],
         "file": clean(document["file"]),
-        "command": clean(document["command"]),
-        "tool": clean(f"{document['tool']['name']} {document['tool']['version']}"),
-        "schema": clean(document["schema"]),
+        **view_closing(document),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
+from parityscope.report.listed import view_closing
 from parityscope.report.words import as_number, clean, format_count, format_figure, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -69,10 +70,7 @@ def view_repair(document: Mapping[str, Any]) -> dict[str, Any]:
         "front": [_view_point(place, one, document) for place, one in enumerate(document["front"], 1)],
         "blocks": [clean(one) for one in document["blocks"]],
         "certificate": _view_certificate(document["certificate"]),
-        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
-        "command": clean(document["command"]),
-        "tool": f"{document['tool']['name']} {document['tool']['version']}",
-        "schema": document["schema"],
+        **view_closing(document),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from parityscope.report._findings import findings_in_words
+from parityscope.report.listed import describe_samples, view_closing
 from parityscope.report.verification.succeeding import describe_missing_samples, has_succeeded
 from parityscope.report.words import ABSENT, as_number, clean, format_bytes, format_count, format_figure, format_percent
 
@@ -49,7 +50,7 @@ def view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
         "because": because[1:],
         "needed": format_count(document["needed"]) if document["needed"] and not succeeded else "",
         "model": clean(document["model"]["name"]),
-        "inputs": _describe_inputs(document["inputs"]),
+        "inputs": describe_samples(len(samples), document["inputs"]),
         "findings": findings_in_words(document),
         "samples": format_count(len(samples)),
         "sides": [_view_side(document[name], name) for name in ("reference", "before", "after")],
@@ -59,10 +60,8 @@ def view_verification(document: Mapping[str, Any]) -> dict[str, Any]:
         "latency": _view_latency(document["latency"]) if document["latency"] else None,
         "regressions": [_regression_row(one) for one in document["regressions"][:ROWS]],
         "more_regressions": max(0, len(document["regressions"]) - ROWS),
-        "skipped": [{key: clean(one[key]) for key in ("what", "reason", "fix")} for one in document["skipped"]],
         "seed": document["seed"],
-        "command": clean(document["command"]),
-        "tool": f"{document['tool']['name']} {document['tool']['version']}",
+        **view_closing(document),
         "schema": f"{document['schema']}, kind {document['kind']}",
     }
 
@@ -85,12 +84,6 @@ def _describe_change(one: Mapping[str, Any]) -> str:
 def _make_sentence(text: str) -> str:
     plain = clean(text)
     return plain[:1].upper() + plain[1:] + "."
-
-
-def _describe_inputs(inputs: Mapping[str, Any]) -> str:
-    total = len(inputs["samples"])
-    made = "generated " if inputs["generated"] else ""
-    return f"{format_count(total)} {made}sample{'' if total == 1 else 's'} ({clean(inputs['origin'])})"
 
 
 def _view_side(side: Mapping[str, Any], name: str) -> dict[str, str]:
