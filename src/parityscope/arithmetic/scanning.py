@@ -128,7 +128,7 @@ def value_in_format(value: float, number_format: Format) -> float:
 
 
 def _l2_norm(values: np.ndarray) -> float:
-    largest = float(values.max(initial=0.0))
+    largest = float(np.abs(values).max(initial=0.0))
     if largest == 0.0:
         return 0.0
     if 1e-140 < largest < 1e140:

@@ -43,7 +43,7 @@ def laid_out(
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(template.parent),
+        loader=FileSystemLoader([template.parent, TEMPLATES]),
         bytecode_cache=_compiled_templates(),
         autoescape=True,
         undefined=StrictUndefined,
