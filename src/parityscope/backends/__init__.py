@@ -7,10 +7,11 @@ spilling to disk and timing (`recording`).
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, field
@@ -43,6 +44,7 @@ __all__ = [
     "known_backends",
     "optimizes_as_onnxruntime",
     "probe_backend",
+    "probe_of_module",
 ]
 
 
@@ -100,6 +102,10 @@ def _give_nothing(_told: object) -> tuple[()]:
     return ()
 
 
+def _probe_itself() -> Probe:
+    return Probe(version="1")
+
+
 def _widens_nothing(_target: Target) -> bool:
     return False
 
@@ -128,8 +134,9 @@ class Backend:
     options: Mapping[str, str]
     precisions: tuple[str, ...]
     observes: bool
-    probe: Callable[[], Probe]
     open: Callable[[Model, Target, Capture], AbstractContextManager[Session]]
+    #: whether it can be used here; without, it needs nothing but this package
+    probe: Callable[[], Probe] = _probe_itself
     isolated: bool = False
     builds_for_shapes: bool = False
     plain: frozenset[str] | None = None
@@ -185,6 +192,24 @@ class Backend:
     arithmetic: Callable[[Machine], Iterable[Arithmetic]] = _give_nothing
     #: packages and the CUDA major that each was built for, as far as they tell
     linked: Callable[[Probe], Iterable[tuple[str, int]]] = _give_nothing
+
+
+def probe_of_module(
+    name: str, install: str = "", tell: Callable[[Any], Mapping[str, str]] = lambda _: {}
+) -> Callable[[], Probe]:
+    """What probes a runtime by importing a module of it: its version, and the facts that `tell` reads off it.
+
+    `install` is what pip calls the package, where that is not the module's name.
+    """
+
+    def probe() -> Probe:
+        try:
+            module = importlib.import_module(name)
+        except ImportError as error:
+            return Probe(problem=f"{name} cannot be imported: {error}", fix=f"pip install {install or name}")
+        return Probe(version=str(module.__version__), facts=tell(module))
+
+    return probe
 
 
 def known_backends() -> dict[str, Backend]:

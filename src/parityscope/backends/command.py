@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.programs import run_program
 from parityscope.backends.targets import one_of, with_option
@@ -51,10 +51,6 @@ STEM = "000000"
 _DEFAULT_TIMEOUT_S = 600.0  # chosen: a sample that takes longer is taken for a hang; timeout= changes it
 _LEVELS = ("as deployed", "disabled")
 _LONGEST_S = 1e6  # chosen: 11 days; the kernel's timers take no infinity
-
-
-def _probe_package() -> Probe:
-    return Probe(version="1")
 
 
 @contextlib.contextmanager
@@ -201,7 +197,6 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=True,
-    probe=_probe_package,
     open=_open_session,
     words="a program",
     runs_program=True,

@@ -24,7 +24,7 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session, probe_of_module
 from parityscope.backends.openvino_ir.reading import ENDING, first_line, read_openvino_file
 from parityscope.backends.openvino_marks import bearable_marks, mark_outputs
 from parityscope.backends.targets import one_of, threads_of, with_option
@@ -50,17 +50,10 @@ _PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "f32": "f
 _PASSIVE = {"Const", "Input", "Output", "Reorder", "Reshape", "Transpose", "Split", "Concatenation", "Convert"}
 
 
-def _probe_package() -> Probe:
-    try:
-        import openvino as ov
-    except ImportError as error:
-        return Probe(problem=f"openvino cannot be imported: {error}", fix="pip install 'parityscope[openvino]'")
+def _tell_processor(ov: Any) -> dict[str, str]:
     core = ov.Core()
     capabilities = ", ".join(core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-    return Probe(
-        version=ov.__version__,
-        facts={"cpu": core.get_property("CPU", "FULL_DEVICE_NAME").strip(), "capabilities": capabilities},
-    )
+    return {"cpu": core.get_property("CPU", "FULL_DEVICE_NAME").strip(), "capabilities": capabilities}
 
 
 @contextlib.contextmanager
@@ -250,7 +243,7 @@ BACKEND = Backend(
     },
     precisions=("f32", "bf16", "f16"),
     observes=True,
-    probe=_probe_package,
+    probe=probe_of_module("openvino", "'parityscope[openvino]'", _tell_processor),
     open=_open_session,
     plain=frozenset({"observe", "threads"}),
     words="OpenVINO",

@@ -19,9 +19,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session, probe_of_module
 from parityscope.backends._ort_kept import kept_session
 from parityscope.backends.onnxruntime_providers import ON_TENSORRT, device_of, missing_library, providers_of
 from parityscope.backends.onnxruntime_sessions import OPTIMIZATION_LEVELS, open_bytes, open_path
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from parityscope.backends import Probe
     from parityscope.backends.onnxruntime_running import Run
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
@@ -53,15 +54,11 @@ _INSPECTED_BYTES = 1 << 28  # chosen: for as long as the graph is saved, its wei
 _HALF = {"f16": "float16", "bf16": "bfloat16"}
 
 
-def _probe_package() -> Probe:
-    try:
-        import onnxruntime as ort
-    except ImportError as error:
-        return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
+def _list_providers(ort: Any) -> dict[str, str]:
     providers = ort.get_available_providers()
     # What is listed was built in; whether its libraries are here is another question.
     broken = {f"{name} cannot be loaded": why for name in providers if (why := missing_library(name))}
-    return Probe(version=ort.__version__, facts={"providers": ", ".join(providers), **broken})
+    return {"providers": ", ".join(providers), **broken}
 
 
 @contextlib.contextmanager
@@ -292,7 +289,7 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16"),
     observes=True,
-    probe=_probe_package,
+    probe=probe_of_module("onnxruntime", tell=_list_providers),
     open=_open_session,
     plain=frozenset(
         {

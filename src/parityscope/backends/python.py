@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session
 from parityscope.case.arrays import as_array
 from parityscope.case.formats.loader import call_user_code, find_function
 from parityscope.case.opened_values import owner_of_output, tensors_of_value
@@ -44,10 +44,6 @@ def handed_over(function: Callable[[Sample], object]) -> Iterator[str]:
         yield f"python?number={number}"
     finally:
         del _HANDED[number]
-
-
-def _probe_package() -> Probe:
-    return Probe(version="1")
 
 
 @contextlib.contextmanager
@@ -105,7 +101,6 @@ BACKEND = Backend(
     options={"call": "the function, as file.py:name", "number": "of a function that a Python program handed over"},
     precisions=(),
     observes=False,
-    probe=_probe_package,
     open=_open_session,
     called=("function", "callable"),
     words="a Python function",

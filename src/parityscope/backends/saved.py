@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session
 from parityscope.backends.machine import ENVIRONMENT_FILE, recorded_facts
 from parityscope.backends.matching import match_recordings
 from parityscope.backends.targets import format_target, with_option
@@ -65,10 +65,6 @@ class _Recording:
     names: Mapping[str, str]
     dtypes: Mapping[str, str]  # what the model declares, by the model's names
     match: Callable[[Sample], int]
-
-
-def _probe_package() -> Probe:
-    return Probe(version="1")
 
 
 @contextlib.contextmanager
@@ -350,7 +346,6 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16", "int8"),
     observes=True,
-    probe=_probe_package,
     open=_open_session,
     plain=frozenset({"runner", "map", "pair", "shapes"}),
     files=frozenset({"path", "environment"}),

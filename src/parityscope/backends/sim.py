@@ -27,7 +27,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session, probe_of_module
 from parityscope.backends.targets import threads_of
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, replace
@@ -47,14 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["BACKEND", "arrangement_of", "prepare_world"]
 
 _OVERFLOW: dict[str, Overflow] = {"infinity": "infinity", "saturate": "saturate"}
-
-
-def _probe_package() -> Probe:
-    try:
-        import onnxruntime as ort
-    except ImportError as error:
-        return Probe(problem=f"onnxruntime cannot be imported: {error}", fix="pip install onnxruntime")
-    return Probe(version=ort.__version__)
 
 
 @contextlib.contextmanager
@@ -236,7 +228,7 @@ BACKEND = Backend(
     },
     precisions=("tf32", "f16", "bf16", "f8e4m3", "f8e5m2", "int8", "fp8"),
     observes=True,
-    probe=_probe_package,
+    probe=probe_of_module("onnxruntime"),
     open=_open_session,
     plain=frozenset({"overflow", "profile", "range", "threads"}),
     files=frozenset({"dynamic_range"}),

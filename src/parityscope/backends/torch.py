@@ -32,7 +32,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from parityscope.backends import Backend, Capture, Probe, Session
+from parityscope.backends import Backend, Capture, Session, probe_of_module
 from parityscope.backends.targets import with_option
 from parityscope.errors import ParityError
 from parityscope.installed import Arithmetic, arithmetic_on_gpu
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from parityscope.backends import Probe
     from parityscope.case import Model, Sample
     from parityscope.installed import Machine
     from parityscope.records import Target
@@ -52,14 +53,10 @@ __all__ = ["BACKEND"]
 _TRAINED = "the module was in training mode; it was run in evaluation mode"
 
 
-def _probe_package() -> Probe:
-    try:
-        import torch
-    except ImportError as error:
-        return Probe(problem=f"torch cannot be imported: {error}", fix="pip install 'parityscope[torch]'")
+def _tell_switches(torch: Any) -> Mapping[str, str]:
     from parityscope.backends.pytorch.switches import torch_facts
 
-    return Probe(version=str(torch.__version__), facts=torch_facts(torch))
+    return torch_facts(torch)
 
 
 def _write_graph(model: Model, target: Target, samples: Sequence[Mapping[str, np.ndarray]], path: Path) -> None:
@@ -185,7 +182,7 @@ BACKEND = Backend(
     },
     precisions=("f32", "tf32", "f16", "bf16"),
     observes=True,
-    probe=_probe_package,
+    probe=probe_of_module("torch", "'parityscope[torch]'", _tell_switches),
     open=_open_session,
     switched=_switched_targets,
     origins=_origin_targets,
