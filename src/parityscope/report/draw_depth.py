@@ -20,7 +20,6 @@ __all__ = ["CALLS", "axis_of_indices", "draw_depth"]
 
 _WIDTH, _HEIGHT = 1120.0, 400.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 112.0, 16.0, 46.0
-_LANE = 28.0
 # Decades shown below the largest error at most: 16 is the whole range of float64's precision.
 _DECADES = 16
 # With more points than this the dots are drawn smaller (chosen: about one a pixel).
@@ -81,18 +80,7 @@ def _make_scales(depth: Mapping[str, Any]) -> tuple[Callable[[float], float], Ca
     indices = [point["index"] for point in depth["points"]]
     errors = [point[key] for point in depth["points"] for key in ("total", "introduced", "inherited")]
     errors += [*depth["floor"], *(value for expected in depth["expected"] for value in expected["values"])]
-    shown = [value for value in errors if value is not None and _is_on_scale(value)]
-    high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
-    low = max(high - _DECADES, math.floor(math.log10(min(shown, default=1e-8))))
-    low = min(low, high - 1)
-    log_y = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
-    zero, above = _HEIGHT - _BOTTOM - _LANE / 2 + 3, _TOP + _LANE / 2 - 3
-
-    def y(value: float) -> float:
-        if math.isnan(value) or math.isinf(value):
-            return above
-        return zero if value <= 0 else log_y(max(math.log10(value), float(low)))
-
+    y, low, high = _FRAME.error_scale((value for value in errors if value is not None), _DECADES)
     return svg.linear_scale(min(indices), max(indices), *_X), y, low, high
 
 

@@ -37,6 +37,7 @@ __all__ = [
 _LEAST = 0.75
 # Of a line's points over one CSS pixel all that can be told apart, and of dots as many as a reader can count; chosen.
 _LINE, _DOTS = 4, 6
+_LANE = 28.0  # of what has no place on a log axis
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -98,6 +99,24 @@ class Frame:
         if title:
             drawn.append(svg_text((self.left + end) / 2, self.height - 8, title, "label", anchor="middle"))
         return drawn
+
+    def error_scale(self, values: Iterable[float], decades: int) -> tuple[Callable[[float], float], int, int]:
+        """The height of an error, and the powers of ten at both ends, so many `decades` at most below the largest.
+
+        Exact zeros and what is not finite have no place on a log axis: each gets a lane of its own, below and above.
+        """
+        shown = [value for value in values if math.isfinite(value) and value > 0]
+        high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
+        low = min(high - 1, max(high - decades, math.floor(math.log10(min(shown, default=1e-8)))))
+        scale = linear_scale(low, high, self.height - self.bottom - _LANE, self.top + _LANE)
+        zero, above = self.height - self.bottom - _LANE / 2 + 3, self.top + _LANE / 2 - 3
+
+        def y(value: float) -> float:
+            if not math.isfinite(value):
+                return above
+            return zero if value <= 0 else scale(max(math.log10(value), low))
+
+        return y, low, high
 
 
 def at_indices(low: float, high: float, x: Callable[[float], float]) -> Iterator[tuple[float, str]]:

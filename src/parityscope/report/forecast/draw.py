@@ -20,7 +20,6 @@ __all__ = ["draw_forecast"]
 
 _WIDTH, _HEIGHT = 1120.0, 380.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 132.0, 16.0, 46.0
-_LANE = 28.0
 _DECADES = 12  # shown below the largest error at most; float32 has seven digits
 _NAMED = 3  # layers that are ringed and numbered in each chart
 _LOWEST = -40  # power of two below which magnitudes are cut: FP16 ends at 2^-25, and zeros are left out anyway
@@ -45,7 +44,8 @@ def _draw_depth(formats: Sequence[Mapping[str, Any]], *, introduced: bool) -> st
     if not points:
         return ""
     x = svg.linear_scale(*_ends_of(points), *_X)
-    y, low, high = _error_scale(points)
+    errors = (as_number(one[key]) for one in points for key in ("rel_l2", "introduced"))
+    y, low, high = _FRAME.error_scale((value for value in errors if value is not None), _DECADES)
     body = list(_error_grid(y, low, high, nonfinite=any(_is_nonfinite(one["rel_l2"]) for one in points)))
     body += _FRAME.base(svg.at_indices(*_ends_of(points), x), _AXIS)
     for each in formats:
@@ -102,21 +102,6 @@ def _layer_index(held: Mapping[str, Any]) -> float:
 def _is_nonfinite(value: object) -> bool:
     x = as_number(value)
     return x is not None and not math.isfinite(x)
-
-
-def _error_scale(points: Sequence[Mapping[str, Any]]) -> tuple[Callable[[float], float], int, int]:
-    values = [as_number(one[key]) for one in points for key in ("rel_l2", "introduced")]
-    shown = [value for value in values if value is not None and math.isfinite(value) and value > 0]
-    high = math.ceil(math.log10(max(shown, default=1.0)) + 0.05)
-    low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=1e-8)))))
-    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
-
-    def y(value: float) -> float:
-        if not math.isfinite(value):
-            return _TOP + _LANE / 2 - 3
-        return _HEIGHT - _BOTTOM - _LANE / 2 + 3 if value <= 0 else scale(max(math.log10(value), low))
-
-    return y, low, high
 
 
 def _error_grid(y: Callable[[float], float], low: int, high: int, *, nonfinite: bool) -> Iterator[str]:

@@ -95,18 +95,10 @@ def _draw_latency(latency: Mapping[str, Any]) -> str:
 
 
 def _log_scale(values: Sequence[float]) -> tuple[Callable[[float], float], Iterator[str]]:
-    shown = [value for value in values if math.isfinite(value) and value > 0]
-    high = math.ceil(math.log10(max(shown, default=1.0)) + 0.02)
-    low = min(high - 1, max(high - _DECADES, math.floor(math.log10(min(shown, default=0.1)))))
-    scale = svg.linear_scale(low, high, _HEIGHT - _BOTTOM - _LANE, _TOP + _LANE)
-
-    def y(value: float) -> float:
-        if math.isinf(value):
-            return _TOP + _LANE / 2
-        return _HEIGHT - _BOTTOM - _LANE / 2 if value <= 0 else scale(max(math.log10(value), low))
+    y, low, high = _FRAME.error_scale(values, _DECADES)
 
     def grid() -> Iterator[str]:
-        yield from _FRAME.levels(low, high, scale)
+        yield from _FRAME.levels(low, high, lambda exponent: y(10.0**exponent))
         if any(value == 0 for value in values):
             yield from _FRAME.level(y(0.0), "0")
         if any(math.isinf(value) for value in values):
