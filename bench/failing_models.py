@@ -28,7 +28,7 @@ from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.evaluation.simulating import open_simulation
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.verification import TaskAnswer, chosen_metric
 from proving.models.fetching import model_path
@@ -98,7 +98,7 @@ def repaired(path: Path, subject: Subject, folder: Path, fixed: Path) -> RepairO
         model=model,
         inputs=load_inputs(model, data, spool=folder / "spool"),
         low="f16",
-        budgets=(subject.budget,),
+        policy=Policy(budgets=(subject.budget,)),
         functions={subject.budget.metric: find_function(f"{__file__}:{subject.budget.metric}")} if own else {},
         search_samples=subject.search,
         threads=THREADS,

@@ -34,7 +34,7 @@ from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.repairs.search.judging import Yardstick, make_yardstick
 from parityscope.repairs.search.preparing import reference_of
@@ -126,7 +126,7 @@ def laid_out(title: str, folder: Path) -> Bench:
         model=model,
         inputs=shown,
         low=subject.low,
-        budgets=(budget,),
+        policy=Policy(budgets=(budget,)),
         threads=THREADS,
         search_samples=subject.searched,
         sensing=subject.sensing,
@@ -135,7 +135,7 @@ def laid_out(title: str, folder: Path) -> Bench:
     pairs = [[(sample, reference(sample.arrays)) for sample in part] for part in (split_samples(task)[0], fresh)]
     for number, (sample, _) in enumerate(pairs[0][:CALIBRATED]):
         write_npz(folder / "searched" / f"{number:06d}.npz", sample.arrays)
-    held = make_yardstick(task.budgets, {}, [outputs for _, outputs in pairs[0]], None)
+    held = make_yardstick(task.policy, {}, [outputs for _, outputs in pairs[0]], None)
     return Bench(
         subject=subject,
         title=title,

@@ -20,7 +20,7 @@ from scipy.stats import spearmanr
 from parityscope.case import Sample, load_model
 from parityscope.evaluation.evaluating import run_world, run_worlds
 from parityscope.evaluation.switching import Switchboard
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search.judging import make_yardstick
 from parityscope.repairs.search.reverse import Reverse
 from proving.models.fetching import model_path
@@ -55,7 +55,9 @@ def by_sweep(model: Model, arrays: Mapping[str, np.ndarray]) -> tuple[Mapping[st
     """Squared sensitivities by node, and the processor seconds of the second of two sweeps."""
     board = Switchboard(model.graph(), "f16", threads=1)
     plain = run_world(board.world("plain", []), arrays, board.program.outputs, board.sessions)
-    held = make_yardstick((Budget(output="", metric="rel_l2", limit=1e-3, reason=""),), {}, [plain], None)
+    held = make_yardstick(
+        Policy(budgets=(Budget(output="", metric="rel_l2", limit=1e-3, reason=""),)), {}, [plain], None
+    )
     reverse = Reverse(graph=model.graph, low="f16", held=held, threads=1, seed=0)
     sample = Sample(index=0, name="s", arrays=dict(arrays))
     found = None

@@ -12,7 +12,7 @@ import pytest
 
 from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask, search_repair
 from proving.models.fetching import require
 from proving.models.labelled_files import file_tokens, labelled_files, magika_labels, read_list
@@ -38,7 +38,7 @@ def fixed(identity: str, samples: Sequence[Arrays], budget: Budget, folder: Path
         np.savez(folder / "data" / f"{number:03d}.npz", **arrays)
     model = load_model(require(identity))
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
-    task = RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=2)
+    task = RepairTask(model=model, inputs=inputs, low="f16", policy=Policy(budgets=(budget,)), threads=2)
     return search_repair(task, folder / "work", folder / "fixed.onnx"), folder / "fixed.onnx"
 
 

@@ -15,7 +15,7 @@ from parityscope.backends.opening import open_target
 from parityscope.backends.targets import parse_target
 from parityscope.case import Sample, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search.judging import make_yardstick, worst_excess
 from parityscope.report.as_text import render_first_screen
 from parityscope.report.offered import proof_command
@@ -282,7 +282,8 @@ def test_a_repair_keeps_what_is_decided_as_far_as_the_budget_does_not_explain_it
     budget = Budget(output="", metric="rel_l2", limit=0.2, reason="")
     sides = {"y": reference}, {"y": candidate}
     # Of a norm of 1.4 over 102 numbers a fifth is an RMS of 0.028, sqrt(2) times which is 0.039: it explains 0.03, not 0.1.
-    plain, asked = (make_yardstick((budget,), {}, sides[:1], None, (), told) for told in ((), (("y", "classes"),)))
+    policies = (Policy(budgets=(budget,), decides=told) for told in ((), (("y", "classes"),)))
+    plain, asked = (make_yardstick(policy, {}, sides[:1], None) for policy in policies)
     assert worst_excess(plain, *sides) < 1
     assert (worst_excess(asked, *sides) < 1) is kept
 

@@ -20,7 +20,7 @@ from parityscope.evaluation.backward import Sweep
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.program import Program, compile_program
 from parityscope.evaluation.worlds import World
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask
 from parityscope.repairs.search.preparing import prepare_search
 from parityscope.repairs.search.reverse import PASSES, Estimate, cost_of_passes
@@ -281,7 +281,7 @@ def work_of(folder: Path, text: str) -> SearchWork:
         model=model,
         inputs=load_inputs(model, data, spool=folder / "spool"),
         low="f16",
-        budgets=(Budget(output="", metric="rel_l2", limit=1e-3, reason="test"),),
+        policy=Policy(budgets=(Budget(output="", metric="rel_l2", limit=1e-3, reason="test"),)),
         search_samples=4,
         threads=1,
     )

@@ -20,7 +20,7 @@ from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
 from parityscope.case.inputs import Sample
 from parityscope.evaluation.switching import Switchboard
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search.judging import make_yardstick
 from simulated import simulate
 
@@ -93,7 +93,7 @@ def test_what_a_cpu_hides_is_judged(part: Any, tmp_path: Path) -> None:
     x = sample_of(np.array([1.0, 2.0, 300.0]))
     reference = {"y": x.arrays["x"] ** 2 / np.float32(1000)}
     budget = Budget(output="", metric="rel_l2", limit=1e-2, reason="test")
-    held = make_yardstick((budget,), {}, [reference], None)
+    held = make_yardstick(Policy(budgets=(budget,)), {}, [reference], None)
     lost = judging.judged(held, [(x, reference)], judging.faithful(path))
     assert (lost.worst, lost.misses, lost.count) == (math.inf, 1, 1)
     assert judging.judged(held, [(x, reference)], judging.as_it_stands(path)).misses == 0
@@ -103,7 +103,7 @@ def test_renamed_outputs_are_taken_in_their_order(part: Any) -> None:
     x = sample_of(np.ones(3))
     reference = {"y": np.ones(3, np.float32)}
     budget = Budget(output="", metric="rel_l2", limit=1e-2, reason="test")
-    held = make_yardstick((budget,), {}, [reference], None)
+    held = make_yardstick(Policy(budgets=(budget,)), {}, [reference], None)
     found = part("judging").judged(held, [(x, reference)], lambda _: {"graph_output_cast_0": reference["y"] * 1.005})
     assert found.worst == pytest.approx(0.5, rel=1e-4)
 
@@ -125,7 +125,7 @@ def test_the_judgement_is_that_of_evaluate(part: Any, tmp_path: Path) -> None:
     judging = part("judging")
     reference = judging.as_it_stands(original)(sample_of(x).arrays)
     budget = Budget(output="", metric="rel_l2", limit=1.0, reason="test")
-    held = make_yardstick((budget,), {}, [reference], None)
+    held = make_yardstick(Policy(budgets=(budget,)), {}, [reference], None)
     own = judging.judged(held, [(sample_of(x), reference)], judging.faithful(path)).worst
     assert own == pytest.approx(told, rel=1e-6)
     assert own > 0
@@ -144,7 +144,7 @@ def replay(part: Any, tmp_path: Path) -> Any:
     x = sample_of(np.array([1.0, 2.0, 3.0]))
     reference = {"y": x.arrays["x"].copy()}
     budget = Budget(output="", metric="rel_l2", limit=1e-3, reason="test")
-    held = make_yardstick((budget,), {}, [reference], None)
+    held = make_yardstick(Policy(budgets=(budget,)), {}, [reference], None)
     board = Switchboard(load_model(path).graph(), "f16", threads=1)
     return part("replaying").Replay(board=board, samples=[x], references=[reference], held=held, deadline=math.inf)
 

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command_line import exit_status
+from parityscope.case import load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.case.policy import check_outputs
+from parityscope.case.policy import fit_policy
 from parityscope.case.policy_file import read_policy
 from parityscope.comparison.rows import align_as_given, make_aligner, match_outputs, match_rows, row_axis
 from parityscope.errors import ParityError
@@ -85,8 +86,8 @@ def test_a_lost_row_stays_an_error_and_nan_finds_nan() -> None:
 
 def test_nothing_is_matched_where_nothing_is_asked_or_shapes_differ() -> None:
     candidate = {"y": np.ones((3, 2))}
-    assert make_aligner(()) is align_as_given
-    assert make_aligner(())({"y": np.zeros((3, 2))}, candidate) is candidate
+    assert make_aligner(None) is make_aligner(Policy()) is align_as_given
+    assert align_as_given({"y": np.zeros((3, 2))}, candidate)[1] is candidate
     assert match_outputs(["y"], {"y": np.zeros((4, 2))}, candidate)["y"] is candidate["y"]
     with pytest.raises(ParityError, match="share no rows"):
         match_outputs(["y", "z"], {"y": np.zeros((3, 2)), "z": np.zeros(5)}, {"y": np.zeros((3, 2)), "z": np.zeros(5)})
@@ -230,8 +231,9 @@ def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path.write_text("match = 3\n", encoding="utf-8")
     with pytest.raises(ParityError, match="not a list"):
         read_policy(path, {"rel_l2": "lower"})
+    onnx.save(onnx.parser.parse_model(TOP), tmp_path / "top.onnx")
     with pytest.raises(ParityError, match="no such output"):
-        check_outputs(Policy(matched=("y",)), ["z"])
+        fit_policy(Policy(matched=("y",)), load_model(tmp_path / "top.onnx"))
 
 
 NMS = """<ir_version: 8, opset_import: ["" : 17]>

@@ -11,7 +11,7 @@ import pytest
 
 from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.npz import write_npz
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.repairs.search.screen import ranges_of
 from parityscope.repairs.search.watching import seen_within
@@ -121,7 +121,9 @@ def test_a_search_keeps_the_node_that_the_screen_flags(tmp_path: Path, size: flo
     ]
     model, inputs = loaded(tmp_path, LOOP, samples)
     budget = Budget(output="", metric="rel_l2", limit=1e-2, reason="test")
-    task = RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1, search_samples=4)
+    task = RepairTask(
+        model=model, inputs=inputs, low="f16", policy=Policy(budgets=(budget,)), threads=1, search_samples=4
+    )
     (tmp_path / "work").mkdir()
     found = search_repair(task, tmp_path / "work", tmp_path / "fixed.onnx")
     assert [flag.node for flag in found.flags] == (["grown", "back"] if size > 1 else [])

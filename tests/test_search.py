@@ -21,7 +21,7 @@ from parityscope.case import load_inputs, load_model
 from parityscope.case.formats.loader import find_function
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.plan import SCHEMA, applied_plan, plan_text, read_plan
 from parityscope.repairs.search import Point, RepairTask, search_repair
 from parityscope.repairs.search.costs import H200, Times, flops_of
@@ -71,7 +71,7 @@ def task_of(
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, data, spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=limit, reason="a test")
-    return RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
+    return RepairTask(model=model, inputs=inputs, low="f16", policy=Policy(budgets=(budget,)), threads=1)
 
 
 def searched(task: RepairTask, folder: Path, output: Path | None = None) -> Any:
@@ -348,7 +348,9 @@ def test_excess_follows_the_side_that_a_metric_is_better_on(tmp_path: Path) -> N
 
     def over(metric: str, limit: float) -> float:
         budget = Budget(output="", metric=metric, limit=limit, reason="")
-        return worst_excess(make_yardstick((budget,), {"score": own}, [reference], None), reference, candidate)
+        return worst_excess(
+            make_yardstick(Policy(budgets=(budget,)), {"score": own}, [reference], None), reference, candidate
+        )
 
     assert over("max_abs", 0.08) == pytest.approx(0.5)
     assert over("cosine", 0.999) == pytest.approx(0.0, abs=1e-9)
@@ -388,7 +390,7 @@ def test_errors_of_single_nodes_add_in_squares(tmp_path: Path) -> None:
         Switchboard(task.model.graph(), "f16", threads=1),
         samples,
         references,
-        make_yardstick(task.budgets, {}, references, None),
+        make_yardstick(task.policy, {}, references, None),
     )
     singles = [oracle.squared(oracle.only([place])) for place in range(len(oracle.names))]
     for places in ([0, 1, 2, 3], [4, 5, 6, 7], list(range(len(oracle.names)))):
@@ -560,7 +562,7 @@ def test_a_plan_can_be_read_edited_and_applied_again(tmp_path: Path) -> None:
     task = replace(task_of(tmp_path, OVERFLOW, OVERFLOW_WEIGHTS, inputs_of(4, 1, 8)), range_repairs=False)
     found = searched(task, tmp_path / "w", tmp_path / "fixed.onnx")
     path = tmp_path / "plan.toml"
-    path.write_text(plan_text(task.model, task.budgets, found), encoding="utf-8")
+    path.write_text(plan_text(task.model, task.policy.budgets, found), encoding="utf-8")
     plan = read_plan(path)
     assert [one.node for one in plan.kept] == [one.node for one in found.kept]
     assert [one.reason for one in plan.kept] == [one.reason for one in found.kept]
@@ -579,7 +581,7 @@ def test_a_plan_can_be_read_edited_and_applied_again(tmp_path: Path) -> None:
 
 def test_a_plan_that_was_cut_anywhere_is_refused(tmp_path: Path) -> None:
     task = replace(task_of(tmp_path, OVERFLOW, OVERFLOW_WEIGHTS, inputs_of(4, 1, 8)), range_repairs=False)
-    text = plan_text(task.model, task.budgets, searched(task, tmp_path / "w", tmp_path / "fixed.onnx"))
+    text = plan_text(task.model, task.policy.budgets, searched(task, tmp_path / "w", tmp_path / "fixed.onnx"))
     path = tmp_path / "plan.toml"
     starts = [place for place in range(len(text)) if text[place - 1] == "\n"]
     assert len(starts) > 20
@@ -649,7 +651,7 @@ def test_the_text_detector_needs_no_node_in_fp32(tmp_path: Path) -> None:
         model=model,
         inputs=load_inputs(model, tmp_path / "page.npz", spool=tmp_path / "spool"),
         low="f16",
-        budgets=(Budget(output="", metric="rel_l2", limit=1e-2, reason="a test"),),
+        policy=Policy(budgets=(Budget(output="", metric="rel_l2", limit=1e-2, reason="a test"),)),
         typed=False,
     )
     found = searched(task, tmp_path / "w", tmp_path / "fixed.onnx")

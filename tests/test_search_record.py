@@ -23,7 +23,7 @@ from parityscope.backends.onnxruntime_sessions import open_session
 from parityscope.case import load_inputs, load_model
 from parityscope.errors import ParityError
 from parityscope.evaluation.switching import Switchboard
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search import RepairTask, search_repair
 from parityscope.repairs.search.journal import Journal
 from parityscope.repairs.search.judging import make_yardstick
@@ -55,7 +55,7 @@ def task_of(folder: Path, count: int) -> RepairTask:
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=5e-3, reason="a test")
-    return RepairTask(model=model, inputs=inputs, low="f16", budgets=(budget,), threads=1)
+    return RepairTask(model=model, inputs=inputs, low="f16", policy=Policy(budgets=(budget,)), threads=1)
 
 
 def searched(task: RepairTask, folder: Path, progress: Any = None) -> Any:
@@ -103,7 +103,7 @@ def test_another_search_does_not_use_the_record_and_leaves_it(tmp_path: Path) ->
     assert first.verdict == "unproved"
     kept = (tmp_path / "record.jsonl").read_text(encoding="utf-8")  # a search that ran out of evaluations can go on
     assert kept
-    stricter = replace(task, budgets=(replace(task.budgets[0], limit=4e-3),))
+    stricter = replace(task, policy=Policy(budgets=(replace(task.policy.budgets[0], limit=4e-3),)))
     assert searched(stricter, tmp_path / "other").resumed == 0
     assert (tmp_path / "record.jsonl").read_text(encoding="utf-8").startswith(kept)
     more = searched(replace(task, evaluations=0), tmp_path / "more")
@@ -171,7 +171,9 @@ def mixed_task(folder: Path) -> RepairTask:
     model = load_model(folder / "model.onnx")
     inputs = load_inputs(model, folder / "data", spool=folder / "spool")
     budget = Budget(output="", metric="rel_l2", limit=8e-3, reason="a test")
-    asked = RepairTask(model=model, inputs=inputs, low="f16,bf16", budgets=(budget,), threads=1, range_repairs=False)
+    asked = RepairTask(
+        model=model, inputs=inputs, low="f16,bf16", policy=Policy(budgets=(budget,)), threads=1, range_repairs=False
+    )
     return replace(asked, profile=folder / "times.json")
 
 
@@ -274,7 +276,7 @@ def oracle_of(task: RepairTask) -> Oracle:
     run = open_session(task.model.graph(), threads=1)
     samples = list(task.inputs)
     references = [run(sample.arrays) for sample in samples]
-    held = make_yardstick(task.budgets, {}, references, None)
+    held = make_yardstick(task.policy, {}, references, None)
     return Oracle(Switchboard(task.model.graph(), "f16", threads=1), samples, references, held)
 
 

@@ -175,19 +175,30 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedOutput:
+    """An output with as many rows, along `axis`, as values decide. `sorted`: in the order of scores, which rounding exchanges."""
+
+    name: str
+    axis: int
+    sorted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """What counts as within: the declared arithmetic (graded by prediction), or explicit budgets.
 
     `declared` is the format that the candidate says it computes in ("f32", "tf32", "f16", "bf16"); with `budgets`,
     the outputs they name are judged by them instead of by grade. `matched` are outputs whose rows have no order of
-    their own (of TopK, say): they are paired, all together, before they are compared (`comparison.rows`). `decides` says of
-    outputs what is decided by them, in the words of `--decide`.
+    their own (of TopK, say): they are paired, all together, before they are compared (`comparison.rows`). `counted` are those
+    with as many rows as values decide, as the graph says (`case.deciding`). `decides` says of outputs what is decided by them, in
+    the words of `--decide`.
     """
 
     declared: str = "f32"
     declared_reason: str = "nothing was declared: FP32 without TF32"
     budgets: tuple[Budget, ...] = ()
     matched: tuple[str, ...] = ()
+    counted: tuple[CountedOutput, ...] = ()
     decides: tuple[tuple[str, str], ...] = ()
 
 

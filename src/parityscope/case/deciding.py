@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from parityscope.errors import ParityError
 from parityscope.operators import of_kind, with_trait
 from parityscope.plain_numbers import plain_number
-from parityscope.records import DecisionRule
+from parityscope.records import CountedOutput, DecisionRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from parityscope.records import Policy, ValueInfo
 
-__all__ = ["rules_of_graph", "rules_of_outputs", "stated_rule"]
+__all__ = ["counted_outputs", "rules_of_graph", "rules_of_outputs", "stated_rule"]
 
+_COUNTS, _SORTS = with_trait("counts"), with_trait("sorts")
 _PASSES_ON = with_trait("passes on")
 _SOFTMAX = of_kind("softmax")
 _ALONG_THE_AXIS = 13  # the opset from which on a Softmax is one along its axis, and not over all axes behind it
@@ -48,6 +49,39 @@ def rules_of_graph(graph: onnx.GraphProto, opset: int) -> dict[str, DecisionRule
         if rule is not None and not (rule.kind == "threshold" and _are_no_sides(sizes)):
             found[output.name] = rule
     return found
+
+
+def counted_outputs(graph: onnx.GraphProto) -> tuple[CountedOutput, ...]:
+    """Outputs with as many rows as values decide: behind what keeps rows, along the first axis that is as long as no input's."""
+    lengths = {one.dim_param for value in graph.input for one in value.type.tensor_type.shape.dim if one.dim_param}
+    counted, sorted_ = (_values_behind(graph, kind) for kind in (_COUNTS, _SORTS))
+    axes = {value.name: _free_axis(value, lengths) for value in graph.output if value.name in counted}
+    return tuple(
+        CountedOutput(name=name, axis=axis, sorted=name in sorted_) for name, axis in axes.items() if axis is not None
+    )
+
+
+def _values_behind(graph: onnx.GraphProto, operators: frozenset[str]) -> set[str]:
+    """The values of the main graph that some operators reach."""
+    reached: set[str] = set()
+    for node in graph.node:
+        if _holds(node, operators) or reached.intersection(node.input):
+            reached.update(node.output)
+    return reached
+
+
+def _holds(node: onnx.NodeProto, operators: frozenset[str]) -> bool:
+    bodies = (each for one in node.attribute for each in (one.g, *one.graphs))
+    return node.op_type in operators or any(_holds(inner, operators) for body in bodies for inner in body.node)
+
+
+def _free_axis(value: onnx.ValueInfoProto, lengths: set[str]) -> int | None:
+    """The first axis whose length is neither said nor that of an input's; of a shape that is not said the first."""
+    declared = value.type.tensor_type
+    if not declared.HasField("shape"):
+        return 0
+    sizes = enumerate(declared.shape.dim)
+    return next((axis for axis, one in sizes if not one.HasField("dim_value") and one.dim_param not in lengths), None)
 
 
 def _are_no_sides(sizes: Sequence[int]) -> bool:

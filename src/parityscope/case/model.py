@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from parityscope.case.deciding import rules_of_graph
+from parityscope.case.deciding import counted_outputs, rules_of_graph
 from parityscope.case.declaring import DTYPE_NAMES, declared_value, gives_other_values, message_sites
 from parityscope.case.graph import sites_of_values
 from parityscope.case.held_formats import held_formats
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
 
-    from parityscope.records import DecisionRule, Site, ValueInfo
+    from parityscope.records import CountedOutput, DecisionRule, Site, ValueInfo
 
 __all__ = ["Model", "dtype_name", "load_model", "read_graph"]
 
@@ -52,7 +52,8 @@ class Model:
     `nodes` counts those of the main graph that compute, Constant nodes left out, as `Site.index` does; `sites` holds every
     value that these compute, in topological order. `unread` says what of the file is broken and left out. `source` is the file
     that a runtime reads, where that is of its own kind and `path` says the same in ONNX. `original` is the file that was named,
-    where its outputs are no tensors and those of `path` are. `decides` is what outputs decide, as far as the graph says it.
+    where its outputs are no tensors and those of `path` are. `decides` is what outputs decide, as far as the graph says it,
+    and `counted` are those with as many rows as values decide.
     """
 
     path: Path
@@ -67,6 +68,7 @@ class Model:
     formats: tuple[str, ...]
     sites: Mapping[str, Site] = field(repr=False, compare=False)
     decides: Mapping[str, DecisionRule] = field(repr=False, compare=False)
+    counted: tuple[CountedOutput, ...] = field(default=(), repr=False, compare=False)
     unread: tuple[str, ...] = ()
     source: Path | None = None
     original: Path | None = None
@@ -169,6 +171,7 @@ def _read_model(path: Path, *, in_part: bool) -> tuple[Model, tuple[Path, ...]]:
         formats=held_formats(message),
         sites=MappingProxyType(sites_of_values(read_graph(path, in_part=bool(unread))) if places is None else places),
         decides=MappingProxyType(rules_of_graph(graph, opsets.get("", 1))),
+        counted=counted_outputs(graph),
         unread=unread,
     )
     return model, tuple(outside)

@@ -15,16 +15,17 @@ from parityscope.errors import ParityError
 from parityscope.records import Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
+    from parityscope.case.model import Model
     from parityscope.records import Budget, Target
 
 __all__ = [
     "DECLARED",
     "OUTSIDE",
     "budgets_for",
-    "check_outputs",
     "declared_policy",
+    "fit_policy",
     "merge_policies",
     "override_policy",
 ]
@@ -99,12 +100,13 @@ def budgets_for(policy: Policy, output: str) -> tuple[Budget, ...]:
     return (*own, *(one for one in policy.budgets if not one.output and one.metric not in named))
 
 
-def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
-    """Checks that every budget names an output of the model, and so does every output to match or that decides something.
+def fit_policy(policy: Policy, model: Model) -> Policy:
+    """The policy for a model, with the outputs of which its graph says that values decide how many rows they have.
 
     Raises:
-        ParityError: one does not.
+        ParityError: a budget, an output to match or one that decides something names no output of it.
     """
+    outputs = [value.name for value in model.outputs]
     for budget in policy.budgets:
         if budget.output and budget.output not in outputs:
             close = difflib.get_close_matches(budget.output, list(outputs), n=1)
@@ -121,6 +123,7 @@ def check_outputs(policy: Policy, outputs: Collection[str]) -> None:
             close = difflib.get_close_matches(name, list(outputs), n=1)
             fix = f"write {close[0]}" if close else f"use some of: {', '.join(outputs)}"
             raise ParityError(f"the rows of {name!r} are to be matched, and the model has no such output", fix=fix)
+    return replace(policy, counted=model.counted)
 
 
 def _replaces_budget(given: Budget, said: Budget) -> bool:

@@ -123,7 +123,7 @@ def measure_misfit(known: Examination, outputs: Arrays, candidate: Arrays, *, co
     """The misfit of `outputs` to the candidate's, over all outputs that both have."""
     worst = Misfit(error=math.inf, over=math.inf)
     shared = [name for name in outputs if name in candidate]
-    candidate = make_aligner(known.policy.matched if known.policy else ())(outputs, candidate)
+    outputs, candidate = make_aligner(known.policy)(outputs, candidate)
     if shared:
         errors = {name: distance_between(outputs[name], candidate[name]) for name in shared}
         over = max(error / limit_of(known, name, coarser=coarser) for name, error in errors.items())

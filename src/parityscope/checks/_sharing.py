@@ -50,9 +50,9 @@ def shared_bug(known: Examination, twice: Callable[[], Both]) -> Claim:
 
 def _test_claim(known: Examination, twice: Callable[[], Both]) -> Shown:
     ours, plain = twice()
-    align = make_aligner(known.policy.matched if known.policy else ())
-    other = align(ours, plain)
-    errors = {name: distance_between(ours[name], other[name]) for name in ours if name in other}
+    align = make_aligner(known.policy)
+    own, other = align(ours, plain)
+    errors = {name: distance_between(own[name], other[name]) for name in own if name in other}
     far = {name: error for name, error in errors.items() if error > FAR * FLOAT32_ROUNDING}
     first = known.inputs.indices[:1]
     moved: Mapping[str, float] = {}

@@ -127,7 +127,7 @@ def _worst_distance(
     known: Examination, outputs: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]
 ) -> float:
 
-    candidate = make_aligner(known.policy.matched if known.policy else ())(outputs, candidate)
+    outputs, candidate = make_aligner(known.policy)(outputs, candidate)
     return max(
         (distance_between(outputs[name], candidate[name]) for name in outputs if name in candidate),
         default=float("inf"),

@@ -32,6 +32,7 @@ from parityscope.checks._common import format_number
 from parityscope.checks._reproducing import limit_of
 from parityscope.comparison.distance import distance_between
 from parityscope.comparison.rows import match_outputs, match_rows, row_axis
+from parityscope.operators import with_trait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK", "outputs_behind_sorts"]
 
 
-_SORTS = {"TopK", "NonMaxSuppression"}
+_SORTS = with_trait("sorts")
 _FALL = 2.0  # chosen: pairing has to take three quarters of the error (in squares) away
 # Of the rows of integers, those that are others. Chosen: nearly equal scores at the end of a list let another row in.
 _OTHERS = 0.05

@@ -148,7 +148,7 @@ def _test_claim(
         bounds=bounds,
         runs=_RUNS,
         kept=bench.kept,
-        align=make_aligner(known.policy.matched if known.policy else ()),
+        align=make_aligner(known.policy),
         honest=None if bench.honest is None else lambda inputs: _run_honest(bench, inputs),
         margin=margin_of(known.declared),
     )

@@ -13,6 +13,7 @@ The graph says it, or the user (`DecisionRule`, read in `case/deciding.py`); els
 - order: places of the largest, as TopK gives them. Counted are those that are others.
 - boxes: rank 3 with a long axis of places and a short one: four numbers in pixels, then scores in [0, 1]. Counted are places
   that score over 0.25 in the reference, and on one side alone.
+- rows: as many as values say. Counted are those of the reference, and those that one side has more.
 - embedding: rank 2, rows of length one with at least 16 numbers. Told is the smallest cosine.
 
 What fits none is told in numbers: rows of a regression, of hidden states or of a detector that are called classes would tell a
@@ -46,12 +47,13 @@ __all__ = [
     "Decided",
     "DecisionKind",
     "choices_that_passed",
+    "count_rows",
     "lean_of",
     "measure_decisions",
     "merge_decisions",
 ]
 
-DecisionKind = Literal["classes", "positions", "segments", "mask", "sides", "order", "boxes", "embedding"]
+DecisionKind = Literal["classes", "positions", "segments", "mask", "sides", "order", "boxes", "embedding", "rows"]
 # Columns of flips: the sample, the flat place among the decisions, the rank that is decided (0: the best), what it was and became
 # (classes; 1 and 0 on which side of a threshold), by how much the reference was for that, and the L2 norm of that sample.
 SAMPLE, PLACE, RANK, WAS, BECAME, GAP, NORM = range(7)
@@ -81,9 +83,9 @@ _SCORING = 0.25  # the confidence above which detectors' own tools show boxes by
 class Decided:
     """`count` decisions of a kind, of which `changed` are others in the candidate.
 
-    Of boxes `changed` are lost and `new` appear in the candidate alone; of a mask `count` are the pixels inside on either
-    side. `least` is the smallest cosine of an embedding, 1 for other kinds. Of rows of classes `reordered` have the same best
-    class and others behind it; of positions `sequences_changed` of all `sequences` are others. `flips` are float64 (changed
+    Of boxes and rows `changed` are lost and `new` appear in the candidate alone; of a mask `count` are the pixels inside on
+    either side. `least` is the smallest cosine of an embedding, 1 for other kinds. Of rows of classes `reordered` have the same
+    best class and others behind it; of positions `sequences_changed` of all `sequences` are others. `flips` are float64 (changed
     ones that are kept, columns as above), `axis` and `at` the class axis and the threshold that they are of.
     """
 
@@ -121,6 +123,13 @@ def measure_decisions(
     flips = found.flips.copy()
     flips[:, SAMPLE], flips[:, NORM] = sample, np.linalg.norm(reference.astype(np.float64).ravel())
     return replace(found, flips=flips)
+
+
+def count_rows(reference: int, candidate: int) -> Decided:
+    """What outputs with so many rows decide: which ones there are."""
+    return Decided(
+        kind="rows", count=reference, changed=max(0, reference - candidate), new=max(0, candidate - reference)
+    )
 
 
 def lean_of(kind: DecisionKind, axis: int, at: float, flips: np.ndarray, array: np.ndarray) -> np.ndarray:

@@ -11,12 +11,18 @@ that the candidate lacks stays an error. Matching can only lower an error: what 
 integers and booleans an element counts 0 or 1. Elements that are not finite must be the same on both sides; each that is not
 counts as far as any two can be.
 
+Where there are as many rows as the values decide (what NonMaxSuppression, NonZero, Compress or Unique keep), one side may have
+more than the other. Then as many as can be are paired so, and in the place of a row that one side lacks stand zeros (of
+integers: -1), as engines fill outputs of a fixed length: an error of the row's own size. Rows of both that are equally many
+stay as they are.
+
 Where the rows lie: on axis 1 behind a batch if all outputs have rank 2 or more, share their first two sizes, and one has
 rank 3 or more, or the batch is 1; else on axis 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -28,6 +34,8 @@ from parityscope.errors import ParityError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from parityscope.records import Policy
+
 __all__ = [
     "Align",
     "Arrays",
@@ -35,15 +43,18 @@ __all__ = [
     "align_as_given",
     "apply_orders",
     "assign_rows",
+    "fill_rows",
+    "flatten_rows",
     "make_aligner",
     "match_outputs",
     "match_rows",
+    "pair_rows",
     "row_axis",
 ]
 
 Arrays = Mapping[str, np.ndarray]
-# (what is expected, what was found) -> what was found, its rows put beside those expected.
-Align = Callable[[Arrays, Arrays], Arrays]
+# (what is expected, what was found) -> both, each row beside its own.
+Align = Callable[[Arrays, Arrays], tuple[Arrays, Arrays]]
 # Which row of the candidate is row i of the reference, one order a batch index.
 Orders = list[np.ndarray]
 
@@ -51,6 +62,9 @@ _SAME_NAMES: Mapping[str, str] = MappingProxyType({})
 
 # Squared distance of two elements of which one is not finite: of values ten thousand deviations apart. Chosen.
 _NEVER = 1e8
+_MOST_PAIRS = (
+    1 << 21
+)  # of rows; chosen: an assignment of as many takes a second. Beyond, rows are paired by their place.
 
 
 def row_axis(shapes: Sequence[tuple[int, ...]]) -> int | None:
@@ -63,17 +77,96 @@ def row_axis(shapes: Sequence[tuple[int, ...]]) -> int | None:
     return 0 if len({shape[0] for shape in shapes}) == 1 else None
 
 
-def align_as_given(expected: Arrays, found: Arrays) -> Arrays:
-    """The alignment of outputs whose rows stand where they belong: `found`."""
-    del expected
-    return found
+def align_as_given(expected: Arrays, found: Arrays) -> tuple[Arrays, Arrays]:
+    """The alignment of outputs whose rows stand where they belong."""
+    return expected, found
 
 
-def make_aligner(names: Sequence[str], called: Mapping[str, str] = _SAME_NAMES) -> Align:
-    """The alignment that matches the rows of `names`; `called` maps their names to those on the other side."""
-    if not names:
+def make_aligner(
+    policy: Policy | None, called: Mapping[str, str] = _SAME_NAMES, *, without_order: bool = False
+) -> Align:
+    """The alignment of the rows that a policy says are to be matched, or that values count.
+
+    `called` maps the names of outputs to those on the other side. `without_order`: counted rows that a sort gives are paired
+    where they are equally many, too.
+    """
+    if policy is None or not (policy.matched or policy.counted):
         return align_as_given
-    return lambda expected, found: match_outputs(names, expected, found, called)
+
+    axes: dict[str, int | None] = dict.fromkeys(policy.matched)
+    axes |= {
+        one.name: one.axis if one.sorted and without_order else None for one in policy.counted if one.name not in axes
+    }
+
+    def align(expected: Arrays, found: Arrays) -> tuple[Arrays, Arrays]:
+        matched = match_outputs(policy.matched, expected, found, called) if policy.matched else found
+        return fill_rows(axes, expected, matched, called)
+
+    return align
+
+
+def fill_rows(
+    axes: Mapping[str, int | None], reference: Arrays, candidate: Arrays, called: Mapping[str, str] = _SAME_NAMES
+) -> tuple[Arrays, Arrays]:
+    """Both sides with as many rows in the outputs of `axes`: those that one lacks are filled, partners stand beside each other.
+
+    Where the two have equally many, rows are paired along the axis that `axes` gives, and stay where it gives none. Outputs with
+    the same two numbers of rows belong together. Others, and those whose shapes differ elsewhere too, are as they are.
+    """
+    groups: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
+    for name, known in axes.items():
+        other = called.get(name, name)
+        if name not in reference or other not in candidate or reference[name].ndim != candidate[other].ndim:
+            continue
+        mine, its = reference[name].shape, candidate[other].shape
+        apart = [axis for axis in range(len(mine)) if mine[axis] != its[axis]]
+        axis = apart[0] if apart else known
+        if len(apart) <= 1 and axis is not None and axis < len(mine):
+            groups.setdefault((mine[axis], its[axis]), []).append((name, other, axis))
+    filled, given = dict(reference), dict(candidate)
+    for (_, theirs), members in groups.items():
+        partners = pair_rows([(reference[name], candidate[other], axis) for name, other, axis in members])
+        left = np.setdiff1d(np.arange(theirs), partners)
+        places = np.concatenate([partners, left])
+        for name, other, axis in members:
+            filled[name] = _take_rows(reference[name], np.arange(len(places)), axis)
+            given[other] = _take_rows(candidate[other], places, axis)
+    return (filled, given) if groups else (reference, candidate)
+
+
+def pair_rows(arrays: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:
+    """The candidate's row beside each of the reference's, int64 (reference's rows,): where there is none, as many as it has.
+
+    `arrays` are the reference's, the candidate's and their axis of rows, of outputs that belong together.
+    """
+    ours, theirs = (one.shape[arrays[0][2]] for one in arrays[0][:2])
+    partners, both = np.full(ours, theirs), min(ours, theirs)
+    if ours * theirs > _MOST_PAIRS or not both:
+        partners[:both] = np.arange(both)
+        return partners
+    costs = np.zeros((ours, theirs))
+    for mine, its, axis in arrays:
+        left, right = (flatten_rows(each, axis) for each in (mine, its))
+        costs += _row_distances(left, right, _standard_deviation(mine))
+    if ours <= theirs:
+        return assign_rows(costs)
+    partners[assign_rows(costs.T)] = np.arange(theirs)
+    return partners
+
+
+def flatten_rows(array: np.ndarray, axis: int) -> np.ndarray:
+    """(rows, elements of a row)."""
+    rows = np.moveaxis(array, axis, 0)
+    return rows.reshape(len(rows), math.prod(rows.shape[1:]))
+
+
+def _take_rows(array: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
+    """The rows at these places; filled where a place is behind the last."""
+    shape = list(array.shape)
+    shape[axis] = 1
+    filling = np.full(shape, -1 if array.dtype.kind == "i" else 0).astype(array.dtype)
+    filled = np.concatenate([array, filling], axis)
+    return np.asarray(np.take(filled, np.minimum(places, array.shape[axis]), axis))
 
 
 def match_outputs(
@@ -115,15 +208,14 @@ def match_rows(reference: Sequence[np.ndarray], candidate: Sequence[np.ndarray])
     costs = [np.zeros((reference[0].shape[axis],) * 2) for _ in range(batch)]
     for mine, its in zip(reference, candidate, strict=True):
         scale = _standard_deviation(mine)
-        costs = [
-            cost + _row_distances(_flatten_rows(mine, axis, index), _flatten_rows(its, axis, index), scale)
-            for index, cost in enumerate(costs)
-        ]
+        for index, cost in enumerate(costs):
+            left, right = (flatten_rows(one[index] if axis else one, 0) for one in (mine, its))
+            costs[index] = cost + _row_distances(left, right, scale)
     return [assign_rows(cost) for cost in costs]
 
 
 def assign_rows(costs: np.ndarray) -> np.ndarray:
-    """The column of each row, every column once, for the least sum of `costs`: int64 (rows,), of float64 (rows, rows)."""
+    """The column of each row, none twice, for the least sum of `costs`: int64 (rows,), of float64 (rows, as many or more)."""
     nearest: np.ndarray = costs.argmin(1)
     if np.unique(nearest).size == nearest.size:
         return nearest  # each row has its least, so that no sum is less
@@ -145,12 +237,6 @@ def apply_orders(array: np.ndarray, orders: Orders, axis: int) -> np.ndarray:
     return np.stack([each[order] for each, order in zip(array, orders, strict=True)])
 
 
-def _flatten_rows(array: np.ndarray, axis: int, index: int) -> np.ndarray:
-    """(rows, elements of a row)."""
-    chosen = array[index] if axis else array
-    return np.asarray(chosen).reshape(chosen.shape[0], -1)
-
-
 def _standard_deviation(array: np.ndarray) -> float:
     """What distances of an output are measured in: 1 for what is not floating point, or is constant."""
     if array.dtype.kind in "iub" or array.size == 0:
@@ -167,6 +253,11 @@ def _row_distances(reference: np.ndarray, candidate: np.ndarray, scale: float) -
     """
     total = np.zeros((len(reference), len(candidate)))
     exact = reference.dtype.kind in "iub"
+    if not exact and np.isfinite(reference).all() and np.isfinite(candidate).all():
+        from scipy.spatial.distance import cdist  # comes with what assigns rows
+
+        mine, its = (np.asarray(each, np.float64) / scale for each in (reference, candidate))
+        return np.asarray(np.minimum(cdist(mine, its, "sqeuclidean") / max(1, mine.shape[1]), _NEVER))
     for left, right in zip(reference.T, candidate.T, strict=True):
         if exact:
             total += left[:, None] != right[None, :]

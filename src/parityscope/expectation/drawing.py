@@ -10,7 +10,8 @@ another grid in each draw, the format's own stretched by a factor g of their ten
     round(g x) / g,
 
 as an engine does that folds scales into weights; everything behind them is rounded as it is, and falls otherwise because of
-them. Inputs alone draw too little of it: half of the error is in the parameters. The function is not moved, so one reference
+them. FP32 is drawn so too, with g alone: x comes back a rounding away. Inputs alone draw too little of it: half of the error
+is in the parameters. The function is not moved, so one reference
 holds for all draws. Parameters of up to 64 elements stay: numbers that say how to compute (an epsilon, a factor of 0.5) are
 exact for a reason.
 """
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedDraws", "drawn_errors", "drawn_outputs"]
 
 _RECURRENT = of_kind("recurrent")
+_EXACT = "f32"
 _SMALL = 64  # elements; the same bound as for tensors whose relative error says something. Chosen.
 _SEED = 20261121  # any would do, a fixed one can be repeated
 
@@ -97,7 +99,13 @@ def drawn_outputs(
     options = {} if profile == "none" else {"profile": profile}
     options |= {} if bounded else {"range": "unbounded"}
     low, _ = prepare_world(
-        model, Target(backend="sim", precision=precision, options=tuple(sorted(options.items()))), ()
+        model,
+        Target(
+            backend="sim",
+            precision="tf32" if precision == _EXACT else precision,
+            options=tuple(sorted(options.items())),
+        ),
+        (),
     )
     rounded = precision if bounded or precision != "f16" else "tf32"  # which is FP16 without its range
     low, draw = _redrawn(low, rounded)
@@ -111,7 +119,7 @@ def drawn_outputs(
             arrays = inputs.sample(index).arrays
             if not set(names) <= expected.get(index, {}).keys():
                 expected[index] = run_world(plain, arrays, names, sessions)
-            yield number, index, expected[index], align(expected[index], run_world(low, arrays, names, sessions))
+            yield number, index, *align(expected[index], run_world(low, arrays, names, sessions))
     progress("drawing rounding anew", draws, draws)
 
 
@@ -136,6 +144,7 @@ def _redrawn(world: World, precision: str) -> tuple[World, _Draw]:
     program = world.program
 
     def stretched(site: str, change: Change) -> Change:
+        change = FloatRounding(_EXACT) if precision == _EXACT else change
         small = program.constants[site].size <= _SMALL if site in program.constants else site not in program.inputs
         return change if small else _Stretched(change, draw, site)
 

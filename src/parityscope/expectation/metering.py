@@ -115,9 +115,9 @@ class Meter:
             if name == PLAIN or not found:
                 continue
             expected = own if name == REORDERED or not plain else plain
-            aligned = self._merge_sample(self.totals.setdefault(name, {}), expected, found)
+            pairs = self._merge_sample(self.totals.setdefault(name, {}), expected, found)
             if self.by_part:
-                each = ((site, measure_parts(expected[site], array)) for site, array in aligned.items())
+                each = ((site, measure_parts(*pair)) for site, pair in pairs.items())
                 held_parts = self.parts.setdefault(name, {})
                 held_parts.update({(index, site): part for site, part in each if part is not None})
             if name.startswith(REORDERED) and self.reference is not None:
@@ -129,15 +129,16 @@ class Meter:
 
     def _merge_sample(
         self, totals: dict[str, ReplayStatistics], expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """Adds what was `found` to the totals, and gives it as far as it can be compared."""
-        aligned = found if self.align is align_as_given else self.align(expected, found)
+    ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Adds what was `found` to the totals, and gives it beside what was expected, as far as they can be compared."""
+        expected, found = self.align(expected, found)
+        pairs = {site: (expected[site], array) for site, array in found.items() if site in expected}
         alike = {
-            site: array
-            for site, array in aligned.items()
-            if site in expected and expected[site].shape == array.shape and expected[site].dtype == array.dtype
+            site: (own, array)
+            for site, (own, array) in pairs.items()
+            if (own.shape, own.dtype) == (array.shape, array.dtype)
         }
-        for site, array in alike.items():
-            part = measure_replay(expected[site], array, expected[site], channel_axis=None)
+        for site, (own, array) in alike.items():
+            part = measure_replay(own, array, own, channel_axis=None)
             totals[site] = totals[site].merge(part) if site in totals else part
         return alike

@@ -28,6 +28,7 @@ Trait = Literal[
     "bounds",  # a NaN that it reads may become a bound: C's fmax and fmin
     "chooses elements",  # puts elements of a constant beside or in the place of others
     "commutes",  # in its first two inputs
+    "counts",  # gives as many rows as its values say, whatever the shapes that it reads
     "computes nothing",  # copies, converts, or gives what is known before the first inference
     "gives zeros",  # exactly, on ordinary data; a softmax underflows to them in 16 bits
     "guards",  # may keep what stands behind it from zero by a constant: x + epsilon, max(x, epsilon)

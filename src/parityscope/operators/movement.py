@@ -35,7 +35,7 @@ def _moving_operator(
 
 OPERATORS = (
     _moving_operator("CenterCropPad", "", "input", "shape"),
-    _moving_operator("Compress", "picked"),
+    _moving_operator("Compress", "picked", traits=("counts",)),
     _moving_operator("Concat", "", scales_with=None, traits=("chooses elements",)),
     _moving_operator("DepthToSpace", "permuted"),
     _moving_operator("Expand", "repeated", "input", "shape"),

@@ -105,9 +105,9 @@ OPERATORS = (
         "selection",
         inputs=("boxes", "scores", "largest number of boxes", "overlap threshold", "score threshold"),
         exactness="exact",
-        traits=("sorts",),
+        traits=("counts", "sorts"),
     ),
-    Operator("NonZero", "selection", exactness="exact", traits=("ignores scale",)),
+    Operator("NonZero", "selection", exactness="exact", traits=("counts", "ignores scale")),
     Operator(
         "TopK",
         "selection",
@@ -116,5 +116,5 @@ OPERATORS = (
         exactness="exact",
         traits=("keeps elements", "largest", "sorts"),
     ),
-    Operator("Unique", "selection", exactness="exact"),
+    Operator("Unique", "selection", exactness="exact", traits=("counts",)),
 )

@@ -45,7 +45,7 @@ def certified_plan(
     searched, fresh, repeated = drop_repeated_samples(searched, fresh)
     samples = list(fresh)[: task.held_out or None]
     first = [reference(one.arrays) for one in [*searched, *samples][:4]]
-    held = make_yardstick(task.budgets, task.functions, first, task.floor, task.matched, task.decides)
+    held = make_yardstick(task.policy, task.functions, first, task.floor)
     keep = None if plan.typed else (labels_of(plan.low).storage, tuple(one.node for one in plan.kept))
     proof = certify_written(
         draws_of(load_model(written.path), task.threads, keep, labels_of(plan.low).full),

@@ -49,6 +49,7 @@ _SAME = {
     "positions": "top-1 of '{}' is the same at all {} positions",
     "segments": "the class of '{}' is the same at all {} pixels",
     "boxes": "all {1} boxes of '{0}' are kept",
+    "rows": "both sides have as many rows of '{}'",
     "mask": "the mask of '{}' is the same",
     "sides": "all {1} numbers of '{0}' are on the same side of the threshold",
     "order": "the order of '{}' is the same",
@@ -191,6 +192,10 @@ def _describe_decisions(output: Mapping[str, Any]) -> str:
         return f"{_of(changed, count)} numbers of '{name}' are on the other side of {format_figure(0.5 if at is None else at)}"
     if kind == "boxes":
         return f"{format_count(changed)} of {format_count(count)} boxes of '{name}' are lost and {format_count(new)} are new"
+    if kind == "rows":
+        fewer = f"'{name}' lacks {format_count(changed)} of {format_count(count)} rows"
+        more = f"'{name}' has {format_count(new)} rows more than the reference's {format_count(count)}"
+        return " and ".join(words for number, words in ((changed, fewer), (new, more)) if number)
     if kind == "mask":
         return f"the mask of '{name}' has an IoU of {format_percent(1 - changed / max(count, 1))}"
     if count == 1:

@@ -176,13 +176,13 @@ def _over_norms(energies: Mapping[str, tuple[float, float]], norms: Mapping[str,
 def _measure_energies(copy: Copy) -> dict[str, tuple[float, float]]:
     """Squared error and squared norm of the reference, by output."""
     found: dict[str, tuple[float, float]] = {}
-    align = make_aligner(copy.case.policy.matched)
+    align = make_aligner(copy.case.policy)
     outputs = [value.name for value in copy.case.model.outputs]
     with open_target(copy.case.model, copy.reference, Capture()) as session:
         for position, sample in enumerate(copy.case.inputs):
             held = copy.given(position)
-            reference = session.run(sample)
-            candidate = align(reference, {name: held[name] for name in outputs if name in held})
+            given = {name: held[name] for name in outputs if name in held}
+            reference, candidate = align(session.run(sample), given)
             for name in outputs:
                 if (
                     name in reference

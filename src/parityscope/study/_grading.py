@@ -81,7 +81,7 @@ def _foresee_errors(examination: Examination) -> Expectation:
     if one_rounding_explains(run):
         return Expectation(errors={"f32": least})
     chosen = _predicted_samples(examination)
-    align = make_aligner(case.policy.matched)
+    align = make_aligner(case.policy, without_order=True)  # rows that passed each other: `tied_rows`
     declared = case.policy.declared
     first = [declared] if declared in {*FORMATS, *QUANTIZED} else []
     ends = [name for name in _ENDS if name not in first]
@@ -121,7 +121,7 @@ def _foresee_errors(examination: Examination) -> Expectation:
     if between and any(grade_of(error, expectation.of(name)) in _ENDS for name, error in measured.items()):
         expectation = expectation.and_also(foresee(between, {}))
     floats = {name: error_distance(found) for name, found in run.statistics.items() if found.is_float}
-    expectation = redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, declared, align, progress)
+    expectation = redraw_doubtful(case.model, case.inputs, chosen, expectation, floats, case.policy, align, progress)
 
     def foresee_again(samples: Sequence[int]) -> Expectation:
         if declared in FORMATS or declared in QUANTIZED:
@@ -252,7 +252,7 @@ def judge_outputs(examination: Examination) -> tuple[Pair, ...]:
         pairs.append(replace(pair, verdict=judge_pair(pair, statistics, case.policy)))
     judged = [pair for pair in pairs if not has_budget(pair, case.policy)]
     asked = [pair.site.tensor for pair in judged if pair.verdict == "within"]
-    align = make_aligner(case.policy.matched)
+    align = make_aligner(case.policy, without_order=True)  # rows that passed each other: `tied_rows`
     apart = find_deviations(examination, asked, align)
     # Choices that differ are beyond by their number alone; whether they are by their scores is asked here.
     chosen = [

@@ -24,7 +24,7 @@ from parityscope.backends.targets import check_target, parse_target, with_option
 from parityscope.case import Case, Inputs, Sample, load_inputs, load_model
 from parityscope.case.originals import with_originals
 from parityscope.case.own import OwnInputs, stored_arrays
-from parityscope.case.policy import DECLARED, check_outputs, override_policy
+from parityscope.case.policy import DECLARED, fit_policy, override_policy
 from parityscope.case.policy_file import PolicyFile, read_policy
 from parityscope.errors import ParityError
 from parityscope.examination import Examination
@@ -94,8 +94,7 @@ def open_request(request: Request) -> Iterator[Examination]:
     policy = override_policy(
         stated.policy, format_word(request.declared), candidate, request.budgets, _declared_formats(model, own)
     )
-    policy = _as_typed(request.judged.override(policy), model)
-    check_outputs(policy, [value.name for value in model.outputs])
+    policy = fit_policy(_as_typed(request.judged.override(policy), model), model)
     with scratch_folder("spool") as spool:
         inputs = load_inputs(
             model,
@@ -147,8 +146,7 @@ def _open_recorded(request: Request, policy: Policy, candidate: Target, folder: 
         raise ParityError(f"{request.model} is a recording, which cannot be run", fix="give a second recording")
     model, inputs, reference = _load_recorded(request, folder)
     policy = override_policy(policy, format_word(request.declared), candidate, request.budgets, ())
-    policy = request.judged.override(policy)
-    check_outputs(policy, [value.name for value in model.outputs])
+    policy = fit_policy(request.judged.override(policy), model)
     case = Case(
         name=f"{Path(request.model).name}, {Path(candidate.option('path')).name}",
         model=model,

@@ -180,9 +180,9 @@ def answer_closing(
     closed = Closed()
     held = list(samples)
     if closing.again:
-        align = make_aligner(closing.asking.policy.matched, closing.asking.names)
+        align = make_aligner(closing.asking.policy, closing.asking.names)
         expected = ours.run(held[0])
-        first, second = (align(expected, theirs.run(held[0])) for _ in range(2))
+        (_, first), (_, second) = (align(expected, theirs.run(held[0])) for _ in range(2))
         closed = replace(closed, spread=largest_distance(first, second))
     if closing.varies:
         closed = replace(closed, changing=part_that_changes(held, closing.asking, ours, theirs, progress))

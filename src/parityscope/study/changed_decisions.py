@@ -111,7 +111,9 @@ def count_honest_changes(examination: Examination, outputs: Sequence[str], align
     None of them where nothing is known of what that costs.
     """
     run, declared = examination.compared, examination.case.policy.declared
-    decided = {name: found for name in outputs if (found := run.decisions.get(name)) is not None}
+    decided = {
+        name: found for name in outputs if (found := run.decisions.get(name)) is not None and found.kind != "rows"
+    }
     rules = rules_of_outputs(examination.case.model.outputs, examination.case.model.decides, examination.case.policy)
     flips = {
         name: doubtful

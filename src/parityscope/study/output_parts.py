@@ -207,8 +207,9 @@ def find_deviations(examination: Examination, outputs: Sequence[str], align: Ali
         if limits.finest and max(worst_ratio(*pair, limits) for pair in both.values()) <= 1.0:
             continue
         honest = 0.0
-        if declared in FORMATS:
-            drawn = _draw_parts(examination, output, sorted(both), align)
+        if declared in FORMATS or output in {one.name for one in examination.case.policy.counted}:
+            shapes = {sample: own.shape for sample, (_, own) in both.items()}
+            drawn = _draw_parts(examination, output, shapes, align)
             both = {sample: (pair[0], _mean_parts([pair[1], *drawn.get(sample, ())])) for sample, pair in both.items()}
             honest = max((_strangest_draw(parts, limits) for parts in drawn.values()), default=0.0)
         if max(worst_ratio(*pair, limits) for pair in both.values()) > max(1.0, _BEYOND_NULL * honest):
@@ -235,14 +236,18 @@ def _beside_all_samples(both: Mapping[int, tuple[Parts, Parts]]) -> dict[int, tu
 def known_parts(
     run: OutputRun, output: str, expected: Mapping[tuple[int, str], Parts]
 ) -> dict[int, tuple[Parts, Parts]]:
-    """The parts of an output, measured and `expected`, by sample, of the samples that were predicted."""
+    """The parts of an output, measured and `expected`, by sample, of the samples that were predicted.
+
+    Not of those where the two have another number of rows.
+    """
     kept, distances = run.parts.get(output, {}), dict(run.per_sample[output])
     found = {}
     for (sample, name), own in expected.items():
         if name != output:
             continue
         if sample in kept:
-            found[sample] = (kept[sample], own)
+            if kept[sample].shape == own.shape:
+                found[sample] = (kept[sample], own)
         elif sample in distances:
             found[sample] = (_largest_of_sample(run.largest.get(output), sample, distances[sample], own), own)
     return found
@@ -337,9 +342,9 @@ def _deviation_of(sample: int, measured: Parts, expected: Parts, limits: Limits)
 
 
 def _draw_parts(
-    examination: Examination, output: str, samples: Sequence[int], align: Align
+    examination: Examination, output: str, shapes: Mapping[int, tuple[int, ...]], align: Align
 ) -> Mapping[int, Sequence[Parts]]:
-    """Parts of several draws of the declared arithmetic, by sample; none where it cannot be simulated so."""
+    """Parts of several draws of the declared arithmetic in these shapes, by sample; none where it cannot be simulated so."""
     from parityscope.expectation.drawing import drawn_outputs
 
     case = examination.case
@@ -348,7 +353,7 @@ def _draw_parts(
         drawn = drawn_outputs(
             case.model,
             case.inputs,
-            samples,
+            sorted(shapes),
             case.policy.declared,
             [output],
             _DRAWS,
@@ -358,7 +363,7 @@ def _draw_parts(
         )
         for _, sample, expected, given in drawn:
             parts = measure_parts(expected[output], given[output]) if output in given else None
-            if parts is not None:
+            if parts is not None and parts.shape == shapes[sample]:
                 found.setdefault(sample, []).append(parts)
     except ParityError:
         return {}

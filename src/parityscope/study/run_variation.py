@@ -48,7 +48,7 @@ def part_that_changes(
     Raises:
         ParityError: a side cannot run.
     """
-    align = make_aligner(asking.policy.matched, asking.names)
+    align = make_aligner(asking.policy, asking.names)
     changed, whole = 0.0, 0.0
     for place in range(PAIRS):
         progress("repeating runs that vary", place, PAIRS)
@@ -56,9 +56,9 @@ def part_that_changes(
         expected = reference.run(sample)
         runs = [align(expected, candidate.run(sample)) for _ in range(2)]
         found = [
-            _squared_changes(expected[name], *(run[asking.names.get(name, name)] for run in runs))
+            _squared_changes(*((own[name], run[asking.names.get(name, name)]) for own, run in runs))
             for name in asking.outputs
-            if name in expected and all(asking.names.get(name, name) in run for run in runs)
+            if name in expected and all(asking.names.get(name, name) in run for _, run in runs)
         ]
         # Of each sample the worst output counts: one that is right but for rounding may vary as a whole.
         between, errors = max(found, key=lambda one: one[1], default=(0.0, 0.0))
@@ -69,14 +69,14 @@ def part_that_changes(
     return min(1.0, changed / whole) if whole else 0.0
 
 
-def _squared_changes(expected: np.ndarray, first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """|first - second|^2 and |first - expected|^2 + |second - expected|^2, in units of |expected|^2.
+def _squared_changes(*runs: tuple[np.ndarray, np.ndarray]) -> tuple[float, float]:
+    """|first - second|^2 and |first - expected|^2 + |second - expected|^2, in units of |expected|^2, of (expected, given) twice.
 
     Of integers the share of unequal elements. Infinite where one has a number and the other none, or another shape.
     """
     try:
-        ones = [measure_pair(*pair, channel_axis=None) for pair in ((expected, first), (expected, second))]
-        between = measure_pair(first, second, channel_axis=None)
+        ones = [measure_pair(*run, channel_axis=None) for run in runs]
+        between = measure_pair(*(given for _, given in runs), channel_axis=None)
     except ValueError:
         return math.inf, math.inf
     scale = ones[0].floats.moments.reference2 if ones[0].floats else 1.0

@@ -20,7 +20,7 @@ import numpy as np
 
 from parityscope.case.policy import budgets_for
 from parityscope.comparison import merge_statistics
-from parityscope.comparison.decisions import measure_decisions, merge_decisions
+from parityscope.comparison.decisions import count_rows, measure_decisions, merge_decisions
 from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.parts import measure_largest, measure_parts
 from parityscope.comparison.rows import make_aligner
@@ -206,7 +206,7 @@ def compare_samples(
         ParityError: a side cannot run, or with `partly` the reference.
     """
     found = Found()
-    align = make_aligner(asking.policy.matched, asking.names)
+    align = make_aligner(asking.policy, asking.names)
     answers = Answering(session=theirs, partly=asking.partly, in_a_row=in_a_row)
     answered = False
     waiting: list[_Answered] = []
@@ -229,7 +229,7 @@ def compare_samples(
         if given is None or again is None:
             continue
         if twice and not found.compared:
-            found.spread = largest_distance(align(expected, given), align(expected, again))
+            found.spread = largest_distance(align(expected, given)[1], align(expected, again)[1])
         found.compared.append(sample.index)
         if sample.index in asking.kept and sum(one.nbytes for one in expected.values()) <= _KEPT // FIRST_SAMPLES:
             found.kept[sample.index] = expected
@@ -238,7 +238,7 @@ def compare_samples(
         if waiting and elements > MOST_STACKED:
             _add_samples(found, waiting, asking)
             waiting, elements = [], size
-        waiting.append(_Answered(sample.index, sample.name, expected, align(expected, given)))
+        waiting.append(_Answered(sample.index, sample.name, *align(expected, given), _rows_of(expected, given, asking)))
     _add_samples(found, waiting, asking)
     found.failed, found.over = answers.failed, answers.over
     found.in_a_row = answers.in_a_row if answered else answers.in_a_row - in_a_row
@@ -271,6 +271,23 @@ class _Answered(NamedTuple):
     label: str
     expected: Mapping[str, np.ndarray]
     given: Mapping[str, np.ndarray]
+    rows: Mapping[str, tuple[int, int]]
+
+
+def _rows_of(
+    expected: Mapping[str, np.ndarray], given: Mapping[str, np.ndarray], asking: Asking
+) -> Mapping[str, tuple[int, int]]:
+    """How many rows each side gives of the outputs that values count."""
+    found = {}
+    for one in asking.policy.counted:
+        other = asking.names.get(one.name, one.name)
+        if one.name in expected and other in given:
+            mine, its = expected[one.name].shape, given[other].shape
+            apart = [axis for axis, sizes in enumerate(zip(mine, its, strict=False)) if sizes[0] != sizes[1]]
+            axis = apart[0] if apart else one.axis
+            if axis < min(len(mine), len(its)):
+                found[one.name] = mine[axis], its[axis]
+    return found
 
 
 def _add_samples(found: Found, answered: Sequence[_Answered], asking: Asking) -> None:
@@ -335,7 +352,12 @@ def _add_output(found: Found, name: str, other: str, samples: Sequence[_Answered
         if asking.judged and misses_budget(name, statistics, pair, asking.policy):
             found.misses.setdefault(name, []).append(sample.sample)
         if found.decisions.get(name, True) is not None:
-            found.add_decisions(name, decided := measure_decisions(*pair, name, asking.rules[name], sample.sample))
+            decided = (
+                count_rows(*sample.rows[name])
+                if name in sample.rows
+                else measure_decisions(*pair, name, asking.rules[name], sample.sample)
+            )
+            found.add_decisions(name, decided)
             if decided is not None and decided.others:
                 found.changed.setdefault(name, {})[sample.sample] = decided.others
         if sample.sample in looked_at and (parts := measure_parts(*pair)) is not None:

@@ -29,9 +29,8 @@ from parityscope.records import Skip, Target
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-
     from parityscope.comparison import Statistics
+    from parityscope.comparison.rows import Arrays
     from parityscope.examination import Examination
 
 __all__ = ["measure_triangle", "peer_of"]
@@ -63,14 +62,19 @@ def measure_triangle(
             for position, index in enumerate(samples):
                 progress("comparing with a peer", position, len(samples))
                 sample = case.inputs.sample(index)
-                expected = first.run(sample)
-                runs = (
-                    expected,
-                    make_aligner(case.policy.matched, pairing)(expected, second.run(sample)),
-                    make_aligner(case.policy.matched)(expected, third.run(sample)),
-                )
+                reference, peers = first.run(sample), third.run(sample)
+                candidate = second.run(sample)
+                given = {
+                    name: candidate[called] for name in outputs if (called := pairing.get(name, name)) in candidate
+                }
+                align = make_aligner(case.policy)
+                runs = {
+                    "candidate_reference": align(reference, given),
+                    "peer_reference": align(reference, peers),
+                    "candidate_peer": align(peers, given),
+                }
                 for name in outputs:
-                    problem = _add_sample(totals, name, (name, pairing.get(name, name), name), runs)
+                    problem = _add_sample(totals, name, runs)
                     if problem:
                         missing.setdefault(name, problem)
             progress("comparing with a peer", len(samples), len(samples))
@@ -89,24 +93,15 @@ def measure_triangle(
     return found, [Skip(what=f"peer's output {name}", reason=reason) for name, reason in missing.items()]
 
 
-def _add_sample(
-    totals: dict[tuple[str, str], Statistics],
-    name: str,
-    names: tuple[str, str, str],
-    runs: tuple[Mapping[str, np.ndarray], ...],
-) -> str:
+def _add_sample(totals: dict[tuple[str, str], Statistics], name: str, runs: Mapping[str, tuple[Arrays, Arrays]]) -> str:
     """Adds one output of one sample to its three distances; gives why it could not."""
-    if not all(called in run for called, run in zip(names, runs, strict=True)):
+    if not all(name in side for both in runs.values() for side in both):
         return "not all three gave it back"
-    r, c, p = (run[called] for called, run in zip(names, runs, strict=True))
-    if not r.shape == c.shape == p.shape:
-        return f"its shapes differ: {list(r.shape)}, {list(c.shape)}, {list(p.shape)}"
+    pairs = {label: (first[name], second[name]) for label, (first, second) in runs.items()}
+    if any(one.shape != other.shape for one, other in pairs.values()):
+        return f"its shapes differ: {', '.join(str(list(one.shape)) for one, _ in pairs.values())}"
     try:
-        parts = {
-            "candidate_reference": measure_pair(r, c, channel_axis=None),
-            "peer_reference": measure_pair(r, p, channel_axis=None),
-            "candidate_peer": measure_pair(p, c, channel_axis=None),
-        }
+        parts = {label: measure_pair(*pair, channel_axis=None) for label, pair in pairs.items()}
     except ValueError as error:
         return str(error)
     for side, part in parts.items():

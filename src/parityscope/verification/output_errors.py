@@ -158,9 +158,9 @@ def outputs_side_by_side(
     case: Case, name: str, index: int, reference: Recorded, side: Recorded
 ) -> tuple[np.ndarray, np.ndarray]:
     """One output of both; its rows paired with the reference's, together with those that belong to them, if they are to be."""
-    if name in case.policy.matched:
-        held = reference.get(index)
-        return held[name], make_aligner(case.policy.matched)(held, side.get(index))[name]
+    if name in (*case.policy.matched, *(one.name for one in case.policy.counted)):
+        expected, found = make_aligner(case.policy)(reference.get(index), side.get(index))
+        return expected[name], found[name]
     return reference.output(index, name), side.output(index, name)
 
 

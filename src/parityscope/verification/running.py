@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from parityscope.backends import Session
     from parityscope.backends.recording import Progress
     from parityscope.case import Case, Sample
-    from parityscope.records import Target
+    from parityscope.records import Policy, Target
 
 __all__ = ["Recorded", "run_side"]
 
@@ -76,7 +76,7 @@ class _Asking:
     target: Target
     label: str
     outputs: tuple[str, ...]
-    matched: tuple[str, ...]
+    policy: Policy
     shapes: tuple[Mapping[str, tuple[int, ...]], ...]
 
     def __call__(
@@ -91,7 +91,7 @@ class _Asking:
             seconds += clock() - start
             arrays = {name: self._output_given(found, name, sample.name) for name in self.outputs}
             if number == 0 and not outputs:
-                spread = largest_distance(arrays, make_aligner(self.matched)(arrays, session.run(sample)))
+                spread = largest_distance(*make_aligner(self.policy)(arrays, session.run(sample)))
             names[sample.index], outputs[sample.index] = sample.name, arrays
         answers = SideAnswers(names=names, outputs=outputs, seconds=seconds)
         if number:
@@ -130,7 +130,7 @@ def run_side(
         target=target,
         label=label,
         outputs=tuple(value.name for value in case.model.outputs),
-        matched=case.policy.matched,
+        policy=case.policy,
         shapes=shapes_for(case.model, target, case.inputs),
     )
     keeper, kept = Keeper(), dict[int, Mapping[str, np.ndarray]]()

@@ -97,8 +97,10 @@ def report_repair(path: Path, data: Data, asked: RepairAsked, *, caller: Caller 
         if asked.plan is not None:
             held = _plan_of(asked.plan, asked)
             own = bool(asked.budgets or asked.functions or asked.judged.policy)
-            budgets = task.budgets if own else _budgets_of_plan(held, task.budgets)
-            task = replace(task, low=held.low, typed=held.typed, budgets=budgets)
+            policy = task.policy
+            if not own:
+                policy = replace(policy, budgets=_budgets_of_plan(held, policy.budgets))
+            task = replace(task, low=held.low, typed=held.typed, policy=policy)
         if asked.settings and task.typed:
             fix = "add --types f32: a strongly typed model needs no settings"
             raise ParityError("--settings are for runtimes that convert an FP32 model", fix=fix)
@@ -122,18 +124,15 @@ def _task_of(asked: RepairAsked, model: Model, data: Data, spool: Path) -> Repai
     from parityscope.repairs.search import RepairTask
 
     low, typed = _aim_of(asked.candidate, asked.low, asked.types)
-    budgets = _budgets_of(asked)
-    judged = _judged_of(asked, budgets, [value.name for value in model.outputs])
+    policy = _judged_of(asked, _budgets_of(asked), model)
     return RepairTask(
         model=model,
         inputs=data.load_samples(model, spool),
         low=low,
         typed=typed,
-        budgets=budgets,
+        policy=policy,
         functions=asked.functions,
         floor=asked.floor,
-        matched=judged.matched,
-        decides=judged.decides,
         search_samples=asked.search_samples,
         held_out=asked.held_out,
         margin=asked.margin,
@@ -280,17 +279,15 @@ def _budgets_of_plan(plan: RepairPlan, default: tuple[Budget, ...]) -> tuple[Bud
     return plan.budgets or default
 
 
-def _judged_of(asked: RepairAsked, budgets: tuple[Budget, ...], outputs: Sequence[str]) -> Policy:
-    """Outputs whose rows have no order and what others decide: as it was said, else as the policy says.
+def _judged_of(asked: RepairAsked, budgets: tuple[Budget, ...], model: Model) -> Policy:
+    """The budgets, outputs whose rows have no order and what others decide: as it was said, else as the policy says.
 
     Raises:
         ParityError: the model has no such output, or none that a budget is for, or the policy cannot be read.
     """
-    from parityscope.case.policy import check_outputs
+    from parityscope.case.policy import fit_policy
 
-    found = replace(asked.judged.override(_policy_of(asked)), budgets=budgets)
-    check_outputs(found, outputs)
-    return found
+    return fit_policy(replace(asked.judged.override(_policy_of(asked)), budgets=budgets), model)
 
 
 def plan_path(output: Path | None, given: Path | None) -> Path | None:
@@ -301,7 +298,7 @@ def plan_path(output: Path | None, given: Path | None) -> Path | None:
 def _write_plan(path: Path, outcome: RepairOutcome, task: RepairTask) -> None:
     from parityscope.repairs.plan import plan_text
 
-    write_whole(path, plan_text(task.model, task.budgets, outcome, task.inputs.sha256))
+    write_whole(path, plan_text(task.model, task.policy.budgets, outcome, task.inputs.sha256))
 
 
 def _check_settings(kinds: Sequence[str], output: Path | None) -> None:

@@ -77,7 +77,7 @@ class PreprocessingQuestion:
 
     def measured(self, outputs: Arrays, index: int) -> tuple[float, float, float]:
         """What `measure_outputs` gives for the outputs of a run on sample `index`."""
-        return measure_outputs(outputs, self.align(outputs, self.candidate[index]), self.bounds)
+        return measure_outputs(*self.align(outputs, self.candidate[index]), self.bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ def _error_of_honest(question: PreprocessingQuestion, trial: StepsTrial) -> tupl
         apart = max(apart, question.measured(honest, index)[0])
         if not all(map(math.isfinite, bounds.values())):
             return apart, math.inf
-        worst = max(worst, measure_outputs(outputs, question.align(outputs, question.candidate[index]), bounds)[1])
+        worst = max(worst, measure_outputs(*question.align(outputs, question.candidate[index]), bounds)[1])
     return apart, worst
 
 

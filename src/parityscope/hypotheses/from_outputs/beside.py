@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.errors import ParityError
-from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import price_of_words
 from parityscope.hypotheses.from_outputs.trying import TriedGuess
 from parityscope.light_dataclasses import dataclass
@@ -90,7 +89,7 @@ def run_beside(
             continue
         trials.trying(edit.words)
         trials.evaluations += 1
-        trials.reference.meter.charge(RESPONSE_S * trials.residual.numbers(worst))
+        trials.reference.meter.charge(trials.residual.price(worst))
         try:
             responses = {worst: moved.respond(worst, {step: site.redo(edit)})}
         except ParityError:

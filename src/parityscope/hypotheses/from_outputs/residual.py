@@ -3,6 +3,9 @@
 Every output's channel is divided by its size in the reference, so that pixels and probabilities count alike. Where one side
 is not finite the pattern is what counts: elements that are so on one side only. The share of a response is the part of the
 squared error that it takes away, times the overlap of the patterns.
+
+Outputs with as many rows as values say may have more on one side. The vector then holds the reference's rows, each with its
+partner of the candidate (`comparison.rows`; without one there is no error), and a share is taken over all rows of both.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.hypotheses.from_outputs.counted_rows import RowsError, beside_rows, counted_axes, error_in_rows
+from parityscope.hypotheses.from_outputs.spending import RESPONSE_S, ROWS_S
 from parityscope.hypotheses.power import MOST_NUMBERS
 from parityscope.light_dataclasses import dataclass, replace
 
@@ -60,6 +65,7 @@ class Share:
 class _OutputPart:
     """One output of one sample: float64 arrays, flat. `noise` is the squared error that rounding may leave.
 
+    `rows` are all of the candidate's and their axis, where the two have not equally many on every sample.
     `error` is the candidate less the reference, scaled: zero where the candidate is not finite, and less nothing where the
     reference is not. `fit` says where both are finite, `broken` where one alone is. `single` are reference, candidate and scale,
     where all are finite and float32.
@@ -77,6 +83,13 @@ class _OutputPart:
     whole: float
     wrong: int
     single: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    rows: tuple[np.ndarray, int] | None = None
+
+    def beside(self, array: np.ndarray) -> np.ndarray:
+        """What a response gives in the reference's shape: where rows are counted, those that belong to the reference's."""
+        if self.rows is None or array.shape == self.shape:
+            return array
+        return beside_rows(self.reference.reshape(self.shape), array, self.rows[1])
 
     def difference(self, array: np.ndarray) -> np.ndarray:
         """What a response adds to the reference, scaled: float32 where the outputs are, else float64."""
@@ -148,13 +161,19 @@ class Residual:
         """How many there are of a sample."""
         return sum(part.reference.size for part in self.samples[sample])
 
+    def price(self, sample: int) -> float:
+        """Estimated seconds in which a response is held against what is wanted."""
+        counted = ((part.shape[part.rows[1]], *part.rows) for part in self.samples[sample] if part.rows)
+        pairs = sum(ours * int(given.shape[axis]) for ours, given, axis in counted)
+        return RESPONSE_S * self.numbers(sample) + ROWS_S * pairs
+
     def size(self, sample: int) -> float:
         """The squared error of a sample."""
         return sum(part.whole for part in self.samples[sample])
 
     def difference(self, sample: int, response: Arrays) -> np.ndarray:
         """What a response adds to the reference's outputs, scaled, zero where it is not finite: float32 where all outputs are."""
-        rows = [part.difference(np.asarray(response[part.name])) for part in self.samples[sample]]
+        rows = [part.difference(part.beside(np.asarray(response[part.name]))) for part in self.samples[sample]]
         row = rows[0] if len(rows) == 1 else np.concatenate(rows)
         return row if math.isfinite(float(row @ row)) else np.where(np.isfinite(row), row, 0.0)
 
@@ -181,11 +200,13 @@ class Residual:
         both = either = count = 0
         least = 1.0
         for sample, response in responses.items():
+            counted = _left_of_counted(self.samples[sample], response)
             for part in self.samples[sample]:
                 array = response.get(part.name)
-                if array is None or array.shape != part.shape:
+                if array is None or (part.name not in counted and array.shape != part.shape):
                     return Share(pooled=-1.0, least=-1.0, left=self.whole, whole=self.whole, count=0)
-                now, same, lost = part.left(np.asarray(array))
+                rows = counted.get(part.name)
+                now, same, lost = part.left(np.asarray(array)) if rows is None else (rows.squares, 0, rows.lost)
                 left, whole, both, either = left + now, whole + part.whole, both + same, either + lost
                 count += part.wrong
                 if part.whole > part.noise or now > part.noise:
@@ -209,17 +230,46 @@ def residual_of(
         outputs: Those that count: of numbers, in one shape on both sides.
     """
     samples = []
+    counted = counted_axes(reference, candidate, outputs)
     for mine, its in zip(reference, candidate, strict=True):
         parts = []
         for name in outputs:
-            if name not in mine or name not in its or mine[name].shape != its[name].shape:
+            if name not in mine or name not in its:
                 continue
-            parts.append(_make_part(name, mine[name], its[name], noise.get(name, 0.0)))
-        samples.append(parts)
+            rows = (np.asarray(its[name], np.float64), counted[name]) if name in counted else None
+            beside = its[name] if rows is None else beside_rows(mine[name], its[name], rows[1])
+            if mine[name].shape == beside.shape:
+                parts.append(replace(_make_part(name, mine[name], beside, noise.get(name, 0.0)), rows=rows))
+        left = _left_of_counted(parts, mine)
+        samples.append(
+            [
+                replace(part, whole=left[part.name].squares, wrong=left[part.name].wrong) if part.name in left else part
+                for part in parts
+            ]
+        )
     news = {name: _part_of_news([part for parts in samples for part in parts if part.name == name]) for name in outputs}
     return Residual(
         samples=[[replace(part, wrong=math.ceil(part.wrong * news[part.name])) for part in parts] for parts in samples]
     )
+
+
+def _left_of_counted(parts: Sequence[_OutputPart], response: Arrays) -> dict[str, RowsError]:
+    """What is left of the outputs whose rows are counted, scaled, over all rows of the candidate and of the response."""
+    counted, outputs = [], []
+    for part in parts:
+        array = response.get(part.name)
+        if part.rows is None or array is None or array.ndim != len(part.shape):
+            continue
+        given, axis = part.rows
+        if all(
+            one == other for at, (one, other) in enumerate(zip(given.shape, array.shape, strict=True)) if at != axis
+        ):
+            counted.append(part)
+            outputs.append((given, np.asarray(array, np.float64), axis))
+    errors = zip(counted, error_in_rows(outputs), strict=True)
+    return {
+        part.name: error._replace(squares=error.squares * float(np.median(part.scale)) ** 2) for part, error in errors
+    }
 
 
 def _part_of_news(parts: Sequence[_OutputPart]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from parityscope.hypotheses.from_outputs.guess import RULE_BITS, Guess
 from parityscope.hypotheses.from_outputs.reference import READ
-from parityscope.hypotheses.schemas import REAL
+from parityscope.hypotheses.schemas import REAL, gives_decisions, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     Members = Sequence[tuple[Guess, StretchEdit]]
 
-__all__ = ["EVERYWHERE", "find_alike", "join_alike", "list_number_rules", "list_rules", "reads_number"]
+__all__ = [
+    "EVERYWHERE",
+    "find_alike",
+    "join_alike",
+    "list_number_rules",
+    "list_rules",
+    "reads_number",
+    "reads_threshold",
+]
 
 # What it takes to say that a step or an input is left out. Each rule is a run of most of the network: longer ones are not tried.
 _LEFT_OUT_BITS = 4.0
@@ -88,6 +96,14 @@ def reads_number(site: EditSite) -> bool:
     constants = site.reference.program.constants
     held = [constants[name] for name in site.changed_step.inputs if name in constants]
     return bool(held) and all(one.size == 1 and one.dtype.kind == "f" for one in held)
+
+
+def reads_threshold(site: EditSite) -> bool:
+    """Whether a step decides by a real number that it reads: no derivative leads to another one."""
+    constants, step = site.reference.program.constants, site.changed_step
+    held = [constants[name] for name in step.inputs if name in constants]
+    decides = gives_decisions(schema_of(site.node, site.stretch.context.opsets))
+    return decides and any(one.size == 1 and one.dtype.kind == "f" for one in held)
 
 
 def _sets_real(node: onnx.NodeProto, words: str) -> bool:

@@ -28,7 +28,7 @@ from parityscope.hypotheses.from_outputs.peeling import GuessPair, Peeling, sear
 from parityscope.hypotheses.from_outputs.predicting import DIRECTIONS, Predictor
 from parityscope.hypotheses.from_outputs.reference import READ, Reference, open_reference, read_first
 from parityscope.hypotheses.from_outputs.residual import Residual, residual_of
-from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules, reads_number
+from parityscope.hypotheses.from_outputs.rules import list_number_rules, list_rules, reads_number, reads_threshold
 from parityscope.hypotheses.from_outputs.sites import EARLY, LATE, PLAIN, EditSite, sites_of
 from parityscope.hypotheses.from_outputs.trying import Trials, TriedGuess
 from parityscope.hypotheses.from_places import edit_at_place
@@ -60,7 +60,8 @@ _PEELED = 0.7  # and for these; chosen
 _LONGER = 0.3  # of what is left, at most, for the longer edits at the places where most is explained; chosen
 _EDITS = 300  # of a place, about
 _HOPS = 2  # steps from what explains most; chosen
-_OF_NUMBERS = 0.5  # of the time for what several steps do alike: another number at all of them; chosen
+_OF_THRESHOLDS = 0.5  # of the time for what several steps do alike: other thresholds, which are listed too; chosen
+_OF_NUMBERS = 0.5  # of what is left of it: another number at all of them; chosen
 _MANY = 1000  # edits: where fewer can be run, two faults are hardly found, and one alone has more of the time; chosen
 _SWEPT = 3.0  # runs that a direction of a sweep costs; chosen
 _SWEEP_S = 4.0  # estimated seconds of the sweeps over all samples; chosen
@@ -217,9 +218,12 @@ def _try_plain(found: OutputsSearch) -> None:
 
 
 def _try_rules(found: OutputsSearch) -> None:
-    """The same edit at several places."""
+    """The same edit at several places; before them, as both are numbers to be listed, other thresholds."""
     trials, until = found.trials, found.trials.until
     whole = [site for site in found.sites if site.inner is None and site.whole_step]
+    trials.until = found.reference.meter.share_of(until, _OF_THRESHOLDS)
+    thresholds = [site for site in whole if reads_threshold(site)]
+    trials.run_plain(_guesses_unpredicted(thresholds, ("changed constants",)))
     numbers = _guesses_unpredicted(whole, ("attributes",))
     numbers += _guesses_unpredicted([site for site in whole if reads_number(site)], ("changed constants",))
     trials.until = found.reference.meter.share_of(until, _OF_NUMBERS)

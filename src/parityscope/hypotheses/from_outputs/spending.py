@@ -20,6 +20,7 @@ __all__ = [
     "MADE_S",
     "PRODUCT_S",
     "RESPONSE_S",
+    "ROWS_S",
     "SITE_S",
     "SWEPT",
     "WorkMeter",
@@ -34,6 +35,7 @@ SWEPT = 1.0  # runs of a step that one direction of a sweep costs
 PRODUCT_S = 1e-9  # one element of a change times one direction
 SITE_S = 1.5e-3  # making a site ready
 GATHER_S = 4e-8  # one element whose adjoints are gathered by value
+ROWS_S = 1.2e-7  # two rows of an output that may belong together: measured, with the assignment
 RESPONSE_S = 3e-9  # one number of a response that is held against what is wanted
 
 

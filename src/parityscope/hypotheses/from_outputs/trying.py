@@ -18,7 +18,6 @@ from parityscope.hypotheses.from_outputs.amounts import PROMISING
 from parityscope.hypotheses.from_outputs.families import with_free_numbers
 from parityscope.hypotheses.from_outputs.family_fits import EXACT, WIDER, fit_family
 from parityscope.hypotheses.from_outputs.ordering import PART_OF_TIME, GuessQueues, shortest_first
-from parityscope.hypotheses.from_outputs.spending import RESPONSE_S
 from parityscope.hypotheses.from_outputs.superposing import ResponseSketch
 from parityscope.hypotheses.power import SURE_BITS, find_least_share
 from parityscope.light_dataclasses import dataclass, field
@@ -272,7 +271,7 @@ class Trials:
         self.evaluations += 1
         for sample in samples:
             self.seconds -= self.reference.cost(guess.site.step)
-            self.reference.meter.charge(RESPONSE_S * self.residual.numbers(sample))
+            self.reference.meter.charge(self.residual.price(sample))
             try:
                 found[sample] = self._response(sample, guess, edit)
             except ParityError:

@@ -304,7 +304,7 @@ def _list_blocking(flags: Sequence[Flag], sensed: Sensed | None, names: Sequence
 
 def _describe_floor(task: RepairTask, search: Inputs) -> str:
     """Why even FP32 misses the budget; empty where it does not, or where the budget is far above any floor."""
-    tight = [one for one in task.budgets if one.metric == "rel_l2" and one.limit < _TIGHT]
+    tight = [one for one in task.policy.budgets if one.metric == "rel_l2" and one.limit < _TIGHT]
     if not tight:
         return ""
     names = [value.name for value in task.model.outputs]

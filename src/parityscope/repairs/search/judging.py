@@ -25,13 +25,12 @@ from parityscope.comparison.decisions import GAP, measure_decisions
 from parityscope.comparison.rows import make_aligner
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass
-from parityscope.records import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from parityscope.case.formats.loader import UserFunction
-    from parityscope.records import Budget
+    from parityscope.records import Budget, Policy
 
 __all__ = ["FLOOR_SHARE", "Yardstick", "make_yardstick", "relative_error", "squared_error", "worst_excess"]
 
@@ -54,17 +53,14 @@ class Yardstick:
 
 
 def make_yardstick(
-    budgets: tuple[Budget, ...],
+    policy: Policy,
     functions: Mapping[str, UserFunction],
     references: Iterable[Mapping[str, np.ndarray]],
     floor: float | None,
-    matched: tuple[str, ...] = (),
-    decides: tuple[tuple[str, str], ...] = (),
 ) -> Yardstick:
     """Budgets with floors from the reference's outputs on the search samples, or `floor` for every output.
 
-    `matched` are outputs whose rows have no order of their own: they are paired before they are compared. Of outputs that
-    `decides` names no decision may change that their budget does not explain.
+    Of outputs that the policy says decide something no decision may change that their budget does not explain.
 
     Raises:
         ParityError: no budget applies to any output, or outputs to be matched share no axis of rows.
@@ -76,11 +72,9 @@ def make_yardstick(
             if array.dtype.kind == "f" and array.size:
                 own = FLOOR_SHARE * _root_mean_square(array) if floor is None else floor
                 floors[name] = max(floors.get(name, 0.0), own)
-    made = Yardstick(
-        policy=Policy(budgets=budgets, matched=matched, decides=decides), functions=functions, floors=floors
-    )
+    made = Yardstick(policy=policy, functions=functions, floors=floors)
     if held and not _excess_terms(made, held[0], held[0]):
-        names = ", ".join(sorted({one.metric for one in budgets})) or "none"
+        names = ", ".join(sorted({one.metric for one in policy.budgets})) or "none"
         raise ParityError(
             f"no budget applies to an output of the model ({names})",
             fix="give one that does: --budget max_abs=VALUE for numbers, --budget mismatches=VALUE for integers",
@@ -90,14 +84,14 @@ def make_yardstick(
 
 def worst_excess(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The worst of all budgets on one sample, in units of the budget. Arrays: by output name, any shape."""
-    candidate = make_aligner(held.policy.matched)(reference, candidate)
+    reference, candidate = make_aligner(held.policy)(reference, candidate)
     return max(_excess_terms(held, reference, candidate), default=math.inf)
 
 
 def squared_error(held: Yardstick, reference: Mapping[str, np.ndarray], candidate: Mapping[str, np.ndarray]) -> float:
     """The sum over float outputs of (relative L2 error / budget)²; shares of differing elements for integers alone."""
     total = 0.0
-    candidate = make_aligner(held.policy.matched)(reference, candidate)
+    reference, candidate = make_aligner(held.policy)(reference, candidate)
     floats = [name for name, array in reference.items() if array.dtype.kind == "f"]
     for name in floats or reference:
         error = (

@@ -91,7 +91,7 @@ def prepare_search(task: RepairTask, folder: Path, progress: Progress) -> Search
     reference = reference_of(task)
     samples = list(search)
     references = [reference(sample.arrays) for sample in samples]
-    held = make_yardstick(task.budgets, task.functions, references, task.floor, task.matched, task.decides)
+    held = make_yardstick(task.policy, task.functions, references, task.floor)
     screened = apply_range_repairs(task, search, references, margin, held, folder, progress)
     seconds = {"screen": time.monotonic() - started}
     products = _scale_products(task, screened.model, search, margin, progress)
@@ -247,9 +247,9 @@ def _digest_of_question(task: RepairTask, model: Model, search: Inputs, held: Ya
         "model": [task.model.sha256, model.sha256, task.low, task.typed, task.threads],
         "inputs": [search.sha256, list(search.indices)],
         "scaled": margin_of(task, len(search)).hex() if task.labels.eighths else "",
-        "budgets": [[one.output, one.metric, one.limit.hex()] for one in task.budgets],
-        "matched": list(task.matched),
-        **({"decides": [list(one) for one in task.decides]} if task.decides else {}),
+        "budgets": [[one.output, one.metric, one.limit.hex()] for one in task.policy.budgets],
+        "matched": list(task.policy.matched),
+        **({"decides": [list(one) for one in task.policy.decides]} if task.policy.decides else {}),
         "floors": {name: floor.hex() for name, floor in held.floors.items()},
         "metrics": [one.text for one in task.functions.values()],
         "functions": [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()],

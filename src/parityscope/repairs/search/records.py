@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from parityscope.light_dataclasses import dataclass, field
-from parityscope.records import Budget
+from parityscope.records import Budget, Policy
 from parityscope.repairs.search.labels import labels_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class RepairTask:
     """What is asked.
 
     `low` is the format: "f16", "bf16", "f8e4m3", or several of them ("f8e4m3,f16"); `functions` are metrics of the user's
-    by name; `matched` are outputs whose rows have no order, `decides` says what outputs decide, as in `Policy`;
+    by name; `policy` says what outputs are held against, and how;
     `margin` divides every budget while searching (0: 1.3 with
     several search samples, 1.5 with fewer than three); `search_samples` and `held_out` count samples (0: chosen);
     `sensing` bounds the evaluations for sensitivities (0: as many as nodes); `seconds` and
@@ -60,11 +60,9 @@ class RepairTask:
     model: Model
     inputs: Inputs
     low: str
-    budgets: tuple[Budget, ...]
+    policy: Policy
     functions: Mapping[str, UserFunction] = field(default_factory=lambda: _NO_FUNCTIONS)
     floor: float | None = None
-    matched: tuple[str, ...] = ()
-    decides: tuple[tuple[str, str], ...] = ()
     search_samples: int = 0
     held_out: int = 0
     margin: float = 0.0

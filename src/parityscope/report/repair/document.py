@@ -40,7 +40,7 @@ def repair_document(
             "typed": outcome.typed,
             "margin": outcome.margin,
             "all_low": None if math.isnan(outcome.all_low) else outcome.all_low,
-            "budgets": list(task.budgets),
+            "budgets": list(task.policy.budgets),
             "findings": list(findings_about(inputs)),
             "deciding_nodes": outcome.nodes,
             "flags": list(outcome.flags),
