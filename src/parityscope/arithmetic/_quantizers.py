@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from parityscope.arithmetic.graphs import constant_like, give_back, redirect_uses
+from parityscope.arithmetic.graphs import cast_node, constant_like, give_back, redirect_uses
 from parityscope.case.graph import constant_value
 from parityscope.operators import QUANTIZERS
 
@@ -109,19 +109,16 @@ def _write_dequantize(node: ir.Node, names: Names) -> None:
 def _cast_like(value: ir.Value, like: ir.Value, names: Names, name: str | None) -> ir.Node:
     """`value` with the type of `like`: a Cast, which may have nothing to do."""
     dtype = like.dtype or ir.DataType.FLOAT
-    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1, name=name)
-    node.outputs[0].name = names.fresh(like.name, "cast")
-    node.outputs[0].type, node.outputs[0].shape = like.type, like.shape
+    node = cast_node(value, dtype, names.fresh(like.name, "cast"), name or "")
+    node.outputs[0].shape = like.shape
     return node
 
 
 def _cast_to(value: ir.Value, dtype: ir.DataType, names: Names) -> list[ir.Node]:
     if value.dtype == dtype:
         return []
-    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1)
-    node.outputs[0].name = node.name = names.fresh(value.name, "wide")
-    node.outputs[0].type, node.outputs[0].shape = ir.TensorType(dtype), value.shape
-    return [node]
+    name = names.fresh(value.name, "wide")
+    return [cast_node(value, dtype, name, name)]
 
 
 def _make_float_node(op_type: str, inputs: list[ir.Value], like: ir.Value, names: Names) -> ir.Node:

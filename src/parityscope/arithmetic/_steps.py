@@ -22,7 +22,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic._cells import GATES, Cell, CellWeights, activations_of
-from parityscope.arithmetic.graphs import give_back, redirect_uses
+from parityscope.arithmetic.graphs import drop_if_unread, give_back, redirect_uses
 from parityscope.case.graph import constant_value
 from parityscope.light_dataclasses import dataclass, field
 
@@ -331,8 +331,8 @@ def _hand_over(work: _ScanWork, scan: ir.Node) -> None:
     parameters = {value for value in node.inputs[1:4] if value is not None}
     graph.remove(node, safe=True)
     for value in parameters:
-        if value.is_initializer() and value.graph is not None and not value.uses() and not value.is_graph_output():
-            value.graph.initializers.pop(str(value.name))
+        if value.is_initializer():
+            drop_if_unread(value)
 
 
 def _required_input(node: ir.Node, index: int) -> ir.Value:

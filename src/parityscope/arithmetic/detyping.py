@@ -18,7 +18,7 @@ import onnx_ir as ir
 from parityscope.arithmetic._quantizers import FLOAT8, written_out
 from parityscope.arithmetic.element_types import LIKE_FIRST_INPUT, infer_types
 from parityscope.arithmetic.formats import FORMATS, Format
-from parityscope.arithmetic.graphs import Names, all_values, give_back, prepend_nodes, redirect_uses
+from parityscope.arithmetic.graphs import Names, all_values, cast_node, give_back, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
 from parityscope.arithmetic.standard import DOMAINS
 from parityscope.arithmetic.tables import nodes_reading_tables
@@ -111,14 +111,6 @@ def _touches_half(node: ir.Node) -> bool:
     return any(_half_type_of(value) for value in (*node.inputs, *node.outputs))
 
 
-def _make_cast(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
-    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1)
-    node.outputs[0].name = name
-    node.outputs[0].type = ir.TensorType(dtype)
-    node.outputs[0].shape = value.shape
-    return node
-
-
 def _cast_inputs_up(model: ir.Model, names: Names, kept: set[ir.Value]) -> dict[ir.Value, Format]:
     """Casts the model's own float16 and bfloat16 inputs up; they keep their types."""
     entered = {}
@@ -127,7 +119,7 @@ def _cast_inputs_up(model: ir.Model, names: Names, kept: set[ir.Value]) -> dict[
         if dtype is None:
             continue
         uses = list(value.uses())
-        node = _make_cast(value, ir.DataType.FLOAT, names.fresh(value.name, "f32"))
+        node = cast_node(value, ir.DataType.FLOAT, names.fresh(value.name, "f32"))
         redirect_uses(uses, node.outputs[0])
         prepend_nodes(model.graph, [node])
         kept.add(value)
@@ -143,7 +135,7 @@ def _cast_outputs_back(model: ir.Model, names: Names, typed: dict[ir.Value, Form
         name = str(value.name)
         value.name = names.fresh(name, "f32")
         dtype = next(dtype for dtype, number_format in HALF.items() if number_format == typed[value])
-        node = _make_cast(value, dtype, name)
+        node = cast_node(value, dtype, name)
         model.graph.append(node)
         model.graph.outputs[position] = node.outputs[0]
 
@@ -156,7 +148,7 @@ def _fence_node(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Val
     for index, value in enumerate(node.inputs):
         dtype = _half_type_of(value)
         if value is not None and dtype is not None:
-            down = _make_cast(value, dtype, names.fresh(value.name, "typed"))
+            down = cast_node(value, dtype, names.fresh(value.name, "typed"))
             graph.insert_before(node, down)
             node.replace_input_with(index, down.outputs[0])
             kept.add(down.outputs[0])
@@ -175,7 +167,7 @@ def _taken_out(node: ir.Node, names: Names, kept: set[ir.Value]) -> dict[ir.Valu
             name = str(value.name)
             value.name = names.fresh(name, "typed")
             uses = list(value.uses())
-            up = _make_cast(value, ir.DataType.FLOAT, name)
+            up = cast_node(value, ir.DataType.FLOAT, name)
             redirect_uses(uses, up.outputs[0])
             give_back(value, up.outputs[0])
             graph.insert_after(node, up)

@@ -22,8 +22,10 @@ __all__ = [
     "Names",
     "add_constant",
     "all_values",
+    "cast_node",
     "constant_like",
     "divided_nodes",
+    "drop_if_unread",
     "give_back",
     "prepend_nodes",
     "redirect_uses",
@@ -105,6 +107,27 @@ def constant_like(value: ir.Value, array: np.ndarray, name: str) -> ir.Value:
         raise ValueError(f"{value.name} is not a constant")
     producer.append(node)
     return node.outputs[0]
+
+
+def cast_node(value: ir.Value, dtype: ir.DataType, name: str, node_name: str = "") -> ir.Node:
+    """A Cast of `value` whose output is called `name`; it stands in no graph yet."""
+    import onnx_ir as ir
+
+    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1, name=node_name or None)
+    made = node.outputs[0]
+    made.name, made.type, made.shape = name, ir.TensorType(dtype), value.shape
+    return node
+
+
+def drop_if_unread(value: ir.Value) -> None:
+    """Takes a constant out of its graph that nothing reads any more, and that no caller gives or gets."""
+    graph, node = value.graph, value.producer()
+    if graph is None or value.uses() or value.is_graph_output() or value.is_graph_input():
+        return
+    if node is None:
+        graph.initializers.pop(str(value.name), None)
+    elif node.op_type == "Constant":
+        graph.remove(node)
 
 
 def redirect_uses(uses: Iterable[tuple[ir.Node, int]], replacement: ir.Value) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.graphs import Names, add_constant, give_back, redirect_uses
+from parityscope.arithmetic.graphs import Names, add_constant, cast_node, give_back, redirect_uses
 from parityscope.case.graph import bodies_of_node, constant_value
 from parityscope.light_dataclasses import dataclass
 from parityscope.operators import with_trait
@@ -149,10 +149,7 @@ def _insert_cast(
     source: str = "",
 ) -> ir.Value:
     name = names.fresh(source or value.name, suffix)
-    made = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1, name=name)
-    made.outputs[0].name = name
-    made.outputs[0].type = ir.TensorType(dtype)
-    made.outputs[0].shape = value.shape
+    made = cast_node(value, dtype, name, name)
     if before is not None:
         model.graph.insert_before(before, made)
     elif after is not None:

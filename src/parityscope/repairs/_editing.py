@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.graphs import add_constant
+from parityscope.arithmetic.graphs import add_constant, drop_if_unread
 from parityscope.case.graph import computing_nodes, constant_value, node_name
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, 
         node.resize_inputs(position + 1)
     node.replace_input_with(position, value)
     if old is not None:
-        _drop_if_unread(model, old)
+        drop_if_unread(old)
 
 
 def insert_before(
@@ -129,11 +129,5 @@ def remove_unread(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
         sources = [value for value in node.inputs if value is not None]
         model.graph.remove(node, safe=True)
         for value in sources:
-            _drop_if_unread(model, value)
+            drop_if_unread(value)
         waiting.extend(before for value in sources if (before := value.producer()) is not None)
-
-
-def _drop_if_unread(model: ir.Model, value: ir.Value) -> None:
-    known = model.graph.initializers.get(str(value.name))
-    if known is value and not list(value.uses()) and not value.is_graph_output() and not value.is_graph_input():
-        model.graph.initializers.pop(str(value.name))

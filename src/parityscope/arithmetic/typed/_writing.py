@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from parityscope.arithmetic.formats import FORMATS
-from parityscope.arithmetic.graphs import Names, prepend_nodes
+from parityscope.arithmetic.graphs import Names, cast_node, drop_if_unread, prepend_nodes
 from parityscope.arithmetic.opsets import BATCHED_SCAN
 from parityscope.arithmetic.standard import SHAPE_READERS
 from parityscope.arithmetic.typed._assigning import (
@@ -53,7 +53,8 @@ class Casting:
         if tensor is not None and dtype in _SHORT and _SHORT[dtype] in HALF:
             return self._copy_constant(value, tensor, dtype)
         if (value, dtype) not in self.casts:
-            node = cast_node(value, dtype, self.names.fresh(value.name, _SHORT[dtype]))
+            name = self.names.fresh(value.name, _SHORT[dtype])
+            node = cast_node(value, dtype, name, f"typed::{name}")
             producer = value.producer()
             if producer is not None:
                 producer.append(node)
@@ -68,13 +69,7 @@ class Casting:
         """Removes constants that only their copies are read of; one copy takes the name."""
         for value, copy in self._unread_constants():
             name = str(value.name)
-            graph, producer = value.graph, value.producer()
-            if graph is None:
-                raise ValueError(f"{name} belongs to no graph")
-            if producer is not None:
-                graph.remove(producer)
-            else:
-                graph.initializers.pop(name)
+            drop_if_unread(value)
             copy.name = name
 
     def _copy_constant(self, value: ir.Value, tensor: ir.TensorProtocol, dtype: ir.DataType) -> ir.Value:
@@ -90,15 +85,6 @@ class Casting:
             if value not in seen and not value.uses() and not value.is_graph_output():
                 seen.add(value)
                 yield value, copy
-
-
-def cast_node(value: ir.Value, dtype: ir.DataType, name: str) -> ir.Node:
-    """A Cast of `value` whose output is called `name`."""
-    node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", int(dtype))], num_outputs=1, name=f"typed::{name}")
-    node.outputs[0].name = name
-    node.outputs[0].type = ir.TensorType(dtype)
-    node.outputs[0].shape = value.shape
-    return node
 
 
 def _place_constant(value: ir.Value, tensor: ir.TensorProtocol, name: str) -> ir.Value:

@@ -18,7 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from parityscope.arithmetic.float8 import E4M3
-from parityscope.arithmetic.graphs import Names, add_constant, prepend_nodes
+from parityscope.arithmetic.graphs import Names, add_constant, drop_if_unread, prepend_nodes
 from parityscope.arithmetic.rounding import round_to
 from parityscope.case.graph import constant_value
 from parityscope.errors import ParityError
@@ -75,13 +75,8 @@ class _EighthsWork:
     def drop_unread(self) -> None:
         """Removes the constants that nothing reads any more."""
         for value in self.replaced:
-            graph, producer = value.graph, value.producer()
-            if value.uses() or graph is None or value.is_graph_output() or constant_value(value) is None:
-                continue
-            if producer is not None:
-                graph.remove(producer)
-            else:
-                graph.initializers.pop(str(value.name), None)
+            if constant_value(value) is not None:
+                drop_if_unread(value)
 
     def _pair(self, value: ir.Value, scaling: OperandScaling) -> ir.Value:
         key = value, float(scaling.scale)

@@ -14,9 +14,8 @@ import onnx_ir as ir
 from parityscope.arithmetic._quantizers import without_float8
 from parityscope.arithmetic.detyping import retype_to_float
 from parityscope.arithmetic.element_types import infer_types
-from parityscope.arithmetic.graphs import Names, all_values, prepend_nodes, redirect_uses
+from parityscope.arithmetic.graphs import Names, all_values, cast_node, prepend_nodes, redirect_uses
 from parityscope.arithmetic.opsets import OLDEST, prepare_copy
-from parityscope.arithmetic.typed._writing import cast_node
 from parityscope.arithmetic.typed.constants import HALF
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def read_as_float32(model: ir.Model, dtypes: Mapping[str, str]) -> bool:
             continue
         uses = list(value.uses())
         low, value.type = value.dtype, ir.TensorType(ir.DataType.FLOAT)
-        node = cast_node(value, low, names.fresh(value.name, "read"))
+        node = cast_node(value, low, name := names.fresh(value.name, "read"), f"typed::{name}")
         redirect_uses(uses, node.outputs[0])
         prepend_nodes(model.graph, [node])
         found = True
