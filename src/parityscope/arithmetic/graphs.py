@@ -29,6 +29,7 @@ __all__ = [
     "give_back",
     "prepend_nodes",
     "redirect_uses",
+    "set_input",
 ]
 
 
@@ -128,6 +129,20 @@ def drop_if_unread(value: ir.Value) -> None:
         graph.initializers.pop(str(value.name), None)
     elif node.op_type == "Constant":
         graph.remove(node)
+
+
+def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, name: str) -> None:
+    """Makes a new constant the input of `node` at `position`; other readers of the old one keep it.
+
+    The constant has the shape and dtype of `array`; an old one that nothing reads any more goes.
+    """
+    value = add_constant(model.graph, array, name)
+    old = node.inputs[position] if position < len(node.inputs) else None
+    if position >= len(node.inputs):
+        node.resize_inputs(position + 1)
+    node.replace_input_with(position, value)
+    if old is not None:
+        drop_if_unread(old)
 
 
 def redirect_uses(uses: Iterable[tuple[ir.Node, int]], replacement: ir.Value) -> None:

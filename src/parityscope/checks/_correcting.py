@@ -147,11 +147,11 @@ def correct_range(tensor: str, storage: Format, *, clamped: bool) -> Correction 
                 add_constant(model.graph, np.array(sign * storage.largest, np.float32), f"{tensor}::bound")
                 for sign in (-1.0, 1.0)
             )
-            insert_behind(model, node, "Clip", [low, high])
+            insert_behind(node, "Clip", [low, high])
             return
         # Divided by nought. Not Casts: what a format costs is told of a model as if its own types had FP32's range.
         old, edge = node.outputs[0], add_constant(model.graph, np.array(_BEYOND_HALF, np.float32), f"{tensor}::edge")
-        divided = insert_behind(model, node, "Div", [edge]).producer()
+        divided = insert_behind(node, "Div", [edge]).producer()
         if divided is not None:
             kept = insert_before(divided, "Less", [insert_before(divided, "Abs", [old]), edge])
             divided.replace_input_with(1, insert_before(divided, "Cast", [kept], {"to": _FLOAT}))
@@ -240,7 +240,7 @@ def _append_operator(op_type: str, numbers: tuple[float | np.ndarray, ...]) -> R
             add_constant(model.graph, np.array(one, np.float32), f"{node.outputs[0].name}::behind{i}")
             for i, one in enumerate(numbers)
         ]
-        insert_behind(model, node, op_type, held)
+        insert_behind(node, op_type, held)
 
     return rewrite
 

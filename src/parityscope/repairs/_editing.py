@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from parityscope.arithmetic.graphs import add_constant, drop_if_unread
+from parityscope.arithmetic.graphs import drop_if_unread, give_back, redirect_uses
 from parityscope.case.graph import computing_nodes, constant_value, node_name
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ __all__ = [
     "remove_unread",
     "replace_value",
     "scalar_of",
-    "set_input",
 ]
 
 
@@ -69,20 +68,6 @@ def only_reader(value: ir.Value) -> ir.Node | None:
     return readers[0] if len(readers) == 1 and not value.is_graph_output() else None
 
 
-def set_input(model: ir.Model, node: ir.Node, position: int, array: np.ndarray, name: str) -> None:
-    """Makes a new constant the input of `node` at `position`; other readers of the old one keep it.
-
-    The constant has the shape and dtype of `array`; an old one that nothing reads any more goes.
-    """
-    value = add_constant(model.graph, array, name)
-    old = node.inputs[position] if position < len(node.inputs) else None
-    if position >= len(node.inputs):
-        node.resize_inputs(position + 1)
-    node.replace_input_with(position, value)
-    if old is not None:
-        drop_if_unread(old)
-
-
 def insert_before(
     before: ir.Node,
     operator: str,
@@ -103,13 +88,10 @@ def insert_before(
     return node.outputs[0]
 
 
-def replace_value(model: ir.Model, old: ir.Value, new: ir.Value) -> None:
+def replace_value(old: ir.Value, new: ir.Value) -> None:
     """Every reader of `old` reads `new`, which takes over its name and what is declared about it."""
-    for user, index in list(old.uses()):
-        user.replace_input_with(index, new)
-    for position, output in enumerate(model.graph.outputs):
-        if output is old:
-            model.graph.outputs[position] = new
+    redirect_uses(list(old.uses()), new)
+    give_back(old, new)
     name = old.name
     old.name = f"{name}::old"
     new.name = name

@@ -31,9 +31,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import set_input
 from parityscope.operators import MOVING, of_kind, with_trait
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, nodes_of, set_input
+from parityscope.repairs._editing import array_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.fusion.folding import normalization_as_line
-from parityscope.arithmetic.graphs import add_constant
+from parityscope.arithmetic.graphs import add_constant, set_input
 from parityscope.light_dataclasses import dataclass
 from parityscope.repairs import Repair
 from parityscope.repairs._editing import (
@@ -44,7 +44,6 @@ from parityscope.repairs._editing import (
     only_reader,
     remove_unread,
     replace_value,
-    set_input,
 )
 from parityscope.repairs._raising import shapes_of
 
@@ -95,7 +94,7 @@ def _fold_backward(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str |
     if not _into_previous(model, before, affine):
         return None
     # Whoever reads the result by name still finds it.
-    replace_value(model, node.outputs[0], source)
+    replace_value(node.outputs[0], source)
     remove_unread(model, [node])
     return f"folded into {before.op_type} {before.name or source.name}"
 
@@ -122,7 +121,7 @@ def _write_mul_add(model: ir.Model, node: ir.Node, affine: _ChannelMap) -> str |
     shift = add_constant(model.graph, affine.shift.astype(affine.dtype).reshape(shape), f"{output.name}::shift")
     scaled = insert_before(node, "Mul", [source, gain], f"{output.name}::scaled", like=output)
     shifted = insert_before(node, "Add", [scaled, shift], f"{output.name}::shifted", like=output)
-    replace_value(model, output, shifted)
+    replace_value(output, shifted)
     remove_unread(model, [node])
     return "replaced by Mul and Add"
 

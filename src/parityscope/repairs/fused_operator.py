@@ -208,7 +208,7 @@ def _replace_by_operator(
         if form.bias is not None:
             inputs.append(add_constant(model.graph, form.bias, f"{output}::bias"))
     result = insert_before(last, operator, inputs, f"{output}::fused", attributes, like=form.source)
-    replace_value(model, form.output, result)
+    replace_value(form.output, result)
     remove_unread(model, [last])
     return True
 

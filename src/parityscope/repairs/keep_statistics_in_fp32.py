@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import set_input
 from parityscope.arithmetic.standard import opset_of
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, insert_before, nodes_of, remove_unread, replace_value, set_input
+from parityscope.repairs._editing import array_of, insert_before, nodes_of, remove_unread, replace_value
 from parityscope.repairs._raising import adopt_copy, raise_opset
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _type_statistics(model: ir.Model, node: ir.Node, number_format: Format) -> b
     wide.type = ir.TensorType(ir.DataType.FLOAT)
     for position, array in enumerate(arrays[:2], start=1):
         set_input(model, inner, position, array.astype(dtype), f"{output.name}::parameter{position}")
-    replace_value(model, output, wide)
+    replace_value(output, wide)
     remove_unread(model, [node])
     return True
 

@@ -110,7 +110,7 @@ def _rewrite_logarithm(model: ir.Model, found: _Logarithm) -> None:
     ratio = made("Div", "ratio", made("Min", "smaller", size, root), larger)
     more = made("Sqrt", "more", made("Add", "one_more", made("Mul", "ratio2", ratio, ratio), one))
     half = made("Log", "half", made("Mul", "norm", larger, more))
-    replace_value(model, last.outputs[0], made("Mul", "whole", half, two))
+    replace_value(last.outputs[0], made("Mul", "whole", half, two))
     remove_unread(model, [last])
 
 

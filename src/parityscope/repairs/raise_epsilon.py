@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import set_input
 from parityscope.operators import with_trait
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, has_consent, nodes_of, set_input
+from parityscope.repairs._editing import array_of, has_consent, nodes_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -120,7 +120,7 @@ def _insert_clip(model: ir.Model, value: ir.Value, number_format: Format) -> Non
     if node is None:
         return
     # The readers change first, so that the Clip itself goes on reading the value.
-    replace_value(model, value, result)
+    replace_value(value, result)
     if opset_of(model) >= _BOUNDS_AS_INPUTS:
         inputs = [add_constant(model.graph, bound, f"{result.name}::bound") for bound in bounds]
         clip = ir.Node("", "Clip", [value, *inputs], outputs=[result])

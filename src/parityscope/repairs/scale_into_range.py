@@ -56,9 +56,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic import format_named
+from parityscope.arithmetic.graphs import set_input
 from parityscope.arithmetic.standard import DEFAULT_EPSILON
 from parityscope.repairs import Repair
-from parityscope.repairs._editing import array_of, nodes_of, set_input
+from parityscope.repairs._editing import array_of, nodes_of
 from parityscope.repairs._exponents import HEADROOM, scale_exactly, solve_scaling
 
 if TYPE_CHECKING:

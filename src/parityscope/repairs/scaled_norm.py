@@ -91,7 +91,7 @@ def _rewrite_norm(model: ir.Model, found: _Norm, least: float) -> None:
     whole = insert_before(last, "Mul", [root, most], f"{name}::whole", like=source)
     if not keeps_dims(found.total):
         whole = _insert_squeeze(model, last, whole, found.axes)
-    replace_value(model, last.outputs[0], whole)
+    replace_value(last.outputs[0], whole)
     remove_unread(model, [last])
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.arithmetic.fusion.folding import linear_chain, output_channels, spread_over_channels
+from parityscope.arithmetic.graphs import set_input
 from parityscope.case.graph import constant_input, input_at
-from parityscope.hypotheses.arithmetic.edits import read_constant_instead, substitute_result
+from parityscope.hypotheses.arithmetic.edits import substitute_result
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,7 +40,7 @@ def fold_all(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
         if chain:
             _fold_into(model, node, [step for _, step in chain])
             behind = [each for each, _ in chain]
-            substitute_result(model, behind[-1], node.outputs[0])
+            substitute_result(behind[-1], node.outputs[0])
             model.graph.remove(behind, safe=True)
 
 
@@ -65,6 +66,6 @@ def _fold_into(model: ir.Model, node: ir.Node, steps: list[LinearStep]) -> None:
     for step in steps:
         scale, bias = scale * step.scale, bias * step.scale + step.shift
     spread = spread_over_channels(node, 1, scale, weight.ndim)
-    read_constant_instead(model, node, 1, (weight * spread).astype(np.float32))
+    set_input(model, node, 1, (weight * spread).astype(np.float32), f"{node.outputs[0].name}::folded_weight")
     if node.op_type != "MatMul" and (old is not None or bias.any()):
-        read_constant_instead(model, node, 2, bias.astype(np.float32))
+        set_input(model, node, 2, bias.astype(np.float32), f"{node.outputs[0].name}::folded_bias")

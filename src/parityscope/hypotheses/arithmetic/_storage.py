@@ -29,7 +29,6 @@ from parityscope.case.graph import constant_value
 from parityscope.hypotheses.arithmetic import Inside, Variant
 from parityscope.hypotheses.arithmetic._folding import can_be_folded, fold_all
 from parityscope.hypotheses.arithmetic._rounding import FOLDED, TENSOR_CORES, output_rounding, rounding_to
-from parityscope.hypotheses.arithmetic.edits import set_attribute
 from parityscope.operators import STANDARD
 
 if TYPE_CHECKING:
@@ -118,9 +117,11 @@ def attributes_rounded(name: str) -> Rewrite:
     """A rewriting of a whole region that rounds all float attributes to the format called `name`, to nearest even."""
 
     def rewrite(model: ir.Model, _node: ir.Node, _parameter: float) -> None:
+        import onnx_ir as ir
+
         for node in model.graph:
             for attribute, value in _float_attributes(node).items():
-                set_attribute(node, attribute, _round_attribute(value, name))
+                node.attributes.add(ir.AttrFloat32(attribute, _round_attribute(value, name)))
 
     return rewrite
 

@@ -58,7 +58,7 @@ def _multiply_by_reciprocal(name: str) -> Rewrite:
                 factor = add_constant(
                     model.graph, round_to(inverse, FORMATS[name]), f"{node.outputs[0].name}::reciprocal"
                 )
-            substitute_result(model, node, insert_before(node, "Mul", [node.inputs[0], factor]))
+            substitute_result(node, insert_before(node, "Mul", [node.inputs[0], factor]))
             model.graph.remove(node, safe=True)
 
     return rewrite
