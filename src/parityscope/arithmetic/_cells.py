@@ -146,9 +146,9 @@ class Cell:
             return value
         return self.add("Min", self.add("Max", value, self.number(-limit)), self.number(limit))
 
-    def gate(self, activation: Activation, value: ir.Value, *, bounded: bool = True) -> ir.Value:
+    def gate(self, activation: Activation, value: ir.Value) -> ir.Value:
         """What an activation makes of a sum: a gate."""
-        made = self.activated(activation, self.bounded(value) if bounded else value)
+        made = self.activated(activation, self.bounded(value))
         self.gates.append(made)
         return made
 

@@ -97,7 +97,7 @@ class _EditSearch:
     best: dict[str, tuple[float, StretchEdit]] = field(default_factory=dict)  # by kind, what explains most
     untried: int = 0
 
-    def attempt(self, kind: str, edit: StretchEdit, least: float = _WORTH_KEEPING) -> None:
+    def attempt(self, kind: str, edit: StretchEdit) -> None:
         """Tries one edit, if it is to be paid for."""
         if self.left < self.cost:
             self.note_untried(kind)
@@ -112,7 +112,7 @@ class _EditSearch:
             self.tally.note_tried(kind, edit.bits)
             if share > self.best.get(kind, (0.0, edit))[0]:
                 self.best[kind] = share, edit
-        if share is not None and share > least:
+        if share is not None and share > _WORTH_KEEPING:
             length = edit.bits + self.stretch.weight * math.log2(max(1 - share, 1e-9))
             self.kept.append((length, share, kind, edit))
 

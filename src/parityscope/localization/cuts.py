@@ -58,9 +58,7 @@ class _Point:
     errors: Mapping[str, np.ndarray]
 
 
-def attribute_error(
-    sides: Sides, sample: int, *, evaluations: int = _EVALUATIONS, progress: Progress = ignore_progress
-) -> tuple[Stretch, ...]:
+def attribute_error(sides: Sides, sample: int, *, progress: Progress = ignore_progress) -> tuple[Stretch, ...]:
     """The output error of one sample as shares of stretches of the network, in topological order; they sum to one.
 
     Empty where no float output differs, or no tensor between inputs and outputs was observed.
@@ -78,8 +76,8 @@ def attribute_error(
     queue = _Queue(total=total)
     queue.push(start, end)
     used = 0
-    while used < evaluations and (chosen := queue.pop()) is not None:
-        progress("attributing", used, evaluations)
+    while used < _EVALUATIONS and (chosen := queue.pop()) is not None:
+        progress("attributing", used, _EVALUATIONS)
         left, right = chosen
         place = (left.place + right.place) // 2
         found = _errors_behind_cut(sides, runs, cuts[place], sample, scales)
@@ -88,7 +86,7 @@ def attribute_error(
         queue.push(left, middle)
         queue.push(middle, right)
         used += 1
-    progress("attributing", evaluations, evaluations)
+    progress("attributing", _EVALUATIONS, _EVALUATIONS)
     points.sort(key=lambda point: point.place)
     return tuple(_stretch_between(cuts, left, right, total) for left, right in itertools.pairwise(points))
 

@@ -178,9 +178,9 @@ def point_path(points: Iterable[tuple[float, float]]) -> str:
     return "".join(f"M{_format_value(x)},{_format_value(y)}h0" for x, y in points)
 
 
-def list_decades(low: int, high: int, most: int = 9) -> list[int]:
-    """Exponents of ten from `low` to `high`, thinned so that at most `most` remain."""
-    step = max(1, math.ceil((high - low) / most))
+def list_decades(low: int, high: int) -> list[int]:
+    """Exponents of ten from `low` to `high`, thinned so that about nine remain."""
+    step = max(1, math.ceil((high - low) / 9))
     return [exponent for exponent in range(low, high + 1) if exponent % step == 0]
 
 

@@ -59,7 +59,6 @@ def bootstrap_interval(
     *,
     seed: int,
     resamples: int,
-    confidence: float = CONFIDENCE,
     combine_draws: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Interval:
     """The interval of combine(after) - combine(before) over resampled samples.
@@ -72,7 +71,7 @@ def bootstrap_interval(
         return Interval(low=-math.inf, high=math.inf, error=math.nan, method="none", resamples=0)
     generator = np.random.default_rng(seed)
     found = _differences_of_draws(before, after, combine, combine_draws, generator, resamples)
-    tails = ((1 - confidence) / 2, (1 + confidence) / 2)
+    tails = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
     method: Method = "percentile"
     error = math.nan
     if np.isfinite(found).all():

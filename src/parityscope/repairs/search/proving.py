@@ -39,6 +39,7 @@ __all__ = ["LEVELS", "Draws", "certificate_of", "certify_written", "confidence_o
 
 LEVELS = (0.95, 0.90)  # shares that are claimed, each with a confidence of the same size; below the last nothing is
 DRAWN_AGAIN = 8  # samples, the nearest to the budget. Chosen
+_DRAWS = 3  # of those: as they are, with inputs moved, with sums in another order
 _ORDER = 20240229  # seed of the other order of sums; any would do, a fixed one can be repeated
 _JITTER = 1e-7  # relative; a little over half a unit in the last place of float32
 
@@ -108,7 +109,7 @@ def certify_written(
     return certificate_of(over, attempts=attempts)
 
 
-def certificate_of(over: Sequence[float], *, attempts: int = 1, draws: int = 3) -> Certificate:
+def certificate_of(over: Sequence[float], *, attempts: int = 1) -> Certificate:
     """What held-out samples say: `over` holds the excess of each, in units of the budget."""
     failures = sum(1 for value in over if not value <= 1)
     level = next((one for one in LEVELS if not failures and len(over) >= samples_needed(one, attempts)), None)
@@ -116,7 +117,7 @@ def certificate_of(over: Sequence[float], *, attempts: int = 1, draws: int = 3) 
     sure = 0.0 if failures else confidence_of_share(len(over), share, attempts)
     return Certificate(
         excess=tuple(over),
-        draws=draws,
+        draws=_DRAWS,
         attempts=attempts,
         failures=failures,
         worst=max(over, default=math.nan),
