@@ -14,6 +14,7 @@ from parityscope.case import Inputs, load_model
 from parityscope.comparison.rows import align_as_given
 from parityscope.expectation.drawing import drawn_outputs
 from parityscope.expectation.records import Expectation
+from parityscope.records import Policy
 from parityscope.study.more_draws import redraw_doubtful
 from parityscope.testing.networks import write_network
 
@@ -45,7 +46,8 @@ def second_look(folder: Path, first: float, measured: float, declared: str = "tf
     """What is expected after a second look, where `first` was and `measured` was found."""
     model, inputs, _ = network(folder)
     expectation = Expectation(errors={"f32": {"y": 1e-7}, "tf32": {"y": first}, "f16": {"y": first}})
-    found = redraw_doubtful(model, inputs, [0], expectation, {"y": measured}, declared, align_as_given, ignore_progress)
+    policy = Policy(declared=declared)
+    found = redraw_doubtful(model, inputs, [0], expectation, {"y": measured}, policy, align_as_given, ignore_progress)
     assert found.errors["f32"] == {"y": 1e-7}
     return found.errors[declared]["y"]
 
