@@ -45,6 +45,7 @@ __all__ = [
     "assign_rows",
     "fill_rows",
     "flatten_rows",
+    "lone_axis_apart",
     "make_aligner",
     "match_outputs",
     "match_rows",
@@ -116,12 +117,11 @@ def fill_rows(
     groups: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
     for name, known in axes.items():
         other = called.get(name, name)
-        if name not in reference or other not in candidate or reference[name].ndim != candidate[other].ndim:
+        if name not in reference or other not in candidate:
             continue
         mine, its = reference[name].shape, candidate[other].shape
-        apart = [axis for axis in range(len(mine)) if mine[axis] != its[axis]]
-        axis = apart[0] if apart else known
-        if len(apart) <= 1 and axis is not None and axis < len(mine):
+        axis = known if mine == its else lone_axis_apart(mine, its)
+        if axis is not None and axis < len(mine):
             groups.setdefault((mine[axis], its[axis]), []).append((name, other, axis))
     filled, given = dict(reference), dict(candidate)
     for (_, theirs), members in groups.items():
@@ -132,6 +132,14 @@ def fill_rows(
             filled[name] = _take_rows(reference[name], np.arange(len(places)), axis)
             given[other] = _take_rows(candidate[other], places, axis)
     return (filled, given) if groups else (reference, candidate)
+
+
+def lone_axis_apart(mine: tuple[int, ...], its: tuple[int, ...]) -> int | None:
+    """The axis along which alone two shapes differ; None where they are the same, or differ otherwise."""
+    if len(mine) != len(its):
+        return None
+    apart = [axis for axis, (one, other) in enumerate(zip(mine, its, strict=True)) if one != other]
+    return apart[0] if len(apart) == 1 else None
 
 
 def pair_rows(arrays: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> np.ndarray:

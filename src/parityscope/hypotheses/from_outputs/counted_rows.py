@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from parityscope.comparison.rows import flatten_rows, pair_rows
+from parityscope.comparison.rows import flatten_rows, lone_axis_apart, pair_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +20,10 @@ def counted_axes(reference: Sequence[Arrays], candidate: Sequence[Arrays], outpu
     """The axis of the rows, by output: that along which alone the sides' shapes differ on a sample."""
     found = {}
     for mine, its in zip(reference, candidate, strict=True):
-        for name in (name for name in outputs if name in mine and name in its and mine[name].ndim == its[name].ndim):
-            sizes = zip(mine[name].shape, its[name].shape, strict=True)
-            apart = [axis for axis, (one, other) in enumerate(sizes) if one != other]
-            if len(apart) == 1:
-                found[name] = apart[0]
+        for name in (name for name in outputs if name in mine and name in its):
+            axis = lone_axis_apart(mine[name].shape, its[name].shape)
+            if axis is not None:
+                found[name] = axis
     return found
 
 
