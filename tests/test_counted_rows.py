@@ -107,8 +107,8 @@ def test_rows_of_two_lengths_stand_beside_their_partners_and_the_missing_are_fil
     mine, its = draw.permutation(6)[:ours], draw.permutation(6)[:theirs]
     reference = {"boxes": every["boxes"][:, mine], "labels": every["labels"][mine]}
     candidate = {"b": every["boxes"][:, its], "labels": every["labels"][its]}
-    axes = {"boxes": 1, "labels": 0}
-    expected, found = fill_rows(axes, reference, candidate, {"boxes": "b"})
+    axes = {"boxes": (1,), "labels": (0,)}
+    expected, found = fill_rows(axes, reference, candidate, {"boxes": "b"}, paired=axes)
     assert expected["boxes"].shape == found["b"].shape
     assert expected["boxes"].shape[1] == max(ours, theirs)
     np.testing.assert_array_equal(expected["boxes"][:, :ours], reference["boxes"])
@@ -123,9 +123,12 @@ def test_rows_of_two_lengths_stand_beside_their_partners_and_the_missing_are_fil
 
 def test_the_graph_says_which_outputs_are_counted(tmp_path: Path) -> None:
     detector = load_model(write_network(tmp_path / "detector.onnx", DETECTOR, CONSTANTS))
-    assert detector.counted == tuple(CountedOutput(name=name, axis=0, sorted=True) for name in ("boxes", "scores"))
+    assert detector.counted == tuple(CountedOutput(name=name, axes=(0,), sorted=True) for name in ("boxes", "scores"))
     rows = load_model(write_network(tmp_path / "filter.onnx", FILTER, FILTERED))
-    assert [(one.name, one.axis, one.sorted) for one in rows.counted] == [("kept", 0, False), ("places", 1, False)]
+    assert [(one.name, one.axes, one.sorted) for one in rows.counted] == [
+        ("kept", (0,), False),
+        ("places", (1,), False),
+    ]
     # As long as the batch, or of a length that is said, is nothing that values decide.
     batch = FILTER.replace("float[64,40] x", "float[N,40] x").replace(
         "float[n,8] kept, int64[1,n] places", "float[N,8] y"
@@ -180,6 +183,14 @@ def test_rows_that_are_gone_are_beyond_and_counted(tmp_path: Path, capfd: pytest
     assert status == 1
     assert {one["name"]: one["decisions"]["changed"] for one in found["outputs"]} == {"kept": 1, "places": 1}
     assert f"lacks 1 of {total} rows" in " ".join(capfd.readouterr().out.split())
+
+
+def test_rows_with_another_number_of_fields_are_no_rows_more(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    runs = [exact(x, 0.0) for x in ROWS]
+    wider = [{"kept": np.pad(one["kept"], ((0, 0), (0, 1))), "places": one["places"]} for one in runs]
+    _, found = examine("compare", tmp_path, FILTER, FILTERED, ROWS, record(tmp_path, wider))
+    assert [one["name"] for one in found["outputs"]] == ["places"]
+    assert any(one["what"] == "output kept" and "shape" in one["reason"] for one in found["skipped"])
 
 
 def test_nothing_found_at_all_is_beyond(tmp_path: Path) -> None:

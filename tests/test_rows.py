@@ -224,6 +224,13 @@ def test_another_row_is_no_tie_however_even_the_scores_are(tmp_path: Path) -> No
     assert exit_status(*command, "--candidate", f"saved?path={tmp_path / 'y.npz'}") == 1
 
 
+def test_rows_to_be_matched_are_told_from_their_fields() -> None:
+    align = make_aligner(Policy(matched=("y",)))
+    fewer, wider = {"y": np.ones((3, 4))}, {"y": np.ones((5, 6))}
+    assert align({"y": np.ones((5, 4))}, fewer)[1]["y"].shape == (5, 4)
+    assert align({"y": np.ones((5, 4))}, wider)[0]["y"].shape == (5, 4)
+
+
 def test_a_policy_says_what_is_matched(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_text('match = ["logits", "boxes"]\n', encoding="utf-8")

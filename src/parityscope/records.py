@@ -176,10 +176,13 @@ class Flip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedOutput:
-    """An output with as many rows, along `axis`, as values decide. `sorted`: in the order of scores, which rounding exchanges."""
+    """An output with as many rows as values decide, along one of `axes`, as a rule the first: those whose lengths nobody says.
+
+    `sorted`: in the order of scores, which rounding exchanges.
+    """
 
     name: str
-    axis: int
+    axes: tuple[int, ...]
     sorted: bool
 
 

@@ -52,13 +52,11 @@ def rules_of_graph(graph: onnx.GraphProto, opset: int) -> dict[str, DecisionRule
 
 
 def counted_outputs(graph: onnx.GraphProto) -> tuple[CountedOutput, ...]:
-    """Outputs with as many rows as values decide: behind what keeps rows, along the first axis that is as long as no input's."""
+    """Outputs with as many rows as values decide: behind what keeps rows, with axes that are as long as no input's."""
     lengths = {one.dim_param for value in graph.input for one in value.type.tensor_type.shape.dim if one.dim_param}
     counted, sorted_ = (_values_behind(graph, kind) for kind in (_COUNTS, _SORTS))
-    axes = {value.name: _free_axis(value, lengths) for value in graph.output if value.name in counted}
-    return tuple(
-        CountedOutput(name=name, axis=axis, sorted=name in sorted_) for name, axis in axes.items() if axis is not None
-    )
+    axes = {value.name: _free_axes(value, lengths) for value in graph.output if value.name in counted}
+    return tuple(CountedOutput(name=name, axes=free, sorted=name in sorted_) for name, free in axes.items() if free)
 
 
 def _values_behind(graph: onnx.GraphProto, operators: frozenset[str]) -> set[str]:
@@ -75,13 +73,13 @@ def _holds(node: onnx.NodeProto, operators: frozenset[str]) -> bool:
     return node.op_type in operators or any(_holds(inner, operators) for body in bodies for inner in body.node)
 
 
-def _free_axis(value: onnx.ValueInfoProto, lengths: set[str]) -> int | None:
-    """The first axis whose length is neither said nor that of an input's; of a shape that is not said the first."""
+def _free_axes(value: onnx.ValueInfoProto, lengths: set[str]) -> tuple[int, ...]:
+    """The axes whose lengths are neither said nor those of an input's; of a shape that is not said the first."""
     declared = value.type.tensor_type
     if not declared.HasField("shape"):
-        return 0
+        return (0,)
     sizes = enumerate(declared.shape.dim)
-    return next((axis for axis, one in sizes if not one.HasField("dim_value") and one.dim_param not in lengths), None)
+    return tuple(axis for axis, one in sizes if not one.HasField("dim_value") and one.dim_param not in lengths)
 
 
 def _are_no_sides(sizes: Sequence[int]) -> bool:

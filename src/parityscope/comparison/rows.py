@@ -32,7 +32,7 @@ import numpy as np
 from parityscope.errors import ParityError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from parityscope.records import Policy
 
@@ -43,6 +43,7 @@ __all__ = [
     "align_as_given",
     "apply_orders",
     "assign_rows",
+    "axis_of_rows",
     "fill_rows",
     "flatten_rows",
     "lone_axis_apart",
@@ -94,34 +95,39 @@ def make_aligner(
     if policy is None or not (policy.matched or policy.counted):
         return align_as_given
 
-    axes: dict[str, int | None] = dict.fromkeys(policy.matched)
-    axes |= {
-        one.name: one.axis if one.sorted and without_order else None for one in policy.counted if one.name not in axes
-    }
+    counted = {one.name: one.axes for one in policy.counted}
+    axes = dict.fromkeys(policy.matched, ()) | counted
+    paired = {one.name for one in policy.counted if one.sorted and without_order} - set(policy.matched)
 
     def align(expected: Arrays, found: Arrays) -> tuple[Arrays, Arrays]:
         matched = match_outputs(policy.matched, expected, found, called) if policy.matched else found
-        return fill_rows(axes, expected, matched, called)
+        return fill_rows(axes, expected, matched, called, paired=paired)
 
     return align
 
 
 def fill_rows(
-    axes: Mapping[str, int | None], reference: Arrays, candidate: Arrays, called: Mapping[str, str] = _SAME_NAMES
+    axes: Mapping[str, tuple[int, ...]],
+    reference: Arrays,
+    candidate: Arrays,
+    called: Mapping[str, str] = _SAME_NAMES,
+    *,
+    paired: Collection[str] = (),
 ) -> tuple[Arrays, Arrays]:
     """Both sides with as many rows in the outputs of `axes`: those that one lacks are filled, partners stand beside each other.
 
-    Where the two have equally many, rows are paired along the axis that `axes` gives, and stay where it gives none. Outputs with
-    the same two numbers of rows belong together. Others, and those whose shapes differ elsewhere too, are as they are.
+    `axes` are those that rows may lie along; where they are not known, the shape says it. Where the two have equally many, only
+    rows of the outputs `paired` are moved. Outputs with the same two numbers of rows belong together. Others, and those whose
+    shapes differ elsewhere, are as they are.
     """
     groups: dict[tuple[int, int], list[tuple[str, str, int]]] = {}
-    for name, known in axes.items():
+    for name, possible in axes.items():
         other = called.get(name, name)
         if name not in reference or other not in candidate:
             continue
         mine, its = reference[name].shape, candidate[other].shape
-        axis = known if mine == its else lone_axis_apart(mine, its)
-        if axis is not None and axis < len(mine):
+        axis = axis_of_rows(possible or (row_axis([mine]),), mine, its)
+        if axis is not None and (mine != its or name in paired):
             groups.setdefault((mine[axis], its[axis]), []).append((name, other, axis))
     filled, given = dict(reference), dict(candidate)
     for (_, theirs), members in groups.items():
@@ -132,6 +138,12 @@ def fill_rows(
             filled[name] = _take_rows(reference[name], np.arange(len(places)), axis)
             given[other] = _take_rows(candidate[other], places, axis)
     return (filled, given) if groups else (reference, candidate)
+
+
+def axis_of_rows(axes: Sequence[int | None], mine: tuple[int, ...], its: tuple[int, ...]) -> int | None:
+    """Which of the axes that rows may lie along they do: that along which alone two shapes differ, the first of equal ones."""
+    axis = axes[0] if mine == its else lone_axis_apart(mine, its)
+    return axis if axis is not None and axis in axes and axis < len(mine) else None
 
 
 def lone_axis_apart(mine: tuple[int, ...], its: tuple[int, ...]) -> int | None:

@@ -23,7 +23,7 @@ from parityscope.comparison import merge_statistics
 from parityscope.comparison.decisions import count_rows, measure_decisions, merge_decisions
 from parityscope.comparison.distance import largest_distance
 from parityscope.comparison.parts import measure_largest, measure_parts
-from parityscope.comparison.rows import lone_axis_apart, make_aligner
+from parityscope.comparison.rows import axis_of_rows, make_aligner
 from parityscope.comparison.stacks import MOST_STACKED, measure_stack
 from parityscope.comparison.tolerance import count_outside, merge_outside
 from parityscope.light_dataclasses import dataclass, field
@@ -283,8 +283,8 @@ def _rows_of(
         other = asking.names.get(one.name, one.name)
         if one.name in expected and other in given:
             mine, its = expected[one.name].shape, given[other].shape
-            axis = one.axis if mine == its else lone_axis_apart(mine, its)
-            if axis is not None and axis < len(mine):
+            axis = axis_of_rows(one.axes, mine, its)
+            if axis is not None:
                 found[one.name] = mine[axis], its[axis]
     return found
 
