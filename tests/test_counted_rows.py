@@ -154,6 +154,26 @@ def test_more_boxes_by_another_threshold_are_told_and_the_threshold_is_found(
     assert all(words in first["claim"] for words in ("iou_threshold", "0.65"))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("iou", np.array([0.65], np.float32), "0.3 became 0.65"),
+        ("bias", CONSTANTS["bias"] * np.float32(1.5), "constant bias"),
+        ("most", np.array([3]), "became 3"),
+    ],
+)
+def test_a_file_that_keeps_other_boxes_is_told_by_what_differs_in_it(
+    name: str, value: np.ndarray, said: str, tmp_path: Path
+) -> None:
+    other = write_network(tmp_path / "other.onnx", DETECTOR, {**CONSTANTS, name: value})
+    status, found = examine("diagnose", tmp_path, DETECTOR, CONSTANTS, SAMPLES, f"ort?model={other}")
+    assert status == 1
+    first = found["findings"][0]
+    assert (first["code"], first["role"]) == ("EXP005", "cause")
+    assert said in str(first)
+    assert first["repairs"][0]["trial"]["verdict"] == "within"
+
+
 def exact(x: np.ndarray, least: float) -> dict[str, np.ndarray]:
     """What the filter gives of a sample in float64."""
     y = x.astype(np.float64) @ FILTERED["weight"].astype(np.float64)

@@ -45,6 +45,7 @@ __all__ = [
     "assign_rows",
     "axis_of_rows",
     "fill_rows",
+    "fill_rows_apart",
     "flatten_rows",
     "lone_axis_apart",
     "make_aligner",
@@ -52,6 +53,7 @@ __all__ = [
     "match_rows",
     "pair_rows",
     "row_axis",
+    "rows_beside",
 ]
 
 Arrays = Mapping[str, np.ndarray]
@@ -138,6 +140,24 @@ def fill_rows(
             filled[name] = _take_rows(reference[name], np.arange(len(places)), axis)
             given[other] = _take_rows(candidate[other], places, axis)
     return (filled, given) if groups else (reference, candidate)
+
+
+def fill_rows_apart(reference: np.ndarray, candidate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays with as many rows, where their shapes differ along one axis alone; else as they are."""
+    axis = lone_axis_apart(reference.shape, candidate.shape)
+    if axis is None:
+        return reference, candidate
+    expected, found = fill_rows({"": (axis,)}, {"": reference}, {"": candidate})
+    return expected[""], found[""]
+
+
+def rows_beside(reference: np.ndarray, array: np.ndarray) -> np.ndarray:
+    """What lies beside each row of the reference, in its shape: filled where nothing does; else the array as it is."""
+    axis = lone_axis_apart(reference.shape, array.shape)
+    if axis is None:
+        return array
+    _, beside = fill_rows_apart(reference, array)
+    return np.asarray(np.take(beside, np.arange(reference.shape[axis]), axis))
 
 
 def axis_of_rows(axes: Sequence[int | None], mine: tuple[int, ...], its: tuple[int, ...]) -> int | None:

@@ -31,6 +31,7 @@ from parityscope.evaluation.program import Program, program_of
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
 from parityscope.light_dataclasses import dataclass
+from parityscope.localization.injection import effects_on
 from parityscope.localization.replay import Given
 from parityscope.records import Stretch
 
@@ -163,11 +164,9 @@ def _errors_behind_cut(
         given = Given(sides, crossing, sample, crossing[-1]) if crossing else {}
         world = World(name="suffix", program=runs.program, given=given)
         values.update(run_world(world, sides.inputs.sample(sample).arrays, behind, runs.sessions))
+    effects = effects_on({name: sides.reference.get(sample, name) for name in scales}, values)
     with np.errstate(invalid="ignore", over="ignore"):
-        return {
-            name: (values[name].astype(np.float64) - sides.reference.get(sample, name).astype(np.float64)) / scale
-            for name, scale in scales.items()
-        }
+        return {name: effects[name] / scale for name, scale in scales.items()}
 
 
 def _phi_of_cut(found: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]) -> float:

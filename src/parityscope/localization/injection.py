@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from parityscope.backends.recording import Progress, ignore_progress
+from parityscope.comparison.rows import rows_beside
 from parityscope.evaluation.evaluating import run_worlds
 from parityscope.evaluation.sessions import Sessions
 from parityscope.evaluation.worlds import World
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from parityscope.records import Localization, Suspect
     from parityscope.trace import Trace
 
-__all__ = ["inject_errors"]
+__all__ = ["effects_on", "inject_errors"]
 
 _PLAIN = "plain"
 _TOGETHER = 4  # suspects whose effects are followed at once. Chosen: each holds what is live behind it
@@ -91,11 +92,7 @@ def inject_errors(
             for number, names in enumerate(chosen)
         ]
         before, *behind = run_worlds([plain, *worlds], feeds, outputs, sessions)
-        with np.errstate(invalid="ignore", over="ignore"):
-            return [
-                {name: array.astype(np.float64) - before[name].astype(np.float64) for name, array in found.items()}
-                for found in behind
-            ]
+        return [effects_on(before, found) for found in behind]
 
     shares: dict[str, tuple[float, float]] = {}
     left = math.inf
@@ -116,6 +113,20 @@ def inject_errors(
     ]
     suspects.sort(key=_share_to_sort_by)
     return replace(localization, suspects=tuple(suspects), unexplained=left)
+
+
+def effects_on(before: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is another number in each output, in its shape before: float64. A row that is gone is off by its own size.
+
+    An output whose shape differs otherwise tells nothing.
+    """
+    effects = {}
+    for name, array in found.items():
+        mine = before[name].astype(np.float64)
+        its = rows_beside(mine, array.astype(np.float64))
+        with np.errstate(invalid="ignore", over="ignore"):
+            effects[name] = its - mine if its.shape == mine.shape else np.zeros(mine.shape)
+    return effects
 
 
 def _introduced_errors(

@@ -28,7 +28,7 @@ from parityscope.hypotheses.from_other_graph.likeness import (
 )
 from parityscope.hypotheses.from_other_graph.reading import content_of, operator_family, run_step
 from parityscope.light_dataclasses import dataclass
-from parityscope.operators import CONTRACTIONS
+from parityscope.operators import CONTRACTIONS, with_trait
 from parityscope.spilling import Keeper
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Alignment", "align_graphs", "borders_of_stretch", "have_same_operator"]
 
+_COUNTS = with_trait("counts")
 _SAME = 1e-4  # relative L2 of FP32 evaluations of one value, as in `pairing`
 _FEW = 8  # elements: so few may be equal by accident
 _LIKE = 3.0  # the least likeness of two steps that are paired by it, chosen: two of weights, attributes, neighbours
@@ -141,6 +142,10 @@ class _AligningWork:
         self._ran: dict[int, tuple[list[Any], list[Any], dict[int, ParityError]]] = {}
         self._marks: dict[tuple[int, ...], tuple[list[str], np.ndarray]] = {}
         self._given_up: set[tuple[str, str]] = set()
+        self._counted: set[str] = set()
+        for step in reference.steps:
+            if step.op_type in _COUNTS or self._counted.intersection(step.reads):
+                self._counted.update(step.outputs)
         self._tried: set[tuple[int, int]] = set()
         self._contents: dict[int, tuple[np.ndarray, bytes]] = {}
         by_shape: dict[tuple[int, ...], list[str]] = {}
@@ -177,7 +182,7 @@ class _AligningWork:
             return is_numeric(mine)
         if mine is None and reference in self.reference.makers:
             return is_numeric(self.seen.get(candidate))
-        return may_be_same(mine, self.own.get(candidate))
+        return may_be_same(mine, self.own.get(candidate), counted=reference in self._counted)
 
     def is_unknown(self, *names: str) -> bool:
         """Whether the candidate's steps could not give one of these."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from parityscope.comparison.rows import fill_rows_apart
 from parityscope.errors import ParityError
 from parityscope.light_dataclasses import dataclass, replace
 
@@ -238,10 +239,11 @@ def energy_of(found: Arrays, target: Arrays, reference: Arrays) -> float:
         given, wanted = found.get(name, mine), target.get(name)  # what is not known explains nothing
         if wanted is None or mine.dtype.kind not in "fiubV":
             continue
-        if given.shape != wanted.shape:
-            return math.inf
         if given is wanted:
             continue
+        given, wanted = fill_rows_apart(given, wanted)
+        if given.shape != wanted.shape:
+            return math.inf
         one, other = (np.asarray(side, np.float64).reshape(-1) for side in (given, wanted))
         both = np.isfinite(one) & np.isfinite(other)
         lost = ~both & (one != other) & ~(np.isnan(one) & np.isnan(other))

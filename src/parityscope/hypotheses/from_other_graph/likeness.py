@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parityscope.comparison.rows import fill_rows_apart, lone_axis_apart
 from parityscope.spilling import note_read
 
 if TYPE_CHECKING:
@@ -19,10 +20,14 @@ _LOOKED_AT = 4096  # elements of a value by which partners are sought; all of th
 
 
 def relative_distance(reference: Any, candidate: Any) -> float:
-    """The relative L2 distance of two values of one shape; elements that are not finite on one side only count as one each."""
+    """The relative L2 distance of two values; elements that are not finite on one side only count as one each.
+
+    They are of one shape, or one has more rows, of which each without a partner is off by its own size.
+    """
     if reference is candidate or np.array_equal(reference, candidate):
         return 0.0
     note_read(reference.nbytes + candidate.nbytes)
+    reference, candidate = fill_rows_apart(reference, candidate)
     mine, its = (_flatten_for_norms(side) for side in (reference, candidate))
     with np.errstate(all="ignore"):
         error, size = (float(np.vdot(part, part)) for part in (its - mine, mine))
@@ -57,12 +62,15 @@ def is_numeric(value: Any) -> bool:
     return isinstance(value, np.ndarray) and value.dtype.kind in "fiubV" and value.size > 0
 
 
-def may_be_same(reference: Any, candidate: Any) -> bool:
-    """Whether two values may be one: of one shape, and both floats, or both of one other type."""
-    if (
-        not isinstance(reference, np.ndarray)
-        or not isinstance(candidate, np.ndarray)
-        or reference.shape != candidate.shape
+def may_be_same(reference: Any, candidate: Any, *, counted: bool = False) -> bool:
+    """Whether two values may be one: of one shape, and both floats, or both of one other type.
+
+    `counted`: there are as many rows as values decide, so that one side may have more.
+    """
+    if not isinstance(reference, np.ndarray) or not isinstance(candidate, np.ndarray):
+        return False
+    if reference.shape != candidate.shape and not (
+        counted and lone_axis_apart(reference.shape, candidate.shape) is not None
     ):
         return False
     floats = [array.dtype.kind in "fV" for array in (reference, candidate)]
